@@ -1,5 +1,5 @@
 //! Replays the kept inputs of fuzz targets without a fuzzer, in the tests of each crate that has
-//! bodies.
+//! bodies of targets.
 
 use std::fs;
 use std::path::{Path, PathBuf};

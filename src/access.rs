@@ -7,8 +7,8 @@
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
 //! - `rules`: the identities and tokens of one configuration.
-//! - `session`: the identity of one connection. A reload takes it away with the token or the
-//!   certificate.
+//! - `session`: the identity of one connection. If a reload takes the token or the certificate
+//!   away, the identity goes, too.
 
 mod pace;
 mod rules;

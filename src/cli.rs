@@ -95,7 +95,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns wrong use, for a reason that can be printed.
+    /// Returns the failure of wrong use, for a reason that can be printed.
     pub fn usage(reason: impl fmt::Display) -> Self {
         Failure::Usage(reason.to_string())
     }
@@ -106,8 +106,8 @@ impl Failure {
     }
 }
 
-/// The commands' only untyped I/O is writing to their output. Other I/O errors are mapped where
-/// they happen.
+/// Only an error of writing a command's output is passed on as it is. Other I/O errors are mapped
+/// where they happen.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
@@ -151,8 +151,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns the command with its subcommands, all without the environment variables that are empty:
-/// those count as not set.
+/// Takes empty environment variables from the options of a command and its subcommands: an empty
+/// variable counts as not set.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|option| {
         let value = option.get_env().and_then(std::env::var_os);
@@ -161,7 +161,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_empty_variables)
 }
 
-/// Checks that the process may open enough files for its first reactor: tokio panics if it cannot.
+/// Checks that the process may open enough files for its first reactor: otherwise tokio panics.
 fn has_descriptors() -> io::Result<()> {
     /// Pairs of descriptors, some more than tokio opens.
     const PAIRS: usize = 4;
@@ -187,7 +187,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// Help and version print themselves and end the process; a mistake becomes one line.
+/// Prints help or the version and ends the process, or turns a mistake into one line.
 fn wrong_use(error: clap::Error) -> Failure {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {

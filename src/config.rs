@@ -1,5 +1,5 @@
-//! From a configuration file, options and environment variables to [`Settings`]: plain, typed,
-//! checked.
+//! Turns a configuration file, options and environment variables into [`Settings`], which are
+//! plain, typed and checked.
 //!
 //! ```text
 //!  file ─▶ reader ─┐
@@ -9,11 +9,11 @@
 //!
 //! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and
 //! bounds. The fields of [`Settings`], the reader, environment variables, [`diff()`] and
-//! docs/snowbank.toml follow from the rows. A new setting is a row, and its use. `settle` has the
-//! rules between settings.
+//! docs/snowbank.toml follow from the rows. A new setting needs a row, and code that uses it.
+//! `settle` has the rules between settings.
 //!
-//! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]),
-//! where a daemon starts.
+//! Worker IDs that come from the machine are picked later, when a daemon starts
+//! ([`Settings::pick_worker_ids`]).
 //!
 //! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`],
 //! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
@@ -83,15 +83,14 @@ pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
-/// Reads a configuration: a file's path (for messages) and text, if there is one, and the options
-/// and environment variables that override it.
+/// Reads a configuration: the path (for messages) and the text of a file, if there is one, and the
+/// options and environment variables that override it.
 ///
-/// `cores` is the number of shards if none is given. `now` decides whether layouts have begun and
-/// not ended.
+/// `cores` is the number of shards if none is given. `now` decides whether layouts have begun or
+/// ended.
 ///
 /// # Errors
-/// Every mistake of a single value, each with its place; if there is none, every mistake between
-/// settings.
+/// Every mistake in a value, with its place; if there are none, every mistake between settings.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -101,8 +100,8 @@ pub fn load(
     settle::settle(read(file, overrides)?, cores, now)
 }
 
-/// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes
-/// of the configuration.
+/// Reads a configuration as [`load`] does, and the files that the configuration names. Their
+/// mistakes count as the configuration's.
 ///
 /// # Errors
 /// As for [`load`].
@@ -118,7 +117,7 @@ pub fn load_with_secrets(
     settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-/// Reads each value. How they fit each other is only checked once all of them can be read.
+/// Reads each value. Whether the values fit each other is checked only once all can be read.
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
@@ -137,7 +136,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[error("cannot read {}: {error}", path.display())]
 pub struct FileError {
     path: PathBuf,
-    /// The system's error, or an own one.
+    /// The system's error, or one of this module.
     pub error: io::Error,
 }
 

@@ -1,19 +1,19 @@
 //! Front ends: they parse bytes into requests, and encode IDs and refusals into bytes.
 //!
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A
-//! [connection](crate::server) drives it: passes the received bytes, allocates the IDs that a
-//! request asks for, and lets the front end encode them.
+//! [connection](crate::server) drives it: the connection passes it the received bytes, allocates
+//! the IDs that a request asks for, and has them encoded.
 //!
 //! # A new front end
 //!
 //! 1. A file and a folder here, as `noeqd` has them: `noeqd.rs` has the type that implements
 //!    [`FrontEnd`] and its `ABOUT`, `noeqd/settings.rs` the section of the configuration.
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
-//!    TLS, metrics and the reference of settings follow.
+//!    TLS, metrics and the reference of settings follow from the row.
 //!
 //! The compiler and `cargo test` then name what its tests need: other values of its settings, a row
-//! in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two places are named here
-//! alone: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load
+//! in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. They do not name two more
+//! places: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load
 //! test (a file and a row of `loadtest/src/frontend.rs`).
 //!
 //! # Modules
@@ -66,8 +66,8 @@ front_ends! {
     Http in http, HttpSettings;
 }
 
-/// The bytes that one message may have, and so the most that a connection keeps of a message that
-/// has arrived in part. Clients decide how many they send. A front end may allow less.
+/// The most bytes that one message may have, and so the most that a connection keeps of a message
+/// that has arrived in part, however many its client sends. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A request for IDs, whatever its protocol.
@@ -79,12 +79,12 @@ pub struct Ask {
     pub count: u64,
     /// The longest wait. `None`: the daemon's default.
     pub wait: Option<Duration>,
-    /// Accepts fewer IDs at the end of the wait, at least one.
+    /// True if fewer IDs, at least one, are accepted at the end of the wait.
     pub partial: bool,
 }
 
 impl Ask {
-    /// Returns the number of IDs in its reply, which has these runs.
+    /// Returns the number of IDs in the reply with these runs.
     #[inline]
     pub fn count_in(&self, runs: &[Run]) -> u64 {
         if self.partial { ids_in(runs) } else { self.count }
@@ -92,7 +92,7 @@ impl Ask {
 }
 
 /// Returns the number of IDs in these runs.
-// Not inlined: few requests call it, and inlined it would make all others save more registers.
+// Not inlined: few requests call it, and inlining would make all others save more registers.
 #[inline(never)]
 fn ids_in(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
@@ -105,9 +105,10 @@ pub struct Conditions<'f> {
     /// The client's session. It takes the token that the client shows. No request draws IDs before
     /// the session is authorized.
     pub session: &'f mut Session,
-    /// The daemon stops, and the message arrived after that was noticed.
+    /// True if requests for IDs are refused because the daemon stops.
     pub draining: bool,
-    /// The daemon stops: the reply to a message with nothing behind it is the connection's last.
+    /// True if the daemon stops. If nothing has arrived behind a message, its reply is then the
+    /// connection's last.
     pub is_stopping: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
@@ -163,7 +164,7 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests for IDs that were answered, and all that got an error.
+    /// The requests for IDs that were answered, and all requests that got an error.
     pub id_requests: u64,
     /// The requests that got an error.
     pub errors: u64,
@@ -197,7 +198,7 @@ pub enum Step<F> {
     },
 }
 
-/// One protocol on one connection. The default is a new connection.
+/// One protocol on one connection. Its default is for a new connection.
 pub trait FrontEnd: Default {
     /// The protocol.
     const PROTOCOL: Protocol;
@@ -205,45 +206,45 @@ pub trait FrontEnd: Default {
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
-    /// The number of request bytes that cost as much as one byte of small requests of Snowbank's
+    /// The number of request bytes that cost as much as one byte of a small request in Snowbank's
     /// own protocol.
     const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Makes it aware that only this machine can reach its listener, without TLS.
+    /// Tells the front end that only this machine can reach its listener, without TLS.
     fn at_loopback(self) -> Self {
         self
     }
 
     /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A
-    /// message without an end in [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
+    /// message that does not end within [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
 
-    /// Returns the bytes of requests that it keeps, for the budget of all connections.
+    /// Returns how many bytes of requests the front end keeps, for the budget of all connections.
     fn kept_bytes(&self) -> usize {
         0
     }
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// takes the next of them.
+    /// then takes the next of these.
     fn has_kept_requests(&self) -> bool {
         false
     }
 
-    /// Returns the cost of all requests of the connection, without that of their bytes. Its unit is
-    /// a byte of small requests of Snowbank's own protocol. It never falls.
+    /// Returns the cost of all requests of the connection, apart from the cost of their bytes. The
+    /// unit is a byte of a small request in Snowbank's own protocol. The cost never falls.
     fn extra_cost_bytes(&self) -> usize {
         0
     }
 
-    /// Estimates how many IDs of that source the messages in `bytes` ask for.
+    /// Estimates how many IDs of this source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Counts the messages in `bytes` behind the first that are equal to it, at most `most()`. The
-    /// first has this size, and asks for one ID in this form. Each of the others is answered by one
-    /// ID too, perhaps encoded together with the first reply. A protocol need not look for any.
+    /// Counts the messages that follow the first one in `bytes` and equal it, at most `most()`. The
+    /// first message has this size, and asks for one ID in this form. Each equal message gets one
+    /// ID too, perhaps encoded together with the first reply. A protocol may always return 0.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0
@@ -261,7 +262,7 @@ pub trait FrontEnd: Default {
         rng: &mut fastrand::Rng,
     );
 
-    /// Encodes the reason why the connection is closed, after its last reply.
+    /// Encodes the reason why the connection is closed, to follow its last reply.
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
 
     /// Encodes a refusal.
@@ -279,10 +280,10 @@ pub struct FrameLimit {
     pub ids: u64,
 }
 
-/// IDs of one run that fit into one frame of any front end, even a small one.
+/// This many IDs of one run fit into one frame of any front end, even a small frame.
 pub const FEW_IDS: u32 = 8;
 
-/// The number of small frames in a full one.
+/// A full frame holds this many times as much as a small frame.
 const SMALL_FRAME_PART: usize = 16;
 
 impl FrameLimit {
@@ -304,11 +305,11 @@ impl FrameLimit {
 pub struct FrameIds<'a> {
     /// The runs, increasing.
     pub runs: &'a [Run],
-    /// The random fields as (size, weight). Each ID gets its own random value of each.
+    /// The random fields as (size, weight). Each ID gets its own random value in each field.
     pub random: &'a [(u64, u64)],
     /// True if runs on the wire cannot express these IDs.
     pub needs_list: bool,
-    /// The number of IDs of the whole reply in its first frame; `None` in later frames.
+    /// In the reply's first frame, the number of IDs of the whole reply; in later frames, `None`.
     pub reply_count: Option<u64>,
     /// True if another frame of the reply follows.
     pub more: bool,

@@ -1,8 +1,8 @@
 //! The bodies of fuzz targets. Each takes any bytes, and checks a post-condition of the code.
 //!
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` has a
-//! shim for each. `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`. The test below
-//! replays the corpus without a fuzzer. Other crates have targets of their own.
+//! shim for each. `tests/fuzz` runs the targets and keeps their corpus in `fuzz/corpus`. The test
+//! below replays the corpus without a fuzzer. Other crates have targets of their own.
 
 pub use crate::config::fuzzing::config;
 pub use crate::frontends::fuzzing::{

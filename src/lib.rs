@@ -21,7 +21,7 @@
 //! (crates/snowbank-id):
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
-//!   back. `clock/os.rs` reads them.
+//!   back. `clock/os.rs` reads the system's clocks.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
 //!   that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
@@ -31,7 +31,7 @@
 //! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator,
 //!   from the crate `snowbank-fleet` (crates/snowbank-fleet).
 //!
-//! Serving them:
+//! Serving IDs:
 //!
 //! - [`access`]: the identities of clients, and how much each may draw.
 //! - [`frontends`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
@@ -39,7 +39,7 @@
 //!   its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
 //!
-//! Around them:
+//! Around both:
 //!
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
@@ -55,10 +55,10 @@
 //! 1. `connection.rs`, `run`: waits until the socket is readable.
 //! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
-//! 4. `frontends/native.rs`, `step`: decodes each.
+//! 4. `frontends/native.rs`, `step`: decodes each request.
 //! 5. `allocate.rs`: takes its IDs, or parks the request.
-//! 6. `shard/lane.rs`: the IDs of the current run (`shard/ring.rs`), of the ring, or of a claim on
-//!    the cursor in `source.rs`.
+//! 6. `shard/lane.rs`: gives IDs of the current run (`shard/ring.rs`), of the ring, or of a claim
+//!    on the cursor in `source.rs`.
 //! 7. `frontends/native.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
@@ -67,8 +67,8 @@
 //!
 //! # Where to look
 //!
-//! - Where does Redis' INCR become IDs? `frontends/resp/ids.rs`, `incr`, decodes it,
-//!   `server/shard_thread/allocate.rs` has the IDs.
+//! - Where does Redis' INCR become IDs? `frontends/resp/ids.rs`, `incr`, decodes it;
+//!   `server/shard_thread/allocate.rs` takes the IDs.
 //! - What does one more protocol need? The top of `frontends.rs` lists it.
 //! - Why is no ID handed out twice? `crates/snowbank-core/src/source.rs`: a claim moves the
 //!   cursor by compare-and-swap.
@@ -84,8 +84,8 @@
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
-//! - Who is closed when connections run out? `server/net/pending.rs`: of those without a token or a
-//!   handshake, the one that the daemon has waited for longest.
+//! - Which connection is closed when there are too many? `server/net/pending.rs`: of those without
+//!   a token or a handshake, the one that the daemon has waited for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
 //! - How is a full disk survived? `keeper.rs` keeps what is granted;
 //!   `server/ceilings/storage_thread.rs` tries the write again.

@@ -42,7 +42,7 @@ pub struct ServerFiles<'a> {
     /// The certificate's private key, in PEM.
     pub key: &'a Path,
     /// The authorities that must have signed a client's certificate, in PEM. `None`: clients need
-    /// none.
+    /// no certificate.
     pub client_ca: Option<&'a Path>,
 }
 
@@ -60,7 +60,7 @@ pub struct ServerCertificate {
     /// The time in which clients trust the certificate.
     pub validity: Validity,
     is_authority: bool,
-    /// The authorities of clients' certificates. `None`: clients need none.
+    /// The authorities of clients' certificates. `None`: clients need no certificate.
     pub authorities: Option<Authorities>,
     /// A hash of all contents. A reload compares it, to log whether anything changed.
     digest: u64,
@@ -137,11 +137,11 @@ impl ServerCertificate {
     }
 }
 
-/// The authorities that clients' certificates must be of.
+/// The authorities, one of which must have signed a client's certificate.
 #[derive(Clone, Debug)]
 pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// A hash of their names and keys. Equal hashes trust the same certificates.
+    /// A hash of their names and keys. Authorities with equal hashes trust the same certificates.
     digest: u64,
 }
 
@@ -165,8 +165,8 @@ impl Authorities {
         self.digest
     }
 
-    /// Returns whether one of them has signed a client's certificate, which comes first in its
-    /// chain.
+    /// Returns whether one of these authorities has signed a client's certificate, which comes
+    /// first in its chain.
     pub fn trust(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         self.verifier.verify_client_cert(own, others, UnixTime::now()).is_ok()

@@ -1,11 +1,11 @@
 //! The core's cost: taking IDs, and writing and reading them in each format.
 //!
 //! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is involved.
-//! No clock is read or limits anything: the layout's tick is a second and holds 2^41 IDs.
+//! No clock is read, and time limits nothing: the layout's tick is a second and holds 2^41 IDs.
 //!
 //! One iteration of `take`, and of every peer, hands out a million IDs, so a median in
-//! **milliseconds reads as nanoseconds per ID**. With several threads, it is each thread's time for
-//! its own IDs: all threads share one source, as a daemon's shards do.
+//! **milliseconds reads as nanoseconds per ID**. With several threads, the median is each thread's
+//! time for its own IDs: all threads share one source, as a daemon's shards do.
 
 mod formats;
 mod peers;
@@ -35,7 +35,7 @@ const DEEP: u64 = 64;
 const BETWEEN: Duration = Duration::from_micros(1);
 const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
 
-/// Well within the layout's life, at the start of a tick.
+/// A moment well within the layout's life, at the start of a tick.
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
 
@@ -73,7 +73,8 @@ impl Daemon {
         Daemon { source, rings, order, shards_made: AtomicUsize::new(0) }
     }
 
-    /// The next shard: divan makes one for each thread, and as many again for the next sample.
+    /// Returns the next shard. Divan asks for one for each thread, and for as many in the next
+    /// sample.
     fn taker(&self) -> Taker {
         let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
@@ -89,8 +90,7 @@ struct Taker {
 }
 
 impl Taker {
-    /// Hands out a million IDs, `each` in one request, and as many requests in one wake-up as a
-    /// connection pipelines.
+    /// Hands out a million IDs, `each` per request, with [`DEEP`] requests per wake-up.
     fn hand_out(&mut self, each: u64) {
         let mut left = IDS / each;
         while left > 0 {
@@ -110,7 +110,8 @@ impl Taker {
     }
 }
 
-/// Takes through a shard: the current block, the ring, a claim; with a wake-up every 64 requests.
+/// Measures takes from a shard's current block, its ring or a claim, with a wake-up every 64
+/// requests.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

@@ -1,11 +1,11 @@
-//! The crate that is nearest, one ID at a time.
+//! The most similar crate, ferroid, one ID at a time.
 
 use super::*;
 use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator};
 use ferroid::time::TimeSource;
 
 ferroid::define_snowflake_id!(
-    /// Enough sequence for the clock never to limit it, as in ferroid's own benchmark.
+    /// A sequence so wide that the clock never limits it, as in ferroid's own benchmark.
     Wide, u64,
     reserved: 1,
     timestamp: 22,

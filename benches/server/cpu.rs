@@ -10,8 +10,8 @@ use crate::load::{Exchange, Load};
 use crate::server::{self, Server};
 use crate::{Effort, median};
 
-/// The load before each measurement: afterwards buffers, caches and the processor's clock have
-/// settled.
+/// The time under load before each measurement, in which buffers, caches and the processor's clock
+/// settle.
 const WARM: Duration = Duration::from_millis(300);
 
 struct Shape {

@@ -13,8 +13,8 @@ use crate::{Effort, server};
 /// 10,000 requests a second.
 const EVERY: Duration = Duration::from_micros(100);
 
-/// Latency of single IDs at 10,000/s, from the moment that each was due, with a disk as it is and
-/// one that takes 500 ms for each sync.
+/// Measures the latency of single IDs at 10,000/s, from the moment that each was due: on the disk
+/// as it is, and on one that takes 500 ms for each sync.
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Single IDs while the disk is slow\n");
@@ -29,7 +29,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         let state = directory.path().join(format!("state-{index}"));
         let disk = FailingDisk::new(&state, directory.path().join("control"));
         let daemon = disk.under(server::daemon(&state)).option("--worker-id", "0").start();
-        // The start's syncs are not what is measured.
+        // Only now is the disk slow: the start's syncs are not measured.
         disk.order(orders);
         print_times(name, &measure(&daemon, stretch)?);
     }

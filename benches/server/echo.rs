@@ -14,11 +14,11 @@ use rustix::event::epoll;
 struct Exchange {
     /// A byte that each request has once.
     marker: u8,
-    /// As long as the daemon's.
+    /// A reply, as long as the daemon's.
     reply: &'static [u8],
 }
 
-/// 12 is the length of the frame.
+/// 12 is the value of the frame's length field.
 const NEXT: Exchange =
     Exchange { marker: 12, reply: b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0" };
 const INCR: Exchange = Exchange { marker: b'*', reply: b":2123826781336245015\r\n" };
@@ -30,8 +30,8 @@ const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, which happens when the parent process ends. `of_incr`: clients
-/// speak Redis' protocol.
+/// Serves until standard input ends, which happens when the parent process ends. If `of_incr` is
+/// set, clients speak Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

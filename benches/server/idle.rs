@@ -37,7 +37,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let before_kib = row(&daemon, stretch, 0, None)?;
 
     let files = getrlimit(Resource::Nofile);
-    // Where the limit stays too low, fewer connections are opened.
+    // If the limit stays too low, fewer connections are opened.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
     let connections = CONNECTIONS.min(allowed);
@@ -55,7 +55,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Watches for a stretch. Returns the memory that no file backs.
+/// Measures one row of the table. Returns the memory that no file backs.
 fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<u64>) -> io::Result<u64> {
     let begin = Instant::now();
     let wake_ups = daemon.voluntary_switches();

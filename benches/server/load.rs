@@ -2,7 +2,7 @@
 //!
 //! It shares the machine's cores with the server that it measures, so it does as little as it can:
 //! one `recv` and one `send` for all that a connection has in flight, and a look at one byte of
-//! each reply. That needs replies of one size.
+//! each reply. So all replies must have one size.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use crate::{micros, server};
 
 /// A server that does not complete a reply within this time has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// So that a stretch ends even if the server answers nothing.
+/// The longest wait for events, so that a stretch ends even if the server answers nothing.
 const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A request and the form of its reply.
@@ -24,7 +24,7 @@ const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     pub(crate) reply_size: usize,
-    /// The index and the value of a byte that no error has.
+    /// The index of a byte in the reply, and its value, which errors lack.
     pub(crate) marker: (usize, u8),
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Loads the server of this process: first for `warm`, then for `stretch`. Returns the server's
-    /// processor time for each request of the stretch, in µs.
+    /// Loads the server that runs as `process`: first for `warm`, then for `stretch`. Returns the
+    /// server's processor time for each request of the stretch, in µs.
     pub(crate) fn run(
         &self,
         address: SocketAddr,

@@ -1,9 +1,9 @@
 //! The cost of the daemon, compared with the lowest cost of any server on this machine.
 //!
 //! `cargo bench --bench server` runs every table. `-- --only cpu` runs one of them. `-- --quick`
-//! runs all of them in some minutes, with rough figures. Every process it starts listens on
-//! loopback alone and ends with it. No figure is judged, because figures depend on the machine and
-//! on its other work.
+//! runs all of them in some minutes, with rough figures. The processes that the benchmark starts
+//! listen on loopback alone, and end with it. No figure is judged, because figures depend on the
+//! machine and on its other work.
 //!
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
 //! - [`server`]: servers as child processes, and what the kernel says of them.
@@ -81,13 +81,14 @@ struct Effort {
 }
 
 impl Effort {
-    /// The length of a stretch: as asked for, if that is a duration, or what the table proposes.
+    /// Returns the length of a stretch: `seconds` if that is a duration, or else the table's
+    /// proposal.
     fn stretch(&self, proposed: Duration, quick: Duration) -> Duration {
         let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         asked.unwrap_or(if self.quick { quick } else { proposed })
     }
 
-    /// The number of rounds: as asked for, or what the table proposes.
+    /// Returns the number of rounds: `rounds`, or else the table's proposal.
     fn rounds(&self, proposed: usize, quick: usize) -> usize {
         self.rounds.unwrap_or(if self.quick { quick } else { proposed }).max(1)
     }
@@ -113,13 +114,13 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// The median. For an even number of values, the lower one of the two in the middle.
+/// Returns the median: of an even number of values, the lower of the two in the middle.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A duration in microseconds.
+/// Returns a duration in microseconds.
 fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use snowbank_testkit::{DEADLINE, Port, Setup};
 use tempfile::TempDir;
 
-/// A daemon on this state directory. Its own directory may be in memory, where a sync costs
-/// nothing.
+/// Sets up a daemon with this state directory. The setup's own directory may be in memory, where a
+/// sync costs nothing.
 pub(crate) fn daemon(state: &Path) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", state).env("SNOWBANK_LOG_LEVEL", "error")
 }
 
-/// A server to compare with. It ends when this is dropped.
+/// A server to compare with. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -27,9 +27,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The echo server: this program once more.
+    /// Starts the echo server: this program once more.
     pub(crate) fn echo() -> io::Result<Server> {
-        // Not by its path: a build may have put another file there meanwhile.
+        // At the program's path, a build may have put another file meanwhile.
         let mut command = Command::new("/proc/self/exe");
         let mut child = command.arg("echo").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -40,7 +40,7 @@ impl Server {
         Ok(Server { child, address, _directory: tempfile::tempdir()? })
     }
 
-    /// Redis without persistence; `None` where it is not installed.
+    /// Starts Redis without persistence. Returns `None` if it is not installed.
     pub(crate) fn redis() -> io::Result<Option<Server>> {
         let directory = tempfile::tempdir()?;
         let address = Port::take().address();
@@ -82,7 +82,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only when it has ended already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +99,7 @@ pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
     Ok(Duration::from_nanos(sum_ns))
 }
 
-/// The resident memory of a process that no file backs (heap and stacks), in KiB.
+/// Returns the resident memory of a process that no file backs (heap and stacks), in KiB.
 pub(crate) fn anonymous_kib(process: u32) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();

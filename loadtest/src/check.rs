@@ -8,10 +8,9 @@ pub(crate) mod reply;
 
 use crate::promise::Promise;
 
-/// A broken promise; one of them fails the run.
+/// A broken promise. A single one fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// An ID was handed out twice.
     Duplicate { id: u64 },
     /// An ID is not above the one before it on the same connection.
     Order { previous: u64, id: u64 },

@@ -104,7 +104,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Compare(arguments)) => compare::run(arguments),
     });
     ExitCode::from(code.unwrap_or_else(|failure| {
-        // If standard error is closed, the exit code has to do.
+        // If standard error is closed, the exit code has to suffice.
         let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", one_line(&failure.reason));
         failure.exit_code()
     }))
@@ -169,9 +169,8 @@ impl Arguments {
     }
 }
 
-/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays
-/// until there are new figures: a target that is not there must not cost the figures of the last
-/// run.
+/// Opens the files that the run will write, so that a wrong path fails at once. The old content
+/// stays until there are new figures: a missing target must not cost the figures of the last run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
@@ -187,8 +186,8 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 /// A file whose path may have been given, and its content.
 type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
 
-/// Writes files, and returns the exit code. A pass without its files is a failure, because a script
-/// may need them. The table is printed before, so a full disk does not take it away.
+/// Writes files, and returns the exit code. If a file cannot be written, even a pass is a failure,
+/// because a script may need it. The table is printed before, so a full disk does not cost it.
 fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
     let blame = if code == 1 { Blame::Target } else { Blame::User };
     for (path, bytes) in files {
@@ -206,8 +205,8 @@ fn json_text(figures: &impl Serialize) -> Vec<u8> {
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Returns a first line with the keys of the JSON, then a line for each second. A figure that is
-/// not known is empty.
+/// Returns a line with the keys of the JSON, then a line for each second. A figure that is not
+/// known is empty.
 fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {
@@ -217,7 +216,7 @@ fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     writer.into_inner().unwrap_or_default()
 }
 
-/// Turns a mistake into one line. Help and version print themselves and end the process.
+/// Turns a mistake into one line. For help and version, prints them and ends the process.
 fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();

@@ -63,7 +63,7 @@ pub(crate) enum Call {
     Worse,
     /// B does better. For all together: in some figures, and worse in none.
     Better,
-    /// The data does not carry an answer.
+    /// The data gives no answer.
     CannotTell,
 }
 
@@ -86,9 +86,7 @@ pub(crate) struct Row {
 /// All figures of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Comparison {
-    /// [`FORMAT`].
     pub(crate) format: u32,
-    /// `comparison`.
     pub(crate) kind: &'static str,
     pub(crate) verdict: Call,
     /// The first line of the table.
@@ -190,7 +188,6 @@ fn summary(verdict: Call, rows: &[Row]) -> String {
     }
 }
 
-/// Returns the texts of one side in one line.
 fn joined(texts: BTreeSet<String>) -> String {
     texts.into_iter().collect::<Vec<_>>().join(" and ")
 }
@@ -230,8 +227,8 @@ fn texts(runs: &[Run], row: &str, name: &str) -> BTreeSet<String> {
     runs.iter().map(|run| run.figures.text(row, name)).collect()
 }
 
-/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts
-/// as text.
+/// Returns true if each side has a run that started after a run of the other side. RFC 3339 in UTC
+/// sorts as text.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let [a, b] = [a, b].map(|runs| texts(runs, ORIGIN, "started"));
     a.last() > b.first() && b.last() > a.first()

@@ -36,7 +36,6 @@ pub(crate) struct Daemon {
     directory: TempDir,
 }
 
-/// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// A service manager's stop.
@@ -88,7 +87,6 @@ impl Daemon {
         let _ = self.child.wait();
     }
 
-    /// Returns the number of its process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -148,14 +146,14 @@ fn address_of(name: &str, lines: &[String]) -> Option<Endpoint> {
     address.trim().parse().ok()
 }
 
-/// Returns the first lines of its output, one for each listener; nothing if there is none in time,
-/// which the caller treats as a refusal.
+/// Returns the first lines of the daemon's output, one for each listener. If there is none in time,
+/// returns nothing, which the caller treats as a refusal.
 fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));
     if !ready.is_ok_and(|ready| ready > 0) {
         return Vec::new();
     }
-    // They come at once.
+    // All lines come at once.
     BufReader::new(stdout).lines().map_while(Result::ok).take(count).collect()
 }
 

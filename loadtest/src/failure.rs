@@ -5,7 +5,6 @@
 pub(crate) enum Blame {
     /// The user: wrong use, or no target that speaks the protocol.
     User,
-    /// The target.
     Target,
     /// This machine: it has no more open files or local ports.
     Machine,
@@ -21,12 +20,10 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Returns a failure of the user's.
     pub(crate) fn usage(reason: impl ToString) -> Self {
         Self { blame: Blame::User, reason: reason.to_string() }
     }
 
-    /// Returns a failure of the target's.
     pub(crate) fn of_target(reason: impl ToString) -> Self {
         Self { blame: Blame::Target, reason: reason.to_string() }
     }

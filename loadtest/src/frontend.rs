@@ -37,28 +37,25 @@ pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &no
 pub(crate) struct Row {
     /// The name of its option, of the daemon's option, and in every output.
     pub(crate) name: &'static str,
-    /// Its words in the error about a target that speaks another protocol.
+    /// The words for it in the error about a target that speaks another protocol.
     pub(crate) protocol: &'static str,
-    /// Shows the token at the start of a connection. HTTP has it in each request, and memcached
-    /// nowhere.
+    /// Shows the token at the start of a connection. HTTP has the token in each request, and
+    /// memcached has none.
     pub(crate) authorize: Option<Authorize>,
     /// Greets a target. The name is that of the source to draw from.
     pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, Failure>,
 }
 
-/// Shows a token to a target.
 type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 
 /// The position in the replies of a connection: the request that is answered next.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At {
-    /// The IDs that were asked for.
     pub(crate) asked: u32,
     /// Its tag, in Snowbank's own protocol.
     pub(crate) tag: u16,
 }
 
-/// A part of a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
     /// IDs, and more may follow.
@@ -106,7 +103,7 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
         u32::MAX
     }
 
-    /// Returns true if the numbers are those of a plain counter, which the run has to itself.
+    /// Returns true if the numbers are those of a plain counter that only this run uses.
     fn is_counter(&self) -> bool {
         false
     }
@@ -133,19 +130,18 @@ fn unreadable(reason: &str) -> Fault {
     Fault::Unreadable(reason.to_owned())
 }
 
-/// Appends an ID. If it continues the last run, it becomes part of it.
+/// Appends an ID. An ID that continues the last run becomes part of that run.
 fn push(runs: &mut Vec<Run>, id: u64) {
     append_run(runs, Run { first: id, count: 1, stride: 1 });
 }
 
-/// Returns the first line without its end, and its size with it.
+/// Returns the first line without its line end, and its size with the line end.
 fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = &bytes[..end];
     Some((line.strip_suffix(b"\r").unwrap_or(line), end + 1))
 }
 
-/// Waits for the next line of an answer.
 fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, Failure> {
     conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
@@ -166,7 +162,7 @@ fn refusal_in(words: &[u8]) -> Refusal<'_> {
     Refusal { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
 }
 
-/// Returns the number of an error code by its name, in any case.
+/// Returns the number of an error code by its name, in upper or lower case.
 fn code_of(name: &str) -> u16 {
     let name = match name {
         "NOAUTH" | "WRONGPASS" => "unauthorized",

@@ -2,18 +2,18 @@
 //!
 //! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in
 //!    1,000 to be late.
-//! 2. More than that were late even without the time for which the machine stood still: **fail**. A
-//!    request is late for certain if the target's own part, less an excuse, is above the limit. The
-//!    excuse is the lengths of the stalls that touch the request, or whose queue does. A quarter
-//!    comes on top for the queue: of these lengths, or of the time by which the generator was late
-//!    if that is longer, because what was due meanwhile leaves at once. Time in which the target
-//!    ran counts neither as a stall nor as lateness.
+//! 2. More requests than that were late, even without the time for which the machine stood still:
+//!    **fail**. A request is certainly late if the target's own part, less an excuse, is above the
+//!    limit. The excuse is the sum of the stalls that touch the request or whose queue touches it,
+//!    and a quarter for the queue. That is a quarter of this sum, or of the generator's lateness if
+//!    that is longer: all that was due meanwhile leaves at once. Time in which the target ran
+//!    counts neither as a stall nor as lateness.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
-//! A load test that a CPU quota held up blames no target for what came late.
+//! If a CPU quota held up the load test, no target is blamed for what came late.
 //!
-//! So nothing passes unless the measured times show it, and nothing is estimated. A refusal or a
-//! broken promise fails whatever the machine did. So does a closed connection, unless machine or
+//! So a pass always rests on measured times, and nothing is estimated. A refusal or a broken
+//! promise fails, whatever the machine did. A closed connection fails too, unless machine or
 //! generator stood still for over a second.
 //!
 //! - [`trial`]: a run, and a second one if the first has no verdict. [`words`]: verdicts in words.
@@ -31,8 +31,8 @@ use crate::value::Rate;
 /// stood still for so long was closed for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is further behind its schedule when it gives up may have sent too many requests
-/// at once.
+/// If a generator that gave up was further behind its schedule than this, it may have sent too many
+/// requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
 /// A closed loop is limited by its own threads if one of them needs a core for a larger share of
@@ -42,11 +42,11 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
 
-/// A CPU quota that held up the load test for longer may be the reason of all that came late.
+/// A CPU quota that held up the load test for longer may be the reason for all that came late.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may come this long after its end: one late answer is no lower
-/// rate.
+/// The last answers of a short run may come this long after its end: one late answer does not make
+/// the rate lower.
 const TAIL_S: f64 = 0.1;
 
 /// A response time, and the share of all requests that must keep to it.
@@ -57,18 +57,15 @@ pub(crate) struct Latency {
     pub(crate) limit: Duration,
 }
 
-/// The objectives of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Objectives {
     /// IDs per second: the rate that an open loop offers, or that a closed loop has to reach.
     pub(crate) rate: Option<Rate>,
-    /// Response times.
     pub(crate) latencies: Vec<Latency>,
     /// The share of requests that may be refused, from 0 to 1.
     pub(crate) errors: f64,
 }
 
-/// The judgement of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every objective is met and every ID is as promised.
@@ -82,11 +79,11 @@ pub(crate) enum Verdict {
 /// The result for one objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// As measured.
+    /// Met as measured.
     Met,
-    /// Even without the machine's stalls.
+    /// Missed even without the machine's stalls.
     Missed,
-    /// The machine, or the generator, decides it.
+    /// The machine or the generator decides the answer.
     Open,
 }
 
@@ -96,7 +93,6 @@ impl Latency {
         quantile_name(self.quantile)
     }
 
-    /// Judges the times of a run.
     pub(crate) fn judge(&self, counts: &Counts) -> Found {
         if counts.response.at(self.quantile) <= self.limit {
             Found::Met
@@ -119,7 +115,7 @@ pub(crate) fn quantile_name(quantile: f64) -> String {
 }
 
 impl Verdict {
-    /// Returns 0 for met, 1 if the target is at fault, 2 without a verdict.
+    /// Returns 0 for a pass, 1 if the target is at fault, 2 for no verdict.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pass => 0,
@@ -146,7 +142,6 @@ impl Verdict {
     }
 }
 
-/// Judges a run.
 pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
     let (ours, theirs): (Vec<_>, Vec<_>) =
         outcome.faults.iter().partition(|fault| outcome.may_have_caused(fault));
@@ -187,8 +182,8 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
 }
 
 impl Outcome {
-    /// Returns true if a machine or a generator that stood still may have caused the fault: an idle
-    /// target may close by its idle timeout, and too many requests may leave in a bunch.
+    /// Returns true if a machine or a generator that stood still may have caused the fault: a
+    /// target may close an idle connection, and too many requests may leave in a bunch.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = &self.counts;
         let stood = self.stalls.longest.max(counts.longest_turn);
@@ -248,7 +243,7 @@ impl Outcome {
         }
     }
 
-    /// Returns true if a closed loop got no more because its own threads were busy.
+    /// Returns true if a closed loop got no higher rate because its own threads were busy.
     pub(crate) fn is_lower_bound(&self) -> bool {
         self.planned.is_none() && self.counts.busiest_thread > MAX_THREAD_SHARE
     }

@@ -1,7 +1,7 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
-//! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the
-//! nanosecond: spinning would take a core from the target where both share a machine. In each turn
+//! The thread sleeps in `epoll_wait`, with a timeout in nanoseconds, until the next request is due
+//! or a reply arrives. Spinning would take a core from a target on the same machine. In each turn
 //! it first sends all requests that are due, with one `send` for each connection, and then reads
 //! the replies. It never waits for an answer before it sends. Nearly all of its slip is the wait
 //! for a core that something else uses, so threads stand in for each other (`lanes`).
@@ -33,7 +33,6 @@ pub(crate) use worker::run;
 /// The most requests in flight on one connection of an open loop: as many as there are tags.
 pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
-/// The time limit of an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time to recover, from the start of an outage.
@@ -42,7 +41,7 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Opens again the connections that ended.
+    /// Reopens the connections that ended.
     pub(crate) access: Access,
     pub(crate) front_end: Arc<dyn FrontEnd>,
     /// The version in its answers before the load.
@@ -54,7 +53,6 @@ pub(crate) struct Peer {
     pub(crate) highest: AtomicU64,
 }
 
-/// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) scenario: &'a Scenario,

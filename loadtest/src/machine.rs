@@ -5,14 +5,14 @@
 //!
 //! - a sleeper on each core finds the host's stalls. If it woke late while no program had its core,
 //!   the host stalled. The loss is the lateness, less the sleeper's own wait for the core;
-//! - the waits of the target's threads for a core find what other programs took. What the target's
-//!   processes used of the cores meanwhile is no stall, and no more is lost than target and
+//! - the waits of the target's threads for a core show what other programs took. Time in which the
+//!   target's processes used the cores is no stall, and the loss is at most what target and
 //!   generator left of all cores.
 //!
 //! Where the target's process cannot be seen, a sleeper's wait for its core counts too.
 //!
-//! A generator that waited sends at once what was due meanwhile. That delays no answer, but the
-//! requests queue at the target. The time that the target ran meanwhile does not count.
+//! After a wait, the generator sends at once all that was due. That delays no answer, but the
+//! requests queue at the target. Time in which the target ran does not count.
 //!
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
 //!   target's waits.
@@ -45,18 +45,16 @@ use waits::{Look, Waits};
 /// cent of a core.
 pub(crate) const NAP_NS: u64 = 1_000_000;
 
-/// The machine under watch.
 #[derive(Debug)]
 pub(crate) struct Watched {
     /// Instant 0 of the run.
     pub(crate) origin: Instant,
-    /// The machine's stalls so far.
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
     /// The requests that the generator sent late since the last look at the target's waits: when
     /// each was due, and when it was sent.
     late: Mutex<Vec<(u64, u64)>>,
-    /// Those that this process may use.
+    /// The cores that this process may use.
     cores: Vec<usize>,
 }
 
@@ -87,8 +85,8 @@ impl Watched {
         self.lock_own().owners[target] = owner;
     }
 
-    /// Records that the generator sent late what was due. The queue that it leaves at the target is
-    /// known after the next look at the target's waits.
+    /// Records that the generator sent a request late. The queue at the target is known after the
+    /// next look at the target's waits.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
         self.lock_late().push((due_ns, sent_ns));
     }
@@ -139,11 +137,10 @@ impl Watched {
         }
     }
 
-    /// Sleeps on one core, again and again.
     fn sleep_on(&self, core: usize, stop: &AtomicBool) {
         let mut only = CpuSet::new();
         only.set(core);
-        // Where it is refused, another sleeper sees the same core, and none sees this one.
+        // If this is refused, the sleeper may share another one's core, and none watches this core.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut run_delay = RunDelay::of_this_thread();

@@ -26,9 +26,9 @@
 //!   daemons a rate needs. [`compare`]: runs side by side.
 //!
 //! Two instants have different names everywhere. `intended` is when the schedule wants a request to
-//! leave; `sent` is when it left. *Response time* counts from the first, so a target that stalls
+//! leave; `sent` is when it left. *Response time* counts from `intended`, so a target that stalls
 //! cannot hide the requests that it delayed (coordinated omission). The *target's part* counts from
-//! the second. *Slip* is the time between the two.
+//! `sent`. *Slip* is the time between the two.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -21,22 +21,17 @@ pub(crate) struct Refusals {
     pub(crate) first_message: String,
 }
 
-/// Refusals by the code's number.
 pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 
 /// The results of one second of the measurement, of one thread or of all, by the time of receipt.
 #[derive(Debug, Default)]
 pub(crate) struct Second {
-    /// IDs received.
     pub(crate) ids: u64,
-    /// Requests refused.
     pub(crate) refused: u64,
-    /// Response times.
     pub(crate) response: TimeHistogram,
 }
 
 impl Second {
-    /// Adds another thread's same second.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.ids += other.ids;
         self.refused += other.refused;
@@ -49,21 +44,19 @@ impl Second {
 pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
-    /// IDs received in it.
     pub(crate) ids: u64,
-    /// Requests answered with IDs in it: it has as many response times.
+    /// Requests answered with IDs in it; as many response times were counted.
     pub(crate) answered: u64,
-    /// Requests refused in it.
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
     pub(crate) p50_us: Option<f64>,
-    /// 90 % of them were at most this.
+    /// 90 % of the response times were at most this.
     pub(crate) p90_us: Option<f64>,
     /// 99 % of them were at most this.
     pub(crate) p99_us: Option<f64>,
     /// 99.9 % of them were at most this.
     pub(crate) p999_us: Option<f64>,
-    /// The longest.
+    /// The longest response time.
     pub(crate) max_us: Option<f64>,
     /// The target's processor time as a share of one core, if it can be seen.
     pub(crate) target_cpu_share: Option<f64>,
@@ -90,12 +83,11 @@ impl SecondFigures {
     }
 }
 
-/// Returns a time in microseconds.
 pub(crate) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// A fault of the target after it has answered INFO.
+/// A fault after the target has answered INFO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A promise was broken.
@@ -127,16 +119,16 @@ pub(crate) struct Counts {
     pub(crate) ids: u64,
     /// IDs of the whole run, the warm-up included; each was checked.
     pub(crate) checked_ids: u64,
-    /// Those refused, by code.
+    /// Requests that were refused, by code.
     pub(crate) refused: RefusalsByCode,
     /// Requests that were sent in the warm-up.
     pub(crate) warm_up_requests: u64,
-    /// Those of them that were refused, by code.
+    /// Requests of the warm-up that were refused, by code.
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the outage took away: in flight on a connection that it ended, due while there
-    /// was none, or refused.
+    /// Requests that the outage took away: in flight on a connection that it ended, due while no
+    /// connection was open, or refused.
     pub(crate) lost: u64,
     /// The outage, from its start until every connection was back and one answered; the longest of
     /// all threads.
@@ -167,7 +159,6 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds another thread's counts.
     pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.answered += other.answered;
@@ -193,15 +184,14 @@ impl Counts {
         }
     }
 
-    /// Returns the errors as a share of all requests, the warm-up's included: refusals, and so many
-    /// unanswered requests.
+    /// Returns refusals and this many unanswered requests as a share of all requests, the warm-up's
+    /// included.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
     }
 }
 
-/// Returns the requests refused with any code.
 pub(crate) fn count_of(refused: &RefusalsByCode) -> u64 {
     refused.values().map(|refusals| refusals.count).sum()
 }

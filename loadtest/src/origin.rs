@@ -1,12 +1,12 @@
-//! The command line, the machine, the versions and the time of a run: figures, too.
+//! The command line, the machine, the versions and the time of a run, as figures.
 
 use std::fs;
 
 use crate::report::ORIGIN;
 use crate::report::figure::{Figures, Unit};
 
-/// Describes this process, on this machine, now. The machine made the load; with a daemon of the
-/// run's own, it is the daemon's machine, too. No option contains a secret.
+/// Describes this process, its machine and the time of day. The machine made the load; if the run
+/// started a daemon, that daemon ran on it, too. No option contains a secret.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
@@ -28,7 +28,7 @@ pub(crate) fn of_this_process() -> Figures {
     figures
 }
 
-/// Returns the first line `key : value` of a file of /proc.
+/// Returns the value in the first line `key : value` of a file of /proc.
 fn value_of(file: &str, key: &str) -> Option<String> {
     let mut pairs = file.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())

@@ -1,10 +1,11 @@
-//! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
+//! Computes from a sweep how many daemons, cores and worker IDs a wanted rate needs, and which
+//! limit binds.
 //!
-//! A plan is a division of figures of the sweep. It measures nothing, and lists what it assumes. It
-//! is for requests of the sweep's size: what others cost, another sweep measures.
+//! A plan divides figures of the sweep. It measures nothing, and lists what it assumes. It holds
+//! for requests of the sweep's size; another size needs another sweep.
 //!
-//! The plan is one list of figures, each with its formula: the page is that list as a table for a
-//! ticket.
+//! The plan is one list of figures, each with its formula. The page shows that list as a table, for
+//! an issue tracker.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -49,7 +50,6 @@ pub(crate) struct Plan {
     figures: Figures,
     /// The figures that the sweep did not measure, one sentence each.
     assumptions: Vec<String>,
-    /// The plan as Markdown.
     #[serde(skip)]
     pub(crate) page: String,
 }
@@ -93,7 +93,7 @@ impl Sum {
 /// Computes a plan.
 ///
 /// # Errors
-/// [`Failure`] if the sweep cannot support it, or no number of daemons is enough.
+/// [`Failure`] if the sweep cannot support a plan, or the layout has too few worker IDs.
 pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     let basis = Basis::of(sweep, wanted)?;
     let rate = wanted.rate.per_s();
@@ -102,7 +102,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     let limits = basis.limits();
     let lowest = &limits[0];
     let exact = rate / (lowest.ids_per_s * used_share);
-    // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
+    // A rounding error must not add a daemon, as in 34,600 ÷ (173,000 × 0.2).
     let daemons = (exact - 1e-9).ceil().max(1.0);
     let all_daemons = (daemons as u64).saturating_add(spare);
     basis.check_worker_ids(all_daemons)?;
@@ -145,7 +145,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     Ok(Plan { format: FORMAT, kind: "plan", binding: lowest.name, figures: sum.figures, assumptions, page })
 }
 
-/// Returns the plan as Markdown for a ticket, in one screen.
+/// Returns the plan as one screen of Markdown, for an issue tracker.
 fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String {
     let assumptions: String = assumptions.iter().map(|line| format!("- {line}\n")).collect();
     format!(
@@ -202,8 +202,8 @@ impl<'a> Basis<'a> {
         Some(self.numbering.as_ref()?.layout().ids_per_second() as f64 * self.worker_ids as f64)
     }
 
-    /// Returns the processor time of a request at a load. Requests share wake-ups under load and
-    /// cost less, so the step next below the load counts, or the lowest step.
+    /// Returns the processor time of a request at a load. Under load, requests share wake-ups and
+    /// cost less. So the nearest step at or below the load counts, or else the lowest step.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
         let mut known: Vec<&Step> =
             self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();
@@ -228,14 +228,12 @@ impl<'a> Basis<'a> {
         )))
     }
 
-    /// Returns the objectives of the sweep.
     fn within(&self) -> String {
         let objectives = self.run.objectives.iter();
         let within = objectives.map(|it| format!("{} within {} ms", it.quantile, it.limit_us / 1e3));
         within.collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns what the sweep did not measure.
     fn assumptions(&self, all_daemons: u64, each_ids_per_s: f64) -> Vec<String> {
         let run = self.run;
         let mut all = Vec::new();
@@ -288,7 +286,7 @@ impl<'a> Basis<'a> {
 }
 
 fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, Failure> {
-    // A counter, or a source of which nothing is known.
+    // The source is a counter, or nothing is known of it.
     let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
     let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
     numbering.map(Some).map_err(Failure::usage)

@@ -14,13 +14,12 @@ const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 /// The most that an ID's tick may lie ahead of the daemon's clock if INFO has no value.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
-/// The name of every counter: a number may come only once, whatever the daemons call their sources.
+/// The name given to every counter, so that numbers are compared whatever the sources' names.
 const COUNTER: &str = "";
 
 /// The guarantees of one source.
 #[derive(Debug, Default)]
 pub(crate) struct Promise {
-    /// The source's name.
     pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: u32,
@@ -32,7 +31,7 @@ pub(crate) struct Promise {
     numbering: Option<Numbering>,
     /// The fleet whose daemons share the source's counter.
     fleet: Option<String>,
-    /// The mask of the sequence, if that is the lowest field and fills whole bits.
+    /// The mask of the sequence field, if it is the lowest field and fills whole bits.
     row_mask: Option<u64>,
     burst_window_us: i64,
     max_ahead_us: i64,
@@ -41,14 +40,12 @@ pub(crate) struct Promise {
 /// Consecutive positions, `start` included and `end` not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
-    /// The first position.
     pub(crate) start: u64,
-    /// The position after the last.
     pub(crate) end: u64,
 }
 
 impl Span {
-    /// Appends it to positions. Replies of neighbouring connections often continue each other,
+    /// Appends this span to `spans`. Replies of neighbouring connections often continue each other,
     /// which leaves fewer spans to sort later.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
@@ -59,7 +56,7 @@ impl Span {
 }
 
 impl Promise {
-    /// Reads the guarantees of the source of that name, or of source 0.
+    /// Reads the guarantees of the named source; without a name, of source 0.
     ///
     /// # Errors
     /// [`Failure`] if there is no such source, or its description is impossible: a layout or a
@@ -111,7 +108,7 @@ impl Promise {
         }
         let both = self.numbering.as_ref().zip(other.numbering.as_ref());
         let Some((one, other)) = both.filter(|(one, other)| one.is_of_space(other)) else {
-            // IDs of different spaces may cross at any time.
+            // IDs of different ID spaces may coincide at any time.
             return Err(Failure::usage(
                 "have no common layout, so nothing says that their IDs differ; name daemons of one layout",
             ));
@@ -124,8 +121,8 @@ impl Promise {
         Ok(())
     }
 
-    /// Returns whether both take their numbers from one counter of a fleet. Then a number may come
-    /// once from the two together.
+    /// Returns whether both take their numbers from one counter of a fleet. Then no number may come
+    /// from both.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
@@ -133,33 +130,32 @@ impl Promise {
             && self.numbering == other.numbering
     }
 
-    /// Returns the increment of a counter.
     pub(crate) fn increment(&self) -> Option<u64> {
         Some(self.numbering.as_ref()?.ticket()?.increment())
     }
 
-    /// Returns the layout and the worker IDs, if the IDs have one.
+    /// Returns the layout and the worker IDs, if the IDs have a layout.
     pub(crate) fn layout(&self) -> Option<(&Layout, &WorkerSet)> {
         self.numbering.as_ref()?.snowflake()
     }
 
-    /// Returns the numbering of IDs that have a time.
+    /// Returns the numbering, if the IDs have a time.
     fn timed(&self) -> Option<&Numbering> {
         self.numbering.as_ref().filter(|numbering| numbering.ticket().is_none())
     }
 
-    /// Returns true if an ID comes after another one of the same tick and worker, with nothing
-    /// between them: only their sequence differs. So its position is the next one.
+    /// Returns true if `id` directly follows `last` in the same tick and worker: only the sequence
+    /// differs, by 1. Then the positions differ by 1, too.
     #[inline]
     pub(crate) fn is_next(&self, last: u64, id: u64) -> bool {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
     /// Appends the positions of a run of at least one ID to `spans`. Returns the first position,
-    /// and the one after the last.
+    /// and the position after the last.
     ///
     /// # Errors
-    /// The first ID that has none: it is not of the source's layout or worker IDs.
+    /// The first ID without a position: it does not fit the source's layout or worker IDs.
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
@@ -226,7 +222,7 @@ impl Promise {
         self.numbering.as_ref().map_or(position, |numbering| numbering.id_at(Position(position)))
     }
 
-    /// Returns the ID's worker ID if the source does not hold it.
+    /// Returns the worker ID in an ID, if the source does not have that worker ID.
     pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let (layout, workers) = self.layout()?;
         let worker = layout.decode(id).ok()?.worker;
@@ -246,7 +242,7 @@ impl Promise {
     }
 }
 
-/// Returns the source of that name, or source 0.
+/// Returns the named source; without a name, source 0.
 pub(crate) fn source_of<'i>(info: &'i Info, name: Option<&str>) -> Option<&'i Source> {
     match name {
         Some(name) => info.source(name),
@@ -267,7 +263,7 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
     numbering.map(Some).map_err(|reason| reason.to_string())
 }
 
-/// Returns milliseconds as microseconds, with room for sums.
+/// Converts milliseconds to microseconds. Too large a value becomes one with room for sums.
 fn to_us(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
 }

@@ -17,7 +17,8 @@ use crate::units::{ids_per_s, short_ms, stood_still};
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// The rows of quantiles: from the due instant to the receipt, and the target's own part of that.
+/// The rows of quantiles: the time from the due instant to the receipt, and the target's own part
+/// of it.
 pub(crate) const LATENCIES: [&str; 2] = ["response time", "target's part"];
 
 /// The row of a bare echo's quantiles.
@@ -36,8 +37,8 @@ pub(crate) const ORIGIN: &str = "origin";
 pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
 pub(crate) const TERMINAL_ROWS: usize = 5;
 
-/// Returns the first line, of at most 100 characters: verdict, rate, the objective that was missed
-/// or else the first, and for how long the machine stood still.
+/// Returns the first line, of at most 100 characters: the verdict, the rate, the first objective
+/// that is not met (or else the first), and how long the machine stood still.
 pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
     let verdict = verdict.word().to_uppercase();
     let counts = &outcome.counts;

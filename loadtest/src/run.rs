@@ -29,13 +29,13 @@ use crate::scenario::{Drive, SEED, Scenario};
 use crate::schedule::Schedule;
 use samples::Samples;
 
-/// From the spawning of the threads to the start of the run: all of them are waiting by then.
+/// The time from the spawning of the threads to the start of the run: all threads wait by then.
 const START_DELAY: Duration = Duration::from_millis(50);
 
-/// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
+/// The longest run against an echo, which shows the machine and does not age like a daemon.
 const LONGEST_ECHO: Duration = Duration::from_secs(2);
 
-/// Nor need its warm-up: nothing there has to be filled.
+/// The longest warm-up of a run against an echo, which has nothing to fill.
 const LONGEST_ECHO_WARM_UP: Duration = Duration::from_millis(200);
 
 /// The name of the threads that carry the load.
@@ -48,17 +48,16 @@ const QUEUE_LENGTH: usize = 1_024;
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// The figures of the targets.
     pub(crate) target: Figures,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
-    /// The length that an open loop had to offer its requests in; `None` for a closed loop.
+    /// The length in which an open loop had to offer its requests; `None` for a closed loop.
     pub(crate) planned: Option<Duration>,
     /// From the start of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
-    /// The part of that outside the outage.
+    /// The part of `elapsed` outside the outage.
     pub(crate) undisturbed: Duration,
-    /// Runs of the same length that were put together into one.
+    /// The number of runs, all of one length, that were put together into this one.
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
@@ -75,8 +74,8 @@ pub(crate) struct Outcome {
     pub(crate) interrupted: bool,
     /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
-    /// The numbers that counters left out, between the first and the last received. `None` for IDs
-    /// with a layout, which have gaps whenever no request comes.
+    /// How many numbers the counters left out between the first and the last received. `None` for
+    /// IDs with a layout, which have gaps whenever no request comes.
     pub(crate) left_out: Option<u64>,
     /// A bare echo under the same load, or the reason why there is none.
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
@@ -84,15 +83,16 @@ pub(crate) struct Outcome {
 
 /// A target under load, in one run or several: no ID may come twice in any of them.
 pub(crate) struct Loaded<'a> {
-    /// Started here if the scenario names no target.
+    /// The daemon that was started here, if the scenario named no target.
     daemon: Option<Daemon>,
-    /// By target.
+    /// The positions seen, by target.
     seen: Vec<Distinct>,
     terminal: &'a Terminal,
 }
 
 impl<'a> Loaded<'a> {
-    /// Starts a daemon if the scenario names no target. Returns it with the scenario that names it.
+    /// Starts a daemon if the scenario names no target. Returns the target with a scenario that
+    /// names it.
     ///
     /// # Errors
     /// [`Failure`] if the daemon does not start.
@@ -158,8 +158,8 @@ impl<'a> Loaded<'a> {
     ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
     /// ```
     ///
-    /// Load threads share the schedules, the stalls, the stop flag and, with strict order, the
-    /// largest ID, and what is known of each target ([`Shared`]).
+    /// Load threads share the schedules, the stalls, the stop flag and what is known of each target
+    /// ([`Shared`]). If order is strict, they also share the largest ID.
     fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
         std::thread::scope(|scope| {
             let _running = Running(&shared.stop);
@@ -177,8 +177,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Stops all threads of a run when it is dropped: the scope waits for them, also where a test's
-/// collector panics.
+/// Stops all threads of a run when it is dropped, even if a test's collector panics: the scope
+/// waits for the threads.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {
@@ -193,8 +193,8 @@ impl Outcome {
         self.interrupted || self.too_scattered || !self.faults.is_empty()
     }
 
-    /// Returns the length of the measurement: the scenario's, or less if the run was cut short;
-    /// until the last answer if that came later.
+    /// Returns the length of the measurement: the scenario's length, or less if the run was cut
+    /// short. If the last answer came later, the measurement lasts until then.
     fn measured_for(&self, scenario: &Scenario, origin: Instant) -> Duration {
         let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
         let length = if self.is_cut_short() { ran.min(scenario.length) } else { scenario.length };
@@ -206,7 +206,7 @@ impl Outcome {
         time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Returns the rate outside the outage; neither its IDs nor its time count.
+    /// Returns the rate outside the outage, whose IDs and time do not count.
     pub(crate) fn ids_per_s(&self) -> f64 {
         self.counts.ids as f64 / self.undisturbed.as_secs_f64().max(1e-9)
     }
@@ -215,9 +215,9 @@ impl Outcome {
 /// Puts the load of a scenario on a bare echo.
 ///
 /// # Errors
-/// One line if it could not be run to its end.
+/// One line if the run did not reach its end.
 pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
-    // The first connection greets it.
+    // One more connection greets the echo first.
     let address = echo::start(1 + scenario.connections).map_err(|error| error.to_string())?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],

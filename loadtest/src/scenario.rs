@@ -14,17 +14,15 @@ use crate::value::Rate;
 /// The seed of random draws: every run has the same schedule.
 pub(crate) const SEED: u64 = 1;
 
-/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Each gets the same share of the requests. Without any, a daemon is started.
+    /// Targets that get equal shares of the requests. If there is none, a daemon is started.
     pub(crate) addresses: Vec<Endpoint>,
-    /// The addresses at which the same daemons answer INFO, in the order of `addresses`, if those
-    /// speak another protocol.
+    /// The addresses at which the same daemons answer INFO, in the order of `addresses`, if
+    /// `addresses` are of another protocol.
     pub(crate) info: Vec<Endpoint>,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
-    /// Sent first on each connection.
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
     pub(crate) source: Option<String>,
@@ -35,19 +33,19 @@ pub(crate) struct Scenario {
     pub(crate) batch: u32,
     /// Connections of all threads together.
     pub(crate) connections: usize,
-    /// Generator threads.
     pub(crate) threads: usize,
-    /// The time before the measurement at the offered rate: checked and not timed.
+    /// The time before the measurement, at the same rate. IDs are checked; times do not count.
     pub(crate) warm_up: Duration,
     /// The length of the measurement.
     pub(crate) length: Duration,
-    /// The outage of a daemon of the run's own.
+    /// The outage of the run's own daemon.
     pub(crate) outage: Option<Outage>,
     /// True if each second's histogram is kept for a file.
     pub(crate) keeps_interval_log: bool,
 }
 
-/// An outage: the run ends a daemon of its own and starts it again. It is over when all is back.
+/// An outage: the run ends a daemon of its own and starts it again. The outage is over when all
+/// connections are back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// From the start of the measurement.
@@ -75,7 +73,6 @@ impl Scenario {
         self.warm_up + self.length
     }
 
-    /// Returns true if requests leave on a schedule.
     pub(crate) fn is_open_loop(&self) -> bool {
         matches!(self.drive, Drive::Open { .. })
     }

@@ -1,16 +1,16 @@
 //! When requests are meant to leave.
 //!
-//! A schedule has two steps. First each request gets a position: 0, 1, 2, … if they are evenly
-//! spaced; with Poisson arrivals it grows by exponential steps of mean 1. Then the rate turns the
-//! position into an instant. With n threads, each has every n-th request, or steps of mean n:
-//! together they are the same process, split evenly or at random.
+//! A schedule has two stages. First, each request gets a position: 0, 1, 2, … if requests are
+//! evenly spaced. With Poisson arrivals, positions grow by exponential steps of mean 1. Then the
+//! rate turns each position into an instant. Each of n threads has every n-th request, or steps of
+//! mean n: all threads together make the same process as one thread.
 
 /// The spacing of an open loop's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrivals {
     /// At equal distances.
     Even,
-    /// Random instants, as of many independent users.
+    /// At random instants, as from many independent users.
     Poisson,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the schedule of a thread, counted from 0, of a run of `rate_per_s` requests per
-    /// second, above 0, over `threads` threads.
+    /// Returns the schedule of a thread, counted from 0. All `threads` threads together send
+    /// `rate_per_s` requests per second, which is above 0.
     pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, thread: usize, threads: usize, seed: u64) -> Self {
         let random = fastrand::Rng::with_seed(seed ^ (thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut schedule = Self { rate_per_s, arrivals, step: threads as f64, next: thread as f64, random };
@@ -43,7 +43,7 @@ impl Schedule {
         (self.next / self.rate_per_s * 1e9) as u64
     }
 
-    /// Continues with the request after it.
+    /// Continues with the following request.
     pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,
@@ -51,7 +51,8 @@ impl Schedule {
         };
     }
 
-    /// Draws an exponential step with mean `step`, by inversion; `1 - u` is never 0.
+    /// Draws an exponential step with mean `step`, by inversion. The logarithm's argument is never
+    /// 0.
     fn draw_step(&mut self) -> f64 {
         -(1.0 - self.random.f64()).ln() * self.step
     }
@@ -83,7 +84,7 @@ mod tests {
             let dues_ns = dues_ns(Arrivals::Poisson, threads, seed, 200_000_000_000);
             let steps_us: Vec<f64> =
                 dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1_000.0).collect();
-            // Both have a standard error of some 0.3 %.
+            // The mean and the deviation have a standard error of some 0.3 %.
             assert!(((&steps_us).mean() / 1_000.0 - 1.0).abs() < 0.02, "{threads}, {seed}");
             assert!(((&steps_us).population_std_dev() / 1_000.0 - 1.0).abs() < 0.03, "{threads}, {seed}");
         }

@@ -1,5 +1,5 @@
-//! The saturation point: the highest rate at which the objective holds, step by step and confirmed
-//! by a second run.
+//! Finds the saturation point step by step: the highest rate at which the objective holds,
+//! confirmed by a second run.
 //!
 //! ```text
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
@@ -34,22 +34,22 @@ use step::Step;
 /// machine, and in a step of 5 s ten requests lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
-/// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
+/// The first step's share of the source's highest rate, so that a layout with few IDs leaves room
+/// for a climb.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
-/// The pause between two steps, so that the target has finished one when the next begins.
+/// The pause between two steps, so that the target has finished one step when the next begins.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// The factor by which a confirmation is longer than a step, so that a rate that held by luck does
 /// not hold again.
 pub(crate) const CONFIRM_LENGTH: u32 = 2;
 
-/// The options of a sweep.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The command line and the machine, read before the first step.
     pub(crate) origin: Figures,
-    /// The run of each step but for its rate. A confirmation is longer.
+    /// The run of each step, except for its rate. A confirmation is longer.
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
     pub(crate) objectives: Objectives,
@@ -79,14 +79,11 @@ pub(crate) struct SearchOptions {
     pub(crate) length: Time,
 }
 
-/// The reason why a sweep ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ended {
-    /// The search was over.
     #[default]
     Searched,
-    /// The user ended it.
     Interrupted,
     /// The target broke a promise: these are the run's words.
     Broken(String),
@@ -106,7 +103,6 @@ pub(crate) struct Sweep {
     pub(crate) format: u32,
     /// [`KIND`].
     pub(crate) kind: String,
-    /// The result in a line.
     pub(crate) summary: String,
     pub(crate) ended: Ended,
     /// The highest rate at which the objective held; null where it held at none.
@@ -121,7 +117,6 @@ pub(crate) struct Sweep {
     /// could do more.
     pub(crate) limit: Option<Limit>,
     pub(crate) search: Bounds,
-    /// All runs in order.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -170,7 +165,7 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
 }
 
 impl Settings {
-    /// Returns the bounds of the search on a source that can hand out `per_second`.
+    /// Returns the bounds of the search for a source that can hand out `per_second` IDs per second.
     pub(crate) fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, Failure> {
         let full_rate = per_second.filter(|&rate| rate > 0).map_or(MAX_RATE_PER_S, |rate| rate as f64);
         let limit = self.search.limit.map_or(full_rate, Rate::per_s).min(full_rate);
@@ -215,8 +210,8 @@ impl Sweep {
         sweep
     }
 
-    /// Returns 0 with a confirmed saturation point; 1 if the target is at fault; 2 if the sweep has
-    /// no answer.
+    /// Returns 0 if a saturation point is confirmed, 1 if the target is at fault, and 2 if the
+    /// sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
@@ -226,12 +221,12 @@ impl Sweep {
         }
     }
 
-    /// Returns the run that stands for the saturation point: the last that held at it.
+    /// Returns the run that stands for the saturation point: the last run that held at this rate.
     pub(crate) fn at_saturation(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.saturation && step.holds)
     }
 
-    /// Returns the last run that missed at the rate next above the saturation point.
+    /// Returns the last run that missed at [`Sweep::missed`].
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.missed && !step.holds)
     }

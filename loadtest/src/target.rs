@@ -30,7 +30,8 @@ fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
 /// begin at 1.
 pub(crate) const OTHER_ERROR: u16 = 0;
 
-/// Returns the name of an error code, or its number where version 1 has none.
+/// Returns the name of an error code, or its number if version 1 of the protocol has no name for
+/// it.
 pub(crate) fn code_name(code: u16) -> String {
     if code == OTHER_ERROR {
         return "error".to_owned();

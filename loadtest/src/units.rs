@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, HumanFloatCount};
 
-/// Decimals of the smallest number that is not shown as 0.
+/// The most decimals that are shown.
 const DECIMALS_MAX: f64 = 12.0;
 
-/// Formats three digits, as many as a histogram knows, or all of a whole number: `0.0123`, `31.3`,
-/// `4,096,000`.
+/// Formats three digits, as many as a histogram knows, but always all digits before the point:
+/// `0.0123`, `31.3`, `4,096,000`.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = (2.0 - number.abs().log10().floor()).clamp(0.0, DECIMALS_MAX);
     format!("{:.*}", decimals as usize, HumanFloatCount(number))
@@ -19,12 +19,11 @@ pub(crate) fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// Returns a count and its noun, with the plural.
+/// Returns a count and its noun, plural unless the count is 1.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns a rate with its unit.
 pub(crate) fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", if rate < 1e7 { grouped(rate) } else { short_rate(rate) })
 }
@@ -44,7 +43,7 @@ pub(crate) fn time(us: f64) -> String {
     if us < 999.5 { format!("{} µs", grouped(us)) } else { ms_or_s(us / 1e3) }
 }
 
-/// Returns a time in ms, s or hours: `0.47 ms`, `288 ms`, `12.5 s`, `1 h`.
+/// Returns a time in ns, ms, s or hours: `0.47 ms`, `288 ms`, `12.5 s`, `1 h`.
 pub(crate) fn short_ms(time: Duration) -> String {
     ms_or_s(time.as_secs_f64() * 1e3)
 }
@@ -67,12 +66,11 @@ pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
     format!("{:.2} s of {:.1} s", HumanFloatCount(stood.as_secs_f64()), HumanFloatCount(elapsed_s))
 }
 
-/// Returns a share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", grouped(share * 100.0))
 }
 
-/// Returns the name of a variant, as every output has it.
+/// Returns the name of a variant in small letters, as in every output.
 pub(crate) fn lowercase(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }

@@ -3,17 +3,17 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The highest rate that can be asked for, in IDs per second: more than any layout's daemon hands
-/// out.
+/// The highest rate that can be asked for, in IDs per second: more than a daemon hands out with any
+/// layout.
 pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that can be asked for: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// The form that a value of its kind has.
+/// The error: the form that a value must have.
 type Wanted = &'static str;
 
-/// Reads a decimal number and its unit: digits with at most one point, and not `inf` or `1e9`.
+/// Reads a decimal number and its unit: digits with at most one point, but not `inf` or `1e9`.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (number, unit) = text.split_at(text.len() - digits.len());
@@ -79,7 +79,7 @@ impl FromStr for Share {
 mod tests {
     use super::*;
 
-    /// Returns whether none of the texts is a value.
+    /// Returns true if none of the texts between the commas is a value.
     fn all_wrong<T: FromStr>(texts: &str) -> bool {
         texts.split(',').all(|text| text.parse::<T>().is_err())
     }

@@ -15,8 +15,8 @@ use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
-/// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a
-/// request waits by default. Only requests of clients with a rate take its lock.
+/// A rate, and the IDs drawn at it. The burst of an idle client is one second's IDs, because a
+/// request waits for a second by default. Only requests of clients with a rate take the lock.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
@@ -28,18 +28,18 @@ struct State {
     cursor: u64,
 }
 
-/// IDs that a request may draw once it is their time, as far as rates go.
+/// IDs that the client's rate lets a request draw from a certain time on.
 #[derive(Clone, Debug)]
 pub struct Permit {
-    /// `None`: its client has no rate.
+    /// `None`: the client has no rate.
     pace: Option<Arc<Pace>>,
-    /// The rate at which they were reserved.
+    /// The rate at which the IDs were reserved.
     per_second: u32,
-    /// Their number. It is lower than the request's only if the request accepts fewer.
+    /// The number of IDs. It is lower than the request's only if the request accepts fewer.
     pub count: u64,
-    /// The time from which they may be drawn.
+    /// The time from which the IDs may be drawn.
     pub at: BootMicros,
-    /// The cursor behind them.
+    /// The cursor after the IDs.
     end: u64,
 }
 
@@ -48,7 +48,8 @@ pub struct Permit {
 pub struct TooFast {
     /// The rate, in IDs.
     pub per_second: u32,
-    /// The time after which it may ask again. `None`: its wait can never yield this many IDs.
+    /// The time after which the client may ask again. `None`: this wait can never yield this many
+    /// IDs.
     pub retry_after: Option<Duration>,
 }
 
@@ -63,7 +64,7 @@ impl Pace {
     pub(super) fn set(&self, per_second: u32, now: BootMicros) {
         let mut state = self.lock();
         let ahead = state.cursor.saturating_sub(state.line(now));
-        // Rounded up: the line that it is added to is rounded down.
+        // Rounded up, because the line to which this is added is rounded down.
         let ahead = (u128::from(ahead) * u128::from(per_second)).div_ceil(u128::from(state.per_second));
         state.per_second = per_second;
         state.cursor = state.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
@@ -73,7 +74,7 @@ impl Pace {
     /// request accepts fewer.
     ///
     /// # Errors
-    /// The rate does not allow them by then. Nothing is reserved.
+    /// The rate does not allow the IDs by `due`. Nothing is reserved.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         now: BootMicros,
@@ -106,13 +107,13 @@ impl Pace {
 }
 
 impl State {
-    /// Returns the IDs that the rate has yielded by then since the boot.
+    /// Returns how many IDs the rate has yielded from the boot to `at`.
     fn line(&self, at: BootMicros) -> u64 {
         let yielded = u128::from(at.0.max(0).unsigned_abs()) * u128::from(self.per_second) / SECOND_US;
         u64::try_from(yielded).unwrap_or(u64::MAX)
     }
 
-    /// Returns the first time at which IDs up to this cursor may be drawn.
+    /// Returns the first time at which IDs up to the cursor `end` may be drawn.
     fn time_of(&self, end: u64) -> BootMicros {
         let on_line = u128::from(end.saturating_sub(u64::from(self.per_second)));
         let us = (on_line * SECOND_US).div_ceil(u128::from(self.per_second));
@@ -126,8 +127,8 @@ impl Permit {
         Permit { pace: None, per_second: 0, count, at, end: 0 }
     }
 
-    /// Gives back all IDs but the first `drawn`, except those whose time has passed. If the rate
-    /// has changed since the reservation, all IDs count as drawn.
+    /// Gives back the IDs after the first `drawn`, unless their time has passed. If the rate has
+    /// changed since the reservation, all IDs count as drawn.
     pub fn settle(&mut self, drawn: u64, now: BootMicros) {
         let Some(pace) = &self.pace else { return };
         let mut state = pace.lock();

@@ -22,7 +22,7 @@ pub struct Identity {
     has_all_sources: bool,
     /// The IDs per second that it may draw. `None`: no rate is set.
     pub rate: Option<u32>,
-    /// The IDs that all its connections have drawn at the rate, before and after a reload of it.
+    /// The IDs that all its connections have drawn at its rate. A reload keeps the count.
     pub(super) pace: Option<Arc<Pace>>,
     pub(crate) usage: Arc<Usage>,
     /// The JSON of its INFO reply.
@@ -33,8 +33,8 @@ const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
     /// Creates an identity. `before` is the identity that had this name before a reload. The new
-    /// one takes over its counts, and the IDs that it drew ahead. The rate changes once
-    /// [`Rules::apply_rates`] is called.
+    /// identity takes over the counts of `before`, and the IDs that `before` drew ahead. The rate
+    /// changes once [`Rules::apply_rates`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -120,15 +120,16 @@ impl Rules {
         self.identities.get(ANONYMOUS)
     }
 
-    /// Returns the identity of the client's own certificate, the first of the chain. The first of
-    /// its names that has an identity decides.
+    /// Returns the identity of the client's own certificate, the first of the chain. The
+    /// certificate's first name that has an identity decides.
     pub(super) fn of_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
-        // Most configurations name no certificates. Then none is read.
+        // Most configurations name no certificates. Then no certificate is read.
         let own = chain.first().filter(|_| !self.by_certificate.is_empty())?;
         names::names(own).iter().find_map(|name| self.by_certificate.get(name))
     }
 
-    /// Returns the identity of a token, if it has one. The outer `None`: it is none of the tokens.
+    /// Returns the identity of a token, if it has one. The outer `None`: the token is not one of
+    /// the daemon's.
     pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // A name without an identity is refused when the file is read.

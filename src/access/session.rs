@@ -46,14 +46,14 @@ pub struct Shown<'c> {
 /// The token and certificate that a connection has shown, and the identity that follows from them.
 #[derive(Debug)]
 pub struct Session {
-    /// The version of the configuration that it follows.
+    /// The version of the configuration that the session follows.
     version: u64,
     identity: Option<Arc<Identity>>,
     /// True if the certificate alone gives it an identity.
     has_named_certificate: bool,
     token: Option<Box<TokenHash>>,
     is_authorized: bool,
-    /// The reason why a reload no longer accepts its client. The client then draws nothing.
+    /// The reason why the client is no longer accepted since a reload. Such a client draws nothing.
     revoked: Option<Denial>,
     /// True if its protocol has no place for a token.
     needs_no_token: bool,
@@ -63,8 +63,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens`: its
-    /// protocol has a place for a token; a client of another needs none.
+    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens`: the
+    /// protocol has a place for a token. If not, the client needs no token.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
@@ -88,7 +88,7 @@ impl Session {
         session
     }
 
-    /// Takes an identity in place of the one that it had.
+    /// Replaces the session's identity.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
         // An identity that one reload removed and a later reload added again has counts of its own.
         let stays = match (&self.identity, identity) {
@@ -116,7 +116,7 @@ impl Session {
     /// of its identity. A `partial` request accepts fewer.
     ///
     /// # Errors
-    /// The rate does not allow them by then. Nothing is reserved.
+    /// The rate does not allow the IDs by `due`. Nothing is reserved.
     pub fn reserve(
         &self,
         now: BootMicros,
@@ -190,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Returns the reason why a reload no longer accepts its client.
+    /// Returns the reason why the client is no longer accepted since a reload.
     pub fn revoked(&self) -> Option<Denial> {
         self.revoked
     }
@@ -254,14 +254,14 @@ impl Drop for Session {
     }
 }
 
-/// The version of no configuration.
+/// A version that no configuration has.
 const OUTDATED: u64 = u64::MAX;
 
 fn digest_of(rules: &Rules) -> u64 {
     rules.authorities.as_ref().map_or(0, Authorities::digest)
 }
 
-/// Returns the identity of a certificate or of a token. Both may have the same one.
+/// Returns the identity of a certificate or of a token. If both have one, it must be the same.
 fn one_of<'r>(
     of_certificate: Option<&'r Arc<Identity>>,
     of_token: Option<&'r Arc<Identity>>,

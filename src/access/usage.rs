@@ -10,7 +10,7 @@ use crate::counter::Counter;
 /// The counts of one identity. A reload keeps them as long as it keeps the identity's name.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// IDs by shard and source. Each shard writes its own.
+    /// IDs by shard and source. Each shard writes its own counts.
     ids: Box<[CachePadded<[Counter; SOURCES_MAX]>]>,
     /// Connections open now.
     pub connections: AtomicU64,
@@ -31,7 +31,7 @@ impl Usage {
         Usage { ids: ids.into(), ..Usage::default() }
     }
 
-    /// Counts IDs that a shard hands out. Only that shard's thread may.
+    /// Counts IDs that a shard hands out. Only that shard's thread may do so.
     #[inline]
     pub(crate) fn note_ids(&self, shard: usize, source: usize, count: u64) {
         if let Some(of_shard) = self.ids.get(shard) {

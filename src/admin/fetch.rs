@@ -19,10 +19,9 @@ use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
 /// The largest answer. The status of a daemon with the most sources and identities, all with the
-/// longest names, is a third of it, so a larger one is not a daemon's.
+/// longest names, is a third of this size. So a larger answer is not a daemon's.
 const STATUS_BYTES_MAX: usize = 4 << 20;
 
-/// The daemon to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The address of the daemon's admin listener.
@@ -60,7 +59,8 @@ impl Target {
         if !address.is_tls() {
             return ask(stream, address, &name).await;
         }
-        // Read for each connection, because files may be renewed. Nothing else runs on this thread.
+        // Reads the files again, because they may be renewed. The read may block: nothing else runs
+        // on this thread.
         let connector = self.tls.read().map_err(|fault| fault.to_string())?;
         let stream = connector.connect(host, stream).await.map_err(|error| cannot(address, &error))?;
         ask(stream, address, name.trim_start_matches("tls:")).await
@@ -93,7 +93,7 @@ where
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| no_daemon(address, &error))?;
-    // Ends with the sender.
+    // The task ends with the sender.
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header(HOST, host).body(Empty::<Bytes>::new());
     let request = request.map_err(|error| no_daemon(address, &error))?;

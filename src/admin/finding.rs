@@ -25,10 +25,11 @@ pub(crate) struct Finding {
 pub(crate) enum Effect {
     /// IDs could repeat, so none are handed out.
     CouldRepeat,
-    /// Requests are refused, and not because there are too many.
+    /// Requests are refused, for another reason than their number.
     Refuses,
-    /// Clients ask for more than there is, and some are refused. The daemon stays ready: out of
-    /// service it would hand out nothing, and its load would saturate the next daemon.
+    /// Clients ask for more than there is, and some requests are refused. The daemon stays ready:
+    /// if it were out of service, it would hand out nothing, and its load would saturate the next
+    /// daemon.
     RefusesSome,
     /// Requests are served, and will be refused soon.
     RefusesSoon,
@@ -42,13 +43,13 @@ impl Effect {
         matches!(self, Effect::CouldRepeat | Effect::Refuses)
     }
 
-    /// Returns whether it is so urgent that alerts page somebody.
+    /// Returns whether the effect is so urgent that alerts page somebody.
     pub(crate) fn is_urgent(self) -> bool {
         self != Effect::Look
     }
 
-    /// Returns the effect in a few words, for the top of a page. `of` names the source, if others
-    /// may serve.
+    /// Returns the effect in a few words, for the top of a page. `of` names the source, if other
+    /// sources may serve.
     pub(super) fn headline(self, of: &str) -> String {
         match self {
             Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),
@@ -61,13 +62,14 @@ impl Effect {
 }
 
 impl Finding {
-    /// Returns whether clients' load causes it, so that it can come and go every few seconds.
+    /// Returns whether clients' load causes the finding, which can then come and go every few
+    /// seconds.
     pub(crate) fn is_of_load(&self) -> bool {
         const LOAD: [&str; 5] = ["refusals", "latency", "connections", "authorization", "client_limits"];
         LOAD.contains(&self.name.as_ref())
     }
 
-    /// Returns whether it is logged elsewhere: the stop and the reload are.
+    /// Returns whether the finding is logged elsewhere, as the stop and the reload are.
     pub(crate) fn is_logged_elsewhere(&self) -> bool {
         ["stop", "reload"].contains(&self.name.as_ref())
     }

@@ -1,6 +1,6 @@
 //! The findings of a status, and the one set of thresholds behind them. The page, `snowbank
-//! status`, `/readyz`, the log, the metric `snowbank_finding` and with it the alerts show this
-//! list.
+//! status`, `/readyz`, the log and the metric `snowbank_finding` show this list. The alerts use the
+//! metric.
 
 use super::finding::{Effect, Finding, seconds};
 use super::kind::{SnowflakeStatus, TicketStatus};
@@ -8,8 +8,8 @@ use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
 use super::words::counted;
 use crate::config::Grouped;
 
-/// The shares of a source's requests that are refused. A client that tries twice then fails for one
-/// request in 10,000, which goes unnoticed, or (at the second share) for one in a hundred.
+/// The shares of a source's requests that are refused. If clients try twice, one request in 10,000
+/// fails at the first share, which goes unnoticed. At the second share, one in a hundred fails.
 const REFUSED_SHARE: f64 = 0.01;
 const REFUSED_SHARE_PAGE: f64 = 0.1;
 /// The share of requests that take longer than half of the default wait: the 99th percentile.
@@ -25,7 +25,7 @@ const UNAUTHORIZED: u64 = 5;
 /// The share of the default wait that the wait queue takes. New requests are then refused, or soon
 /// will be.
 const WAIT_QUEUE_SHARE: f64 = 0.75;
-/// The share of the budget for queues. Connections then already have smaller shares.
+/// The used share of the budget for queues. Connections then already have smaller shares.
 const QUEUES_SHARE: f64 = 0.75;
 /// The remaining life of a layout.
 const LAYOUT_YEARS: f64 = 1.0;
@@ -42,7 +42,7 @@ type Find = fn(&Status) -> Found;
 type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
 /// The subjects of findings about the daemon, and how each is found. The metrics have a series for
-/// each. A stop has none, because nobody needs an alert about it.
+/// each subject. A stop has no series, because nobody needs an alert about it.
 pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
@@ -92,7 +92,7 @@ impl Status {
                 }
             }
         }
-        // The worst first, and equals in the order above.
+        // The worst come first, and equals stay in the order above.
         findings.sort_by_key(|finding| finding.effect);
         self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
         self.headline = self.headline_of(findings.first());
@@ -126,7 +126,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// New clients may find no place.
+    /// Finds that new clients may get no connection.
     fn find_full_connections(&self) -> Found {
         let Connections { open, max, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
@@ -142,7 +142,7 @@ impl Status {
         is_near.then_some((Effect::Look, message))
     }
 
-    /// Clients do not authorize themselves.
+    /// Finds that clients do not authorize themselves.
     fn find_unauthorized(&self) -> Found {
         let refused = self.last_minute.unauthorized;
         if self.last_minute.unauthorized_lately < UNAUTHORIZED {
@@ -158,7 +158,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// The limits of an identity slow or deny more than a few of its requests.
+    /// Finds identities whose limits slow or deny more than a few requests.
     fn find_limited_clients(&self) -> Found {
         let limited = self.identities.iter().filter(|of| of.last_minute.limited_share >= LIMITED_SHARE);
         let count = limited.clone().count();
@@ -177,7 +177,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Clients do not read their replies.
+    /// Finds that clients do not read their replies.
     fn find_full_queues(&self) -> Found {
         let Connections { queued_bytes, queued_bytes_max, .. } = self.connections;
         if (queued_bytes as f64) < QUEUES_SHARE * queued_bytes_max.max(1) as f64 {
@@ -192,7 +192,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Requests are answered late.
+    /// Finds that requests are answered late.
     fn find_latency(&self) -> Found {
         if self.last_minute.slow_share < SLOW_SHARE {
             return None;
@@ -214,7 +214,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// The machine's clock. Its effect on a source is that source's finding.
+    /// Finds that the wall clock is off. Its effect on a source is that source's finding.
     fn find_wall_clock(&self) -> Found {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
@@ -227,8 +227,8 @@ impl Status {
         Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
-    /// The coordinator. An outage alone does not make a daemon unready: all daemons of the fleet
-    /// have it at the same time.
+    /// Finds that the coordinator is silent, or that IDs have run out. An outage alone makes no
+    /// daemon unready: all daemons of the fleet have it at once.
     fn find_fleet(&self) -> Found {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {
@@ -253,7 +253,7 @@ impl Status {
         Some((effect, message))
     }
 
-    /// The certificate for the coordinator. Connections that are open stay.
+    /// Finds that the certificate for the coordinator ends soon. Open connections stay.
     fn find_fleet_certificate(&self) -> Found {
         let ends_unix_s = self.fleet.as_ref()?.certificate_ends_unix_s? as f64;
         let left_s = ends_unix_s - (self.started_unix_s + self.uptime_s);
@@ -270,13 +270,13 @@ impl Status {
         (left_s < FLEET_CERTIFICATE_S).then_some((Effect::Look, message))
     }
 
-    /// The certificate. Clients without TLS and open connections are still served.
+    /// Finds a fault of the certificate. Clients without TLS and open connections are still served.
     fn find_certificate(&self) -> Found {
         let warning = self.certificate.as_ref()?.warning.as_ref()?;
         Some((Effect::Look, warning.clone()))
     }
 
-    /// The ceiling of a source, which storage raises.
+    /// Finds that storage is slow or fails to raise a source's ceiling.
     fn find_ceiling(&self, source: &SourceStatus) -> Found {
         let ceilings = &self.ceilings;
         let is_elsewhere = ceilings.lost.is_some()
@@ -334,7 +334,7 @@ impl Status {
         Some((effect, message))
     }
 
-    /// Requests of a source are refused, or soon will be.
+    /// Finds that requests of a source are refused, or soon will be.
     fn find_refusals(&self, source: &SourceStatus) -> Found {
         let share = source.last_minute.refused_share;
         if share >= REFUSED_SHARE {
@@ -385,7 +385,7 @@ fn more_worker_ids(source: &SourceStatus) -> String {
     }
 }
 
-/// The clock holds a source up.
+/// Finds that the clock holds a source up.
 fn find_clock(source: &SourceStatus) -> Found {
     let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
     let wait = seconds(snowflake.stands_s);

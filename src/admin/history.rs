@@ -13,7 +13,6 @@ const POINT_S: f64 = 30.0;
 /// An hour of points. A point of a daemon with one source takes 60 bytes, with 64 sources 300.
 const POINTS_MAX: usize = 120;
 
-/// The last hour.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct History {
     /// The time that a point covers, in seconds.

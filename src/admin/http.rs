@@ -27,8 +27,8 @@ use super::same_site::{SiteHeaders, is_local_name};
 use super::status::Status;
 use crate::server::Health;
 
-/// The time within which a request's head must arrive: from the connection's start, and from the
-/// end of the answer before it. A head takes one round trip. The page asks once a second, so it
+/// The time within which a request's head must arrive: counted from the connection's start, or from
+/// the end of the last answer. A head takes one round trip. The page asks once a second, so it
 /// keeps its connection.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
 /// The longest life of a connection, so that a client that never reads its answer does not hold a
@@ -41,7 +41,6 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 /// The largest head of a request, which is hyper's minimum. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// The most headers of a request.
 pub(crate) const HEADERS_MAX: usize = 64;
 
 /// The page loads nothing from other sites, and cannot be embedded in another page.
@@ -74,7 +73,7 @@ impl Site {
             .header_read_timeout(HEAD_WITHIN)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
-            // A client may close its sending half behind a request.
+            // A client may close its sending half after a request.
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
@@ -161,7 +160,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
 fn respond_json(code: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
-    // Plain structs do not fail to serialize.
+    // Plain structs always serialize.
     let mut json = serde_json::to_string(body).unwrap_or_default();
     json.push('\n');
     respond(code, JSON, json)
@@ -179,8 +178,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics have the type OpenMetrics: for clients that name it, or that name
-/// neither plain text nor HTML. For all others the same text has the type plain text, because
+/// Returns whether to send the metrics with the type of OpenMetrics: to clients that name this
+/// type, or that name neither plain text nor HTML. Others get the same text as plain text, because
 /// browsers download other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();

@@ -11,9 +11,7 @@ use crate::config::Grouped;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum KindStatus {
-    /// IDs of a layout.
     Snowflake(SnowflakeStatus),
-    /// Numbers of a counter.
     Ticket(TicketStatus),
 }
 
@@ -34,13 +32,12 @@ pub(crate) struct SnowflakeStatus {
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
-    /// True while the clock has not reached the first tick of a source of which no state is kept.
+    /// True while the clock has not reached the first tick of a source without a state.
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
 }
 
-/// The status of a ticket counter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
@@ -48,7 +45,7 @@ pub(crate) struct TicketStatus {
     /// The numbers that last without a raise: the rest of the reservation, or of the ranges of a
     /// shared counter.
     pub(crate) reserved: u64,
-    /// True if its counter is at the fleet's coordinator, where other daemons may count with it.
+    /// True if the counter is at the fleet's coordinator, where other daemons may count with it.
     pub(crate) shared: bool,
     /// True once another process, or another copy of the machine, may hand out the same numbers.
     pub(crate) restored: bool,
@@ -58,7 +55,7 @@ pub(crate) struct TicketStatus {
 }
 
 impl SourceStatus {
-    /// The status of its layout; `None` for a ticket counter.
+    /// Returns the status of the source's layout; `None` for a ticket counter.
     pub(crate) fn snowflake(&self) -> Option<&SnowflakeStatus> {
         match &self.kind {
             KindStatus::Snowflake(snowflake) => Some(snowflake),
@@ -66,7 +63,7 @@ impl SourceStatus {
         }
     }
 
-    /// The status of its ticket counter; `None` for a layout.
+    /// Returns the status of the source's ticket counter; `None` for a layout.
     pub(crate) fn ticket(&self) -> Option<&TicketStatus> {
         match &self.kind {
             KindStatus::Ticket(ticket) => Some(ticket),

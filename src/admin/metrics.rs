@@ -1,5 +1,5 @@
-//! The metrics: a row each, with its name, its meaning and where its value stands in the status.
-//! The text that Prometheus reads and the table of docs/monitoring.md have the same rows.
+//! The metrics, each a row: its name, its meaning and where its value stands in the status. The
+//! text that Prometheus reads and the table of docs/monitoring.md have the same rows.
 //!
 //! Metrics with `_total` at the end of their names are counters. The others are gauges, except the
 //! histogram of latencies. `_seconds` or `_bytes`, at the end or before `_total`, is the unit.
@@ -33,7 +33,6 @@ pub(super) enum Samples {
     Process(fn(&Process) -> Option<Value>),
     /// Samples with these labels.
     Families(&'static [&'static str], fn(&Status) -> Vec<Sample>),
-    /// The histogram of latencies.
     Durations,
 }
 
@@ -161,7 +160,6 @@ fn findings(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// Returns a sample with one label.
 fn labelled(label: &str, count: u64) -> Sample {
     Sample { labels: vec![label.to_owned()], value: Value::Whole(count) }
 }
@@ -184,7 +182,7 @@ fn clock_steps(status: &Status) -> Vec<Sample> {
     vec![labelled("back", status.clock.steps_back), labelled("forward", status.clock.steps_forward)]
 }
 
-/// The worker IDs that this daemon alone has.
+/// Returns the worker IDs that this daemon alone has.
 fn worker_ids(status: &Status) -> Vec<Sample> {
     let mut samples = Vec::new();
     for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
@@ -207,7 +205,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// The fleet's worker IDs for each source.
+/// Returns a count of the fleet's worker IDs for each source.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
     pools.map(|pool| labelled(&pool.source, count(pool))).collect()
@@ -321,7 +319,7 @@ fn encode_latency(mut metric: MetricEncoder<'_>, status: &Status) -> fmt::Result
 mod tests {
     use super::*;
 
-    /// Returns the table of docs/monitoring.md as the rows have it.
+    /// Returns the table of docs/monitoring.md, made from the rows.
     fn table() -> String {
         let mut table = String::from("| metric | type | labels | means |\n|---|---|---|---|\n");
         for metric in metrics() {

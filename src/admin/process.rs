@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The system's figures of this process. A figure that is not available is `None`.
+/// A figure that is not available is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(super) cpu_s: Option<f64>,
@@ -30,12 +30,12 @@ impl Process {
     }
 }
 
-/// Counts the open files. Since Linux 6.2 the directory's size is their number. Before, they must
-/// be listed, which is slow for tens of thousands.
+/// Counts the open files. Since Linux 6.2, the directory's size is their number. Before 6.2, the
+/// files must be listed, which is slow for tens of thousands.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
-        // The listed directory is one of them, and is closed afterwards.
+        // One entry is the directory itself, which is open only while it is listed.
         0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }

@@ -1,7 +1,7 @@
-//! The last minute as clients experienced it: refused requests, slow requests, connections. It
-//! comes from samples of the counters, which cost a request nothing. A share is the lower of the
-//! last minute's and the last ten seconds': the minute keeps a hiccup from raising an alarm, the
-//! ten seconds end the alarm soon after its cause.
+//! The last minute as clients experienced it: refused requests, slow requests, connections. The
+//! figures come from samples of the counters, which cost a request nothing. A share is that of the
+//! last minute, or of the last ten seconds if that is lower. The minute keeps a hiccup from raising
+//! an alarm, and the ten seconds end an alarm soon after its cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,9 +12,9 @@ use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinut
 const MINUTE_S: f64 = 60.0;
 /// The time after which a cause that has ended raises no alarm any more.
 const SOON_S: f64 = 10.0;
-/// The time between two samples. A window is longer than asked for by at most this.
+/// The time between two samples. Figures cover at most this much more time than asked for.
 const SAMPLE_EVERY_S: f64 = 5.0;
-/// The last minute's samples, the one before it, and one to spare.
+/// The samples of a minute, the sample before the minute, and one to spare.
 const SAMPLES_MAX: usize = 14;
 /// The number of refused or slow requests below which their share is ignored: on a quiet daemon one
 /// mistake is a large share.
@@ -36,7 +36,6 @@ pub(super) struct Sample {
     unauthorized: u64,
 }
 
-/// The last minute's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     samples: VecDeque<Sample>,
@@ -115,7 +114,7 @@ impl Recent {
         };
     }
 
-    /// Returns the counts of a window that ends now.
+    /// Returns the counts of the last `over_s` seconds.
     fn window(&self, status: &Status, over_s: f64) -> Sample {
         let from_s = status.uptime_s - over_s;
         // All counters are 0 at the start.
@@ -139,14 +138,13 @@ impl Recent {
     }
 }
 
-/// Returns the share of requests that took longer than this. 0 if there are too few requests for a
-/// share.
+/// Returns the share of requests that took longer than `slow_s`; 0 if they are too few for a share.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let first = latency.bounds_us.partition_point(|&bound_us| bound_us as f64 / 1e6 <= slow_s);
     share(latency.counts.iter().skip(first).sum(), latency.count())
 }
 
-/// Returns some requests as a share of all. 0 if they are too few for a share.
+/// Returns `some` requests as a share of `all`; 0 if `some` is too few for a share.
 fn share(some: u64, all: u64) -> f64 {
     if some < COUNT_MIN { 0.0 } else { some as f64 / all.max(some) as f64 }
 }
@@ -170,7 +168,7 @@ mod tests {
         }
 
         /// Lets seconds pass, each with changes of the counters, until the condition holds. Returns
-        /// their number.
+        /// the number of seconds.
         fn seconds_until(&mut self, change: impl Fn(&mut Status), is_met: impl Fn(&Status) -> bool) -> u32 {
             for seconds in 1..=200 {
                 self.status.uptime_s += 1.0;
@@ -190,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A second with requests of which some are refused.
+    /// Counts a second's requests, some of them refused.
     fn requests(all: u64, refused: u64) -> impl Fn(&mut Status) {
         move |status| {
             status.sources[0].counts.requests += all;

@@ -1,5 +1,5 @@
-//! Requests that a web page of another site makes a browser send. Such a page reads no answer, but
-//! each request draws.
+//! Detects requests that a web page of another site makes a browser send. Such a page cannot read
+//! the answers, but each request draws IDs.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,6 @@ use std::net::IpAddr;
 pub(crate) struct SiteHeaders<'h> {
     /// The last Host header.
     pub(crate) host: Option<&'h [u8]>,
-    /// The number of Host headers.
     hosts: usize,
     origin: Option<&'h [u8]>,
     /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this one.
@@ -42,7 +41,7 @@ impl<'h> SiteHeaders<'h> {
     }
 
     /// Returns the header by which a browser says that a page of another site sent the request, if
-    /// one does.
+    /// there is such a header.
     ///
     /// If a browser sends `Sec-Fetch-Site`, that header decides: a proxy may have replaced the host
     /// that `Origin` is compared with. `same-site` counts as another site too, since all ports of

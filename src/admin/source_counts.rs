@@ -1,5 +1,5 @@
-//! The counters of a source: a row each. Each shard's thread adds to counters of its own, the
-//! status has their sums, and the metrics show these.
+//! The counters of a source, each a row. Each shard's thread adds to counters of its own. The
+//! status has the sums over all shards, and the metrics show the sums.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,6 @@ macro_rules! source_counters {
         }
 
         impl SourceCounts {
-            /// Adds the counters of one shard.
             pub(crate) fn add(&mut self, counters: &SourceCounters) {
                 $(self.$field += counters.$field.get();)+
             }

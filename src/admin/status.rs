@@ -1,6 +1,6 @@
 //! The status of a daemon, in one plain struct. The metrics, the findings, `/status`, the page and
-//! `snowbank status` all show this. Besides, the metrics have the process's figures, and the page
-//! has the history.
+//! `snowbank status` all show this struct. The metrics also have the process's figures, and the
+//! page also has the history.
 
 mod clients;
 mod fleet;
@@ -19,7 +19,7 @@ use super::kind::KindStatus;
 use super::source_counts::SourceCounts;
 use super::words::Fact;
 
-/// The status of a daemon at one moment. Counters count from its start.
+/// The status of a daemon at one moment. Counters count from the daemon's start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
@@ -28,15 +28,15 @@ pub(crate) struct Status {
     /// True if the previous run did not mark its record as clean. `None`: the state has no record.
     pub(crate) previous_run_unclean: Option<bool>,
     pub(crate) uptime_s: f64,
-    /// True if requests are served: no finding makes it unready.
+    /// True if requests are served: no finding makes the daemon unready.
     pub(crate) ready: bool,
     /// The effect of the worst finding, in a few words.
     pub(crate) headline: String,
     /// The findings for the operator, the worst first. Empty if all is as it should be.
     pub(crate) findings: Vec<Finding>,
-    /// The rest in words.
+    /// The rest of the status in words.
     pub(crate) facts: Vec<Fact>,
-    /// True while it stops.
+    /// True while the daemon stops.
     pub(crate) draining: bool,
     pub(crate) shards: usize,
     pub(crate) order: String,
@@ -68,30 +68,28 @@ pub(crate) struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
-    /// The difference from ID time, if it is behind or held.
+    /// The difference from ID time, if the wall clock is behind or held.
     pub(crate) by_s: f64,
     /// The steps observed, each of at least a tenth of a second.
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
 }
 
-/// The state of the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClockState {
-    /// It runs as expected.
     #[default]
     Steady,
-    /// It is behind the time of IDs already handed out.
+    /// The wall clock is behind the time of IDs already handed out.
     Behind,
-    /// It stepped far forward, and is not followed until the step has lasted `clock.step_hold`.
+    /// The wall clock stepped far forward, and is not followed until the step has lasted
+    /// `clock.step_hold`.
     Held,
 }
 
-/// The state of raising ceilings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CeilingsStatus {
-    /// The number of durable raises. One may raise several sources.
+    /// The number of durable raises. One raise may be for several sources.
     pub(crate) raises: u64,
     pub(crate) failures: u64,
     /// The total time of all raises.
@@ -105,10 +103,10 @@ pub(crate) struct CeilingsStatus {
     /// The shorter of the last two raises, if they were in the last minute: what a raise usually
     /// takes.
     pub(crate) usual_raise_s: f64,
-    /// The time after which a raise is slow: a third of `horizon_s`, of which a healthy disk takes
-    /// a hundredth.
+    /// The time after which a raise is slow: a third of `horizon_s`. A healthy disk takes a
+    /// hundredth of `horizon_s`.
     pub(crate) slow_raise_s: f64,
-    /// The time that IDs last with each raise. Raises that take longer than half of it make
+    /// The time that IDs last with each raise. Raises that take longer than half of this time make
     /// requests wait.
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: it did not fail.
@@ -118,20 +116,18 @@ pub(crate) struct CeilingsStatus {
     pub(crate) lost: Option<String>,
 }
 
-/// The certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
-    /// The end of its validity.
+    /// The end of the certificate's validity.
     pub(crate) ends_unix_s: f64,
-    /// The warning for the operator, if it ends soon.
+    /// The warning for the operator, if the certificate ends soon.
     pub(crate) warning: Option<String>,
 }
 
-/// One source of IDs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
-    /// The rest in words, a line each.
+    /// The rest of the source's status in words, a line each.
     pub(crate) facts: Vec<String>,
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
@@ -146,7 +142,6 @@ pub(crate) struct SourceStatus {
     /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
-    /// The default wait of a request.
     pub(crate) default_wait_s: f64,
     /// The time that IDs last without the coordinator. `None`: the source belongs to no fleet.
     pub(crate) fleet_headroom_s: Option<f64>,
@@ -154,7 +149,6 @@ pub(crate) struct SourceStatus {
     pub(crate) ceiling_wanted: bool,
 }
 
-/// The result of the last reload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LastReload {
     pub(crate) at_unix_s: f64,
@@ -170,7 +164,7 @@ pub(crate) struct SourceMinute {
     pub(crate) refused: u64,
     pub(crate) exhausted: u64,
     /// The share of requests that were refused in the last minute, or in the last ten seconds if
-    /// that is lower. 0 if they were few.
+    /// that is lower. 0 if few were refused.
     pub(crate) refused_share: f64,
 }
 
@@ -181,7 +175,7 @@ pub(crate) struct LastMinute {
     pub(crate) over_s: f64,
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
-    /// The share of requests that took longer than half of the default wait, as
+    /// The share of requests that took longer than half of the default wait, formed like
     /// [`SourceMinute::refused_share`].
     pub(crate) slow_share: f64,
     /// Connections that were refused in the last ten seconds.
@@ -191,7 +185,7 @@ pub(crate) struct LastMinute {
     pub(crate) errors: u64,
     /// Requests and connections that were refused because clients did not authorize themselves.
     pub(crate) unauthorized: u64,
-    /// Those of them in the last ten seconds.
+    /// The number of them in the last ten seconds.
     pub(crate) unauthorized_lately: u64,
 }
 

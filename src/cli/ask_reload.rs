@@ -14,9 +14,9 @@ use super::{Failure, Outcome};
 use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
-/// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of
-/// two changes of the shards' configuration. Below the units' TimeoutStartSec=, after which systemd
-/// ends this process.
+/// The time for a reload. Its waits together are 2 s longer: 10 s for storage, and 10 s for each of
+/// two changes of the shards' configuration. The time is below the units' TimeoutStartSec=, after
+/// which systemd ends this process.
 const WITHIN: Duration = Duration::from_secs(28);
 
 /// Options of `snowbank reload`.
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
         return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
     };
-    // systemd's protections can hide the process of a unit from another command of the unit.
+    // If the status cannot be read, the process may be right: systemd's protections can hide it.
     if fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !catches_hangup(&status)) {
         return Err(Failure::usage(format!(
             "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
@@ -76,8 +76,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Returns whether this is the runtime directory of a process, or nobody knows: another user's
-/// environment cannot be read.
+/// Returns true if this is the runtime directory of a process, or if that cannot be known: another
+/// user's environment cannot be read.
 fn may_report_to(pid: Pid, directory: &Path) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return true };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));

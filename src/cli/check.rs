@@ -48,7 +48,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the file's path. A positional one overrides the variable.
+    /// Returns the file's path. A positional path overrides the variable.
     fn path(&self) -> Result<&Path, Failure> {
         match (&self.file, &self.config) {
             (Some(file), Some(config))
@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// Returns the refusal that a start with this state would end with. Nothing is locked or written.
 ///
 /// A daemon may start, stop or be killed between two readings. So a state is only refused if it is
-/// still the same after the check, or if each of [`READINGS_MAX`] is refused.
+/// still the same after the check, or if all [`READINGS_MAX`] readings are refused.
 ///
 /// # Errors
 /// The state cannot be read.

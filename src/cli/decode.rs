@@ -61,11 +61,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&lines)?)
 }
 
-/// Writes the instant and the fields of an ID.
 fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> Outcome {
     let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
     let time = chosen.layout.rfc3339(decoded.instant);
-    // With one node field, its value is the worker ID.
+    // If there is only one node field, its value is the worker ID.
     let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     let worker_id = has_several.then_some(decoded.worker);
     if json {
@@ -87,7 +86,6 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
     Ok(())
 }
 
-/// The output of `--json` for an ID.
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers end at 2^53.
@@ -95,7 +93,7 @@ struct Line<'a> {
     layout: &'a str,
     time: String,
     unix_ms: i64,
-    /// The number that several node fields hold together.
+    /// The worker ID, if several node fields hold it together.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<u64>,
     /// In the layout's order.

@@ -102,7 +102,6 @@ impl From<OperatorError> for Failure {
     }
 }
 
-/// The fleet that a configuration names.
 pub(super) struct Fleet {
     settings: Settings,
     coordinator: Box<dyn Coordinator>,
@@ -115,7 +114,7 @@ impl Common {
 }
 
 impl Fleet {
-    /// Reads a configuration, and makes a client of its coordinator.
+    /// Reads a configuration, and makes a client for its coordinator.
     pub(super) fn open(
         config: Option<PathBuf>,
         overrides: Overrides,
@@ -138,7 +137,7 @@ impl Fleet {
     }
 }
 
-/// Returns the layouts of sources whose ID spaces differ.
+/// Returns one layout for each ID space of the sources.
 fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
     let mut layouts: Vec<&Layout> = Vec::new();
     for layout in sources.iter().filter_map(SourceSettings::own_layout) {
@@ -163,13 +162,12 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
 #[derive(Serialize)]
 struct PreparedFleet<'a> {
     fleet: &'a str,
-    /// False if it was prepared before.
+    /// False if the fleet was prepared before.
     is_new: bool,
     spaces: Vec<String>,
-    /// The ID spaces that were added to a fleet that was there.
+    /// The ID spaces that were added to a prepared fleet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     added: Vec<String>,
-    /// The ID spaces that were replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     replaced: Vec<String>,
     /// The fleet's floor.
@@ -178,7 +176,6 @@ struct PreparedFleet<'a> {
 }
 
 impl PreparedFleet<'_> {
-    /// Writes it in words.
     fn write(&self, is_floor_changed: bool, out: &mut impl Write) -> Outcome {
         let PreparedFleet { fleet: name, spaces, added, replaced, above, is_new } = self;
         if *is_new {
@@ -247,7 +244,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     shown.write(is_floor_changed, out)
 }
 
-/// Reads the bound of earlier IDs.
+/// Reads `--above`: an instant at or above all IDs handed out.
 fn above(
     text: &str,
     sources: &[SourceSettings],
@@ -309,14 +306,11 @@ fn line(entry: &Entry) -> String {
     }
 }
 
-/// A shared counter at the coordinator.
 #[derive(Clone, Debug, Serialize)]
 struct CounterEntry {
-    /// The source's name.
     counter: String,
-    /// The next free number.
     next: String,
-    /// The daemon or the command that wrote it last.
+    /// The daemon or the command that wrote the counter last.
     writer: String,
 }
 
@@ -327,7 +321,6 @@ impl CounterEntry {
     }
 }
 
-/// An entry of a list in JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Listed<N> {
@@ -335,7 +328,6 @@ enum Listed<N> {
     Counter(CounterEntry),
 }
 
-/// Returns a list of worker IDs and counters.
 fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
     let counters = counters.into_iter().map(Listed::Counter);
     numbers.into_iter().map(Listed::Number).chain(counters).collect()
@@ -344,7 +336,7 @@ fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
 /// Reads the counters of these sources.
 ///
 /// # Errors
-/// Nobody has prepared one of them, or the coordinator did not answer.
+/// A counter is not prepared, or the coordinator did not answer.
 fn read_counters(
     operator: &mut Operator<'_>,
     sources: &[SourceSettings],
@@ -357,13 +349,14 @@ fn read_counters(
     read.collect()
 }
 
-/// The numbers of an ID space by their states, as JSON.
+/// How many worker IDs of an ID space are in each state, as JSON.
 #[derive(Serialize)]
 struct Counts {
     space: String,
     workers: u64,
     held: u64,
-    /// Those that can be taken: their bound is near or past, or they were never used.
+    /// The worker IDs that can be taken: their bound is near or in the past, or they were never
+    /// used.
     free: u64,
     unreadable: u64,
 }
@@ -425,11 +418,11 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     Ok(writeln!(out, "worker ID {number} is released; it can be taken {when}")?)
 }
 
-/// Returns the layout of the source of this name, or of all sources if they have one ID space.
+/// Returns the layout of the named source. Without a name, all sources must have one ID space.
 fn layout_of<'a>(sources: &'a [SourceSettings], named: Option<&str>) -> Result<&'a Layout, Failure> {
     let mut names = Vec::new();
     for source in sources {
-        // A ticket source has none.
+        // A ticket source has no layout.
         let Some(layout) = source.own_layout() else { continue };
         if named == Some(&*source.name) {
             return Ok(layout);

@@ -24,17 +24,13 @@ pub(super) struct Inputs {
     pub(super) cores: NonZeroUsize,
 }
 
-/// The reason why inputs are refused.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The file cannot be read.
     File(FileError),
-    /// It has mistakes.
     Mistakes(Mistakes),
 }
 
 impl Unread {
-    /// Returns the reason in one line.
     pub(super) fn first_line(&self) -> String {
         match self {
             Unread::File(error) => error.to_string(),
@@ -74,24 +70,25 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     misspelt.into_iter().chain(containers).collect()
 }
 
-/// Returns the place of the state, and writes it into the settings. A reload then compares places,
-/// whether a setting or the environment names them.
+/// Returns the place of the state, and writes it into the settings. So a reload compares places, no
+/// matter whether a setting or the environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = settings.state_dir.place(|name| std::env::var_os(name))?;
     settings.state_dir = place.directory.clone().map_or(StateDirChoice::None, StateDirChoice::At);
     Ok(place)
 }
 
-/// The configurations of the packaged services: snowbank.toml, and NAME.toml of snowbank@NAME.
+/// The directory of the packaged services' configurations: snowbank.toml for snowbank, and
+/// NAME.toml for snowbank@NAME.
 const SERVICE_CONFIG_DIR: &str = "/etc/snowbank";
-/// The state of the packaged service snowbank. That of snowbank@NAME is in a directory NAME below
-/// it.
+/// The state directory of the packaged service snowbank. The state of snowbank@NAME is in its
+/// subdirectory NAME.
 const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, it is that of the packaged
-/// service with this configuration, if there is one.
+/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, returns the state directory
+/// of the packaged service that has this configuration, if there is one.
 pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
@@ -103,8 +100,8 @@ pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsStri
     }
 }
 
-/// Returns a variable of this process. For root, `STATE_DIRECTORY` is by default that of the
-/// packaged service, if it exists.
+/// Returns a variable of this process. For root, the default of `STATE_DIRECTORY` is the packaged
+/// service's state directory, if that exists.
 pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if own.is_some() || name != STATE_DIRECTORY || !rustix::process::getuid().is_root() {
@@ -113,13 +110,13 @@ pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     Path::new(SERVICE_STATE_DIR).is_dir().then(|| SERVICE_STATE_DIR.into())
 }
 
-/// Raises the soft limit of open files to the hard one, because each connection is an open file.
-/// Lowers `max_connections` to the number that fits, so that the daemon refuses a connection beyond
-/// it instead of leaving it waiting.
+/// Raises the soft limit of open files to the hard limit, because each connection is an open file.
+/// Lowers `max_connections` to the number that fits, so that the daemon refuses further connections
+/// instead of leaving them waiting.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed the soft limit stands.
+    // If that is not allowed, the soft limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
     let worker_ids: usize =
@@ -141,7 +138,8 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     ))
 }
 
-/// Standard streams, the state and its directory, logs, resolvers, and some to spare.
+/// The daemon's own files: standard streams, the state and its directory, logs, resolvers, and some
+/// to spare.
 const FILES_OF_ITS_OWN: usize = 32;
-/// A shard's reactor: the poll itself, its waker, and what its runtime keeps.
+/// The files of a shard's reactor: its epoll, its waker, and those that its runtime keeps.
 const FILES_PER_SHARD: usize = 4;

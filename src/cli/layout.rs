@@ -49,7 +49,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&page)?)
 }
 
-/// Writes one line of JSON.
 pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)
@@ -143,7 +142,7 @@ fn left(layout: &Layout) -> String {
     }
 }
 
-/// `10 ms` or `1 s`.
+/// Returns a text such as `10 ms` or `1 s`.
 fn tick(layout: &Layout) -> String {
     match layout.tick_ms() {
         ms if ms % 1000 == 0 => format!("{} s", ms / 1000),

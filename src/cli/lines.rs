@@ -58,7 +58,6 @@ impl LineOptions {
     }
 }
 
-/// Reads a field and its value.
 fn parse_field(text: &str) -> Result<(String, u64), String> {
     let parts = text.split_once('=').and_then(|(field, value)| Some((field.to_owned(), value.parse().ok()?)));
     parts.ok_or_else(|| "allowed: the name of a field and a number, as in table=316".to_owned())
@@ -113,17 +112,15 @@ impl<'a, W: Write> Lines<'a, W> {
     }
 }
 
-/// The output of `--json` for an ID.
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers end at 2^53.
     id: String,
-    /// The ID in the format of `--format`, if there is one.
+    /// The ID in the format of `--format`; `None` if that is decimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
 }
 
-/// Finds a source of the daemon.
 fn find<'a>(info: &'a Info, source: &SourceChoice) -> Result<&'a Source, Failure> {
     let found = match source {
         SourceChoice::Index(index) => info.sources.iter().find(|known| known.index == *index),

@@ -12,7 +12,7 @@ use crate::server::StartError;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
 
-/// The longest that a daemon collects IDs for a batch before it sends a part.
+/// The longest time for which a daemon collects IDs for a batch before it sends a part of them.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.
@@ -58,7 +58,7 @@ impl Daemon {
     /// Returns a client of these daemons. It fails at once if none of them can be reached.
     pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
         let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
-        // With several, a daemon that hangs leaves time for the others.
+        // With several addresses, a daemon that hangs must leave time for the others.
         if addresses.len() == 1 {
             options = options.connect_timeout(self.timeout).answer_timeout(self.timeout);
         }
@@ -138,8 +138,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Fetches and writes, batch by batch. Each is as large as the daemon allows, and partial, so that
-/// a source slower than the daemon's longest wait streams what it has.
+/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows, and partial:
+/// a source that is too slow to fill a batch in time streams what it has.
 async fn fetch(
     client: &Client,
     arguments: &Arguments,

@@ -6,9 +6,9 @@ use std::thread;
 use tokio::sync::oneshot;
 
 /// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before
-/// that.
+/// the end.
 ///
-/// The kernel closes the write end of a pipe when its holder dies, also by a signal that cannot be
+/// The kernel closes the write end of a pipe when its holder dies, even by a signal that cannot be
 /// caught.
 pub(super) async fn standard_input_ended() {
     let (ended, end) = oneshot::channel::<()>();

@@ -10,7 +10,6 @@ use super::layout::write_json;
 use super::next::{Daemon, converse, explain};
 use snowbank_client::{Client, Endpoint};
 
-/// The time between two pings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank ping`.
@@ -28,7 +27,6 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// One ping's line of JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     address: String,

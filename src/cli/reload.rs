@@ -1,4 +1,4 @@
-//! SIGHUP: reads the configuration again and applies it while the daemon serves.
+//! Handles SIGHUP: reads the configuration again and applies it while the daemon serves.
 
 use std::io;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
@@ -11,8 +11,8 @@ use crate::clock;
 use crate::server::Reloader;
 use crate::service::{self, Logs, Notifier};
 
-/// Starts the thread that reloads at each request. It reads files, which no reactor may. A stop
-/// does not wait for it.
+/// Starts the thread that reloads at each request. The thread reads files, which no reactor may do.
+/// A stop does not wait for the thread.
 ///
 /// `warned` are the warnings that were logged already: a reload does not repeat them.
 pub(super) fn start(
@@ -61,8 +61,8 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Requests a reload at each SIGHUP. If a reload is waiting to begin, that one is enough: it reads
-/// everything after the signal. Never completes.
+/// Requests a reload at each SIGHUP. If a reload already waits to begin, it is enough: it will read
+/// everything after this signal. Never completes.
 pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
     while hangups.recv().await.is_some() {
         if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {

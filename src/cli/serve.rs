@@ -42,10 +42,10 @@ pub(super) struct Arguments {
 /// Starts a daemon and serves until a signal, the service manager or the end of standard input
 /// stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    // First, because it must run before there are threads.
+    // This comes first, because it must run before there are threads.
     let inherited = Inherited::take();
-    // After this a hang-up requests a reload, once the daemon serves. A daemon outlives the
-    // terminal that started it.
+    // From here on, a hang-up does not end the daemon, which outlives the terminal that started it.
+    // Once the daemon serves, a hang-up requests a reload.
     let hangups = catch(SignalKind::hangup())?;
     let notifier = Notifier::from_environment();
     let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
@@ -89,7 +89,7 @@ fn start_and_serve(
     };
     let (server, reloader) = Server::start(ready, secrets, sockets)?;
     drop(starting);
-    // Not before, because a refusal to start is one line.
+    // The choices are not logged earlier, because a refusal to start is one line.
     process.log_choices();
     server.notes.iter().for_each(Note::log);
     let reloads = reload::start(inputs, reloader, warnings, notifier.clone(), logs)
@@ -127,12 +127,12 @@ fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warning
 struct Process<'a, W> {
     arguments: &'a Arguments,
     notifier: &'a Notifier,
-    /// Standard output. `None`: the addresses are written.
+    /// Standard output. `None` once the addresses are written.
     out: Option<&'a mut W>,
-    /// The settings that matter. Empty: they are logged.
+    /// The settings that matter. Empty once they are logged.
     choices: Vec<Note>,
-    /// The signals that stop the daemon, caught since its first wait. So none is lost between the
-    /// end of a wait and the start that follows.
+    /// The signals that stop the daemon, caught from its first wait on. So no signal is lost
+    /// between the end of a wait and the start that follows.
     stops: Option<Stops>,
 }
 
@@ -169,8 +169,8 @@ impl<W: Write> Process<'_, W> {
         std::mem::take(&mut self.choices).iter().for_each(Note::log);
     }
 
-    /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start.
-    /// Returns `None` if it is stopped meanwhile.
+    /// Runs a daemon without worker IDs until it has some, and goes on with its start. Returns
+    /// `None` if it is stopped meanwhile.
     fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
         let health = waiting.server().health();
         let addresses = where_it_listens(waiting.server());
@@ -229,7 +229,7 @@ fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// A line for each listener.
+/// Returns a line for each listener.
 fn where_it_listens(server: &Server) -> Vec<String> {
     let clients = server.addresses().map(|(protocol, address)| match protocol {
         Protocol::Native => format!("listening on {address}"),
@@ -239,7 +239,7 @@ fn where_it_listens(server: &Server) -> Vec<String> {
 }
 
 /// Writes where the daemon listens, once. A program that reads these lines may connect or send a
-/// signal from then on. A closed pipe stops nothing.
+/// signal from then on. A closed pipe does not stop the daemon.
 fn announce(out: &mut Option<&mut impl Write>, addresses: &[String]) {
     let Some(out) = out.take() else { return };
     let lines = addresses.iter().try_for_each(|address| writeln!(out, "{address}"));

@@ -1,5 +1,5 @@
-//! The files of a configuration that the packaged service's user cannot read. Root, who writes
-//! them, can read everything.
+//! Finds the files of a configuration that the packaged service's user cannot read. Root, who
+//! writes the files, can read everything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::config::{FileRef, Settings};
 /// The user and the group of the packaged service.
 const USER: &str = "snowbank";
 
-/// Prints the numbers of those arguments that the caller cannot read.
+/// A script that prints the numbers of the arguments that the caller cannot read.
 const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
 
 /// Returns a warning for each file that the service's user cannot read. None if the caller is not
@@ -37,9 +37,9 @@ fn warning(key: &str, path: &Path) -> String {
     )
 }
 
-/// Returns the files that a user cannot read, with all groups that he has. `None` if there is no
-/// such user, or no `setpriv`. The system decides, because access lists and mounts count as well as
-/// modes.
+/// Returns the files that a user cannot read, even with all the user's groups. `None` if there is
+/// no such user, or no `setpriv`. The system decides, because access lists and mounts count as well
+/// as modes.
 fn unreadable_by<'a>(user: &str, files: &[(&'a str, PathBuf)]) -> Option<Vec<(&'a str, PathBuf)>> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", user, "--init-groups", "--", "sh", "-c", UNREADABLE, "sh"]);
@@ -77,8 +77,8 @@ mod tests {
         close("closed", 0o700);
         let names =
             |files: Vec<(&'static str, PathBuf)>| files.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        // The group of this user has another name on some systems. Root can read everything on all
-        // of them.
+        // On some systems, this user's group has another name. On all systems, root can read
+        // everything.
         if let Some(found) = unreadable_by("daemon", &files) {
             assert_eq!(names(found), ["key", "closed/file", "a file\n"]);
         }

@@ -15,10 +15,10 @@ pub(super) enum Dialect {
     Sqlite,
 }
 
-/// Seconds from 0000-01-01 to 1970, a multiple of a minute: with them added no instant is negative.
+/// The seconds from 0000-01-01 to 1970, a multiple of a minute. With these seconds added, no
+/// instant is negative.
 const YEAR_0_S: i64 = 62_167_219_200;
 
-/// Returns the SQL of a layout.
 pub(super) fn functions(chosen: &Chosen, dialect: Dialect) -> String {
     let terms = Terms::of(chosen);
     match dialect {
@@ -70,7 +70,7 @@ impl Terms {
     }
 
     /// Returns the condition that a number is an ID of the layout. `div` and `rem` are the
-    /// operators of integers.
+    /// operators of integer division and its remainder.
     fn is_an_id(&self, id: &str, div: &str, rem: &str) -> String {
         let mut condition = format!("{id} BETWEEN 0 AND {}", self.last_id);
         for field in self.layout.fields() {

@@ -18,7 +18,7 @@ use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records}
 use crate::config::{Settings, StateDirChoice, open_file};
 use crate::numbering::Numbering;
 
-/// The largest export that is read, in bytes. A path that names a disk is refused by it.
+/// The most bytes of an export that are read. The limit refuses a path that names a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, clap::Subcommand)]
@@ -109,7 +109,7 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
 }
 
 impl Directory {
-    /// Returns true if the command line names it, and not the environment alone.
+    /// Returns true if the command line names the directory, and not the environment alone.
     pub(super) fn is_on_command_line(&self) -> bool {
         self.state_dir.is_some()
             && self.state_dir != std::env::var_os("SNOWBANK_STATE_DIR").map(PathBuf::from)
@@ -129,15 +129,17 @@ fn no_state(path: &Path) -> Failure {
 fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directories.state.path()?;
     let (directory, records) = open_own(&path)?;
-    // Held until the release is durable: no daemon of this machine has the worker IDs meanwhile.
+    // Until the release is durable, no daemon of this machine may take the worker IDs.
     let given = given(&records);
     let locks = lock_records(&arguments.directories.lock_dir, &given).map_err(Failure::no)?;
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
-    // Created before anything is released: a name that is taken must fail first.
+    // The file is created before anything is released, because a name that is taken must fail
+    // first.
     let output = arguments.output.as_deref().map(create).transpose()?;
     let export = store::export(&directory, records).map_err(Failure::no)?;
-    // The state itself is released durably. Without a mark, an older copy of it would be accepted.
+    // The state itself is released durably. Without a mark, an older copy of the state would be
+    // accepted.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
@@ -147,19 +149,19 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
         None => out.write_all(&text).and_then(|()| out.flush()),
         Some(mut file) => file.write_all(&text).and_then(|()| file.sync_all()),
     };
-    // Also if a reader left: it has no export, so this is no success.
+    // Fails even if the reader closed the pipe: then nobody has the export.
     written.map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))
 }
 
-/// Returns the records of worker IDs that no fleet assigned: an export moves only these, so only
-/// their locks are taken and marked here. Another daemon may have those that were assigned, and the
-/// fleet's coordinator knows their bounds.
+/// Returns the records of worker IDs that no fleet assigned. An export moves only these, so only
+/// their locks are taken and marked here. Another daemon may have the worker IDs that a fleet
+/// assigned, and the fleet's coordinator knows their bounds.
 fn given(records: &[Record]) -> Vec<Record> {
     records.iter().filter(|record| !record.assigned).cloned().collect()
 }
 
-/// Creates a new file that only its user can read: a copy of an export is enough to use its worker
-/// IDs.
+/// Creates a new file that only its user can read: whoever has a copy of an export can use its
+/// worker IDs.
 fn create(path: &Path) -> Result<File, Failure> {
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     created.map_err(|error| {
@@ -169,7 +171,7 @@ fn create(path: &Path) -> Result<File, Failure> {
 
 /// Locks and reads this machine's state in a directory.
 fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
-    // A missing one is an error; it is not created.
+    // A missing directory is an error, and is not created.
     if !path.is_dir() {
         return Err(no_state(path));
     }
@@ -192,10 +194,11 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     }
 }
 
-/// Refuses records whose ceilings are below the marks of this machine: they are an older copy.
+/// Refuses records whose ceilings are below the marks of this machine: such records are an older
+/// copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
-        // Marks of other layouts do not count: a start is above them in any case.
+        // Marks of other layouts do not count: a start is always above them.
         let marks = locks.marks_of_source().map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
@@ -214,7 +217,7 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
         let of_kin = if fate == Fate::Granted { locks.mark_kin_back(&mark) } else { Ok(()) };
         locks.mark(&mark).and(of_kin)
     });
-    // A failure of one does not keep the others from being marked.
+    // If one mark fails, the others are still made.
     marked.fold(Ok(()), Result::and)
 }
 
@@ -225,7 +228,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let stored = directory.read().map_err(Failure::no)?;
     refuse_foreign(&stored, &path)?;
-    // Held until the import is durable: no daemon of this machine has the worker IDs meanwhile.
+    // Until the import is durable, no daemon of this machine may take the worker IDs.
     let arriving = given(&export.records);
     let locks = lock_records(&arguments.directories.lock_dir, &arriving).map_err(Failure::no)?;
     refuse_lower(&arriving, &locks, "the export")?;

@@ -58,10 +58,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Returns the address of the option or variable, else of the configuration, else the default.
+/// Returns the address from the option or variable, else from the configuration, else the default.
 fn address(arguments: &Arguments) -> Result<Address, String> {
     if let Some(given) = arguments.admin.as_deref().filter(|given| !given.is_empty()) {
-        // The daemon's variable may list several.
+        // The daemon's variable may list several addresses.
         let first = given.split(',').next().unwrap_or(given);
         return Address::of_admin(first).map_err(|error| format!("--admin: {error}"));
     }
@@ -92,7 +92,8 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
-/// Shows the status until it is interrupted. If the daemon cannot be asked, it tries again.
+/// Shows the status again and again, until the command is interrupted. If the daemon cannot be
+/// asked, tries again.
 async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
     let in_place = !arguments.json && io::stdout().is_terminal();
     let mut last: Option<Status> = None;
@@ -138,7 +139,7 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
     Ok(())
 }
 
-/// Writes the status in words; with an earlier one, also rates since then.
+/// Writes the status in words. If there is an earlier status, also writes the rates since then.
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     writeln!(out, "{}", status.headline)?;
     for finding in &status.findings {
@@ -212,7 +213,7 @@ fn elapsed_s(status: &Status, last: Option<&Status>) -> f64 {
     last.map_or(0.0, |last| status.uptime_s - last.uptime_s)
 }
 
-/// Returns how much a count grew each second; nothing without an earlier one.
+/// Returns how much a count grew each second; an empty text without an earlier count.
 fn rate(now: u64, before: Option<u64>, elapsed_s: f64) -> String {
     match before {
         Some(before) if elapsed_s > 0.0 => {

@@ -1,4 +1,4 @@
-//! Decides when a running daemon stops: a signal or the end of standard input, and how long it
+//! Decides when a running daemon stops, by a signal or the end of standard input, and how long it
 //! still serves then.
 
 use std::future::Future;
@@ -33,8 +33,7 @@ impl Stops {
         tracing::info!("stopping: has no worker ID, and nothing to answer");
     }
 
-    /// Completes when a daemon is stopped that has taken its worker IDs after a wait, before it
-    /// serves.
+    /// Completes when a daemon is stopped after its wait for worker IDs, but before it serves.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);
@@ -61,8 +60,8 @@ impl Stops {
         beside: impl Future<Output = ()>,
     ) {
         let mut attend = pin!(service::attend(notifier, health));
-        // A person at a terminal, or the end of a parent process, does not wait for load
-        // balancers.
+        // A stop by a person at a terminal, or by the end of a parent process, does not wait for
+        // load balancers.
         let is_announced = tokio::select! {
             _ = self.interrupt.recv() => false,
             _ = self.terminate.recv() => true,
@@ -89,7 +88,7 @@ impl Stops {
 
 /// Catches a signal from now on: it no longer ends the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
-    // Needed only to register the signal: any reactor of the process delivers it.
+    // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();
     let caught = runtime.and_then(|runtime| {
         let _entered = runtime.enter();

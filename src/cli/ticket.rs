@@ -79,7 +79,6 @@ pub(super) fn run(command: &Command, now: UnixMicros, out: &mut impl Write) -> O
     }
 }
 
-/// Stores the value at the coordinator.
 fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let SetArguments { name, value, lower, directories, .. } = arguments;
     if directories.state.is_on_command_line() {
@@ -125,15 +124,15 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     refuse_foreign(&records, &path)?;
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::from(counter);
-    // Held until it is durable: no daemon of this machine has the counter meanwhile.
+    // Until the value is durable, no daemon of this machine may take the counter.
     let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
     // The bound is not rounded up to a number of this increment and offset: the configuration may
-    // have others. The record has no time, because a record of this boot would be taken for a
-    // daemon's belief of the clock.
+    // have others. The record names no boot, because a record of this boot would be taken for what
+    // a daemon believes of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;

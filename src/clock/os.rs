@@ -5,8 +5,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-/// The most that the boot clock may move around a good wall reading. If it moved more, the thread
-/// lost the processor, or the machine slept, between its two readings.
+/// The most that the boot clock may advance during a good reading of the wall clock. If it advanced
+/// more, the thread lost the processor, or the machine slept.
 const TORN_US: i64 = 1_000;
 /// The number of attempts before the tightest torn reading is used. Only a machine that takes the
 /// processor away every millisecond needs them all.

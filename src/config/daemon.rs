@@ -44,7 +44,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
-/// Returns the settings of the daemon, and those of each of so many sources with its index.
+/// Returns the settings of the daemon, and those of this many sources, each with its source's
+/// index.
 pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Option<usize>)> {
     let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
     of_daemon.chain(
@@ -54,7 +55,7 @@ pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Opt
 }
 
 /// Returns every setting that a file can have: those of [`rows`], and those of identities, which no
-/// variable sets.
+/// environment variable can set.
 pub(super) fn rows_of_file() -> impl Iterator<Item = &'static Row> {
     rows().chain(IdentitySettings::ROWS)
 }
@@ -313,8 +314,8 @@ settings! {
 }
 
 impl Settings {
-    /// Returns the oldest that an ID of any source is when it is handed out: the `burst_window` of
-    /// INFO.
+    /// Returns the greatest age that an ID of any source can have when it is handed out: the
+    /// `burst_window` of INFO.
     pub fn burst_window(&self) -> Duration {
         self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
     }
@@ -333,15 +334,14 @@ impl Settings {
         ]
     }
 
-    /// Returns the furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of
-    /// INFO.
+    /// Returns how far an ID of any source can be ahead of the wall clock: the `max_ahead` of INFO.
     pub fn max_ahead(&self) -> Duration {
         self.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default()
     }
 }
 
 impl Limits {
-    /// Returns how long a request waits that names no time: a second, or two ticks of its source if
+    /// Returns how long a request that names no time waits: a second, or two ticks of its source if
     /// that is longer; never above `max_wait`.
     pub fn default_wait_for(&self, tick: Duration) -> Duration {
         DEFAULT_WAIT.max(tick.saturating_mul(2)).min(self.max_wait)

@@ -1,4 +1,4 @@
-//! The changes that a reload would make: pure, before anything is done.
+//! Finds the changes that a reload would make, before it makes any.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -56,13 +56,14 @@ fn index_of_identity(settings: &Settings, name: &str) -> Option<usize> {
 /// Returns the changes from `running` to `wanted`.
 ///
 /// # Errors
-/// Every setting that takes a restart, with its place in `wanted`, both values and the reason.
+/// Every setting whose change needs a restart, with its place in `wanted`, both values and the
+/// reason.
 pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mistakes> {
     let mut changed = Vec::new();
     let mut refused = Vec::new();
     for (row, source) in rows_of(running.sources.len().min(wanted.sources.len())) {
         let index = source.unwrap_or(0);
-        // If another source is in its place, only that is reported.
+        // If another source has this index, only its name is reported.
         let is_same = source.is_none() || running.sources[index].name == wanted.sources[index].name;
         if !is_same && row.key != "name" {
             continue;
@@ -85,7 +86,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
     Mistakes::new(refused).map_or(Ok(changed), Err)
 }
 
-/// Returns a refusal if there are more sources or fewer than before.
+/// Returns a refusal if the number of sources changes.
 fn other_count(running: &Settings, wanted: &Settings) -> Option<Mistake> {
     if running.sources.len() == wanted.sources.len() {
         return None;

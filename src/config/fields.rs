@@ -6,8 +6,8 @@ use std::num::NonZeroUsize;
 use crate::source::Kind;
 use snowbank_client::layout::WorkerSet;
 
-/// The most shards of a daemon: more cores than any machine that it is meant for, and few enough
-/// that the number of a shard fits a byte.
+/// The most shards of a daemon: more than the machines that it is meant for have cores, and few
+/// enough that the number of a shard fits a byte.
 pub const SHARDS_MAX: usize = 256;
 
 /// The number of shards.
@@ -50,12 +50,12 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
-    /// The text of those that were given by the layout's fields, until `settle` knows the layout.
-    /// If an origin gives the other fields, the text stays.
+    /// The text of worker IDs that were given by the layout's fields, until `settle` knows the
+    /// layout. If an origin gives the other fields, the text stays.
     pub(super) by_field: Option<String>,
     /// True once they were picked from the machine.
     pub(super) are_picked: bool,
-    /// True while the daemon waits for them. It has none then, and tells nobody that it has.
+    /// True while the daemon waits for its worker IDs. It then has none, and reports none.
     pub are_awaited: bool,
 }
 

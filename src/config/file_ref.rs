@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A file that a setting names: its path, or systemd's credential of a name.
+/// A file that a setting names: by its path, or as a credential of systemd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRef {
     /// A path.
@@ -45,7 +45,7 @@ impl FileRef {
     /// Returns the path of the file.
     ///
     /// # Errors
-    /// It is a credential, and there are none here.
+    /// The file is a credential, and this process has no directory of credentials.
     pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, String> {
         match (self, &credentials.directory) {
             (FileRef::Path(path), _) => Ok(path.clone()),

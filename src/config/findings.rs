@@ -10,7 +10,7 @@ use super::setting::Row;
 use super::value::{Value, excerpt};
 use snowbank_client::protocol::one_line;
 
-/// The origin of values, for the place of a mistake.
+/// The origin of values, which gives the place of a mistake.
 pub(super) enum Input<'i> {
     /// A configuration file: its path and its text.
     File(Arc<Path>, &'i str),
@@ -69,7 +69,7 @@ impl Findings {
         self.mistakes.push(Mistake { origin, key, text, is_clock_behind: true });
     }
 
-    /// Returns whether a setting of a source was given, for it alone or for all.
+    /// Returns whether a setting of a source was given, for this source alone or for all.
     pub(super) fn is_given_to(&self, index: usize, key: &str) -> bool {
         self.origins.is_given(&self.origins.in_source(index, key).0)
     }

@@ -1,4 +1,4 @@
-//! Any text as a configuration, and as the values of options that override it.
+//! Reads any text as a configuration, and as the values of options that override it.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -10,11 +10,12 @@ use snowbank_client::layout::{UnixMicros, concurrent_collision};
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 
-/// Loads a configuration file, and after each zero byte the text of one option: listen, layout,
-/// worker IDs, shards, order, state directory, directory of locks, and so on.
+/// Loads the text before the first zero byte as a configuration file, and the text after each zero
+/// byte as one option: listen, layout, worker IDs, shards, order, state directory, directory of
+/// locks, and so on.
 ///
-/// Every mistake is one line, and its place a line that the file has or an option that was given.
-/// What is accepted is within its bounds.
+/// Every mistake is one line, and its place is a line of the file or an option that was given.
+/// Every accepted value is within its bounds.
 pub fn config(data: &[u8]) {
     let Ok(data) = std::str::from_utf8(data) else {
         return;
@@ -34,7 +35,7 @@ pub fn config(data: &[u8]) {
         Ok(settings) => check_settings(&settings),
         Err(mistakes) => check_mistakes(&mistakes, 1 + file.matches('\n').count()),
     }
-    // A token file is any bytes.
+    // A token file may have any bytes.
     let _ = Tokens::parse(Path::new("tokens"), data.as_bytes());
 }
 

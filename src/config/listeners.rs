@@ -26,8 +26,7 @@ pub enum Purpose {
 pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
 impl Overrides {
-    /// Makes the daemon listen on sockets that it inherits in place of its own, for each use that
-    /// has some.
+    /// For each use that has inherited sockets, makes the daemon listen on them instead of its own.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
         let mut by_key: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (purpose, address) in inherited {
@@ -49,8 +48,8 @@ impl Purpose {
         }
     }
 
-    /// Returns the use of a socket of this name. Any other name is that of Snowbank's own protocol,
-    /// because systemd's default is the name of the socket's unit.
+    /// Returns the use of a socket with this name. An unknown name stands for Snowbank's own
+    /// protocol, because systemd by default names a socket after its unit.
     pub fn from_socket(name: &str) -> Purpose {
         if name == "admin" {
             return Purpose::Admin;

@@ -8,7 +8,8 @@ use super::read_bounded;
 use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
 
-/// The variable with the address, if the machine's interfaces do not show it, as in a pod.
+/// The environment variable with the address, for machines whose interfaces do not show it, such as
+/// pods.
 pub(super) const IPV4_VARIABLE: &str = "SNOWBANK_IPV4";
 
 /// The facts of a machine that worker IDs can come from.
@@ -27,7 +28,7 @@ pub struct Machine {
 pub(super) struct NoNumber {
     /// The line that names what was found and what is allowed.
     pub(super) text: String,
-    /// It may have one later, without a change of the configuration.
+    /// True if the origin may have a number later, without a change of the configuration.
     pub(super) may_pass: bool,
 }
 
@@ -44,7 +45,7 @@ impl Machine {
         Machine { host_name, given_ipv4: given_ipv4.filter(|text| !text.is_empty()), interfaces }
     }
 
-    /// Returns an address by which others reach this machine, as far as its interfaces show one.
+    /// Returns an address by which others may reach this machine, if its interfaces show one.
     pub fn reachable_address(&self) -> Option<Ipv4Addr> {
         let interfaces = self.interfaces.as_ref().ok()?;
         interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
@@ -54,7 +55,7 @@ impl Machine {
     /// words.
     ///
     /// # Errors
-    /// The origin has none, or one that is too large.
+    /// The origin has no number, or one that is too large.
     pub(super) fn number(&self, from: &WorkerIdFrom, numbers: u64) -> Result<(u64, String), NoNumber> {
         let (number, place) = match from {
             WorkerIdFrom::Given | WorkerIdFrom::Coordinator(_) => (0, String::new()),
@@ -64,7 +65,7 @@ impl Machine {
             }
             WorkerIdFrom::Ipv4(of) => {
                 let (address, place) = self.address(of)?;
-                // `settle` refuses numbers that are no power of two.
+                // `settle` has refused any `numbers` that is not a power of two.
                 let bits = numbers.trailing_zeros();
                 (low_bits(address, bits), format!("the low {} bits of {address}, {place}", bits.min(32)))
             }
@@ -79,7 +80,7 @@ impl Machine {
         Ok((number, place))
     }
 
-    /// Returns the address that counts, and where it was found.
+    /// Returns the address that gives the number, and the place where it was found.
     fn address(&self, of: &Ipv4Of) -> Result<(Ipv4Addr, String), NoNumber> {
         if let Some(text) = &self.given_ipv4 {
             return match text.parse() {
@@ -152,7 +153,7 @@ const CONTAINER_NAME_LENGTH: usize = 12;
 /// Returns the number at the end of a host name's first label.
 ///
 /// # Errors
-/// There is none, or the name is random: two machines could then have the same number.
+/// There is no number, or the name is random: two machines could then have the same number.
 fn number_of_host_name(name: &str) -> Result<u64, String> {
     let allowed =
         "allowed: a number at its end, one for each machine, as in \"web-12\"; or choose another origin";
@@ -174,10 +175,10 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
     }
 }
 
-/// Returns the number that a file has, with white space around it.
+/// Returns the number in a file that has nothing else except white space.
 ///
 /// # Errors
-/// The file is missing or empty, which may pass; it cannot be read; or it has something else.
+/// The file is missing or empty, which may pass; it cannot be read; or it has anything else.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::setting::Row;
 
-/// The place where a setting was given. Sorts as mistakes are printed.
+/// The place where a setting was given. Mistakes are printed in the order of their places.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A line of the configuration file, counted from 1.
@@ -15,7 +15,7 @@ pub enum Origin {
     /// A command-line option or an environment variable, by its name: `--listen`,
     /// `SNOWBANK_LISTEN`.
     Override(String),
-    /// Nowhere: it has its default.
+    /// Nowhere: the setting has its default.
     Default,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Origin {
 }
 
 /// The place of each setting that was given, by its full key: `listen`, `limits.max_wait`,
-/// `sources[1].layout`; and each source of the file, `sources[1]`.
+/// `sources[1].layout`; and the place of each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     pub(super) by_key: BTreeMap<String, Origin>,
@@ -48,8 +48,9 @@ impl Origins {
         self.by_key.contains_key(key)
     }
 
-    /// Returns the full key and the place of a setting of a source. It is in its own entry, or at
-    /// the top of the file for all. If it has its default, its place is the entry.
+    /// Returns the full key and the place of a setting of a source. The setting is in the source's
+    /// own entry, or at the top of the file for all sources. If it has its default, its place is
+    /// the entry.
     pub(super) fn in_source(&self, index: usize, key: &str) -> (String, Origin) {
         let entry = format!("sources[{index}]");
         let own = format!("{entry}.{key}");
@@ -60,7 +61,7 @@ impl Origins {
         (own, place)
     }
 
-    /// Returns the place of a setting, which may be one of a source or of an identity.
+    /// Returns the place of a setting, which may belong to a source or an identity.
     pub(super) fn of_row(&self, row: &Row, index: Option<usize>) -> Origin {
         match index {
             Some(index) if row.is_of_source() => self.in_source(index, row.key).1,
@@ -74,11 +75,11 @@ impl Origins {
 pub struct Mistake {
     /// Its place.
     pub origin: Origin,
-    /// The full key of the setting, as in [`Origins`]; empty where a mistake belongs to none.
+    /// The full key of the setting, as in [`Origins`]; empty if the mistake belongs to no setting.
     pub key: String,
     /// The line that says what was found, what is allowed and what to do.
     pub text: String,
-    /// The clock may be wrong instead of the setting: it passes once the clock is right.
+    /// True if the clock may be wrong instead: the mistake passes once the clock is right.
     pub is_clock_behind: bool,
 }
 
@@ -104,18 +105,18 @@ impl Mistakes {
         mistakes.sort_by(|left, right| {
             (&left.origin, &left.key, &left.text).cmp(&(&right.origin, &right.key, &right.text))
         });
-        // Each source repeats the mistakes of a setting that they share.
+        // A mistake in a setting that sources share is found once for each source.
         mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
     }
 
-    /// Returns their number, at least 1.
+    /// Returns the number of mistakes, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Returns whether all of them pass once the clock is right.
+    /// Returns whether all mistakes pass once the clock is right.
     pub fn are_all_of_the_clock(&self) -> bool {
         self.0.iter().all(|mistake| mistake.is_clock_behind)
     }

@@ -22,15 +22,15 @@ impl<'s> OpenFields<'s> {
         OpenFields { layout, ids, fields }
     }
 
-    /// Returns the number of values that they have together.
+    /// Returns the number of values that the open fields have together.
     pub(super) fn values(&self) -> u64 {
         self.fields.iter().map(|field| field.values()).product()
     }
 
-    /// Returns the worker IDs by field, with this number in the open ones.
+    /// Returns the worker IDs by field, with this number in the open fields.
     ///
     /// # Errors
-    /// The configuration's part does not fit the layout.
+    /// The fields that the configuration gives do not fit the layout.
     pub(super) fn with(&self, number: u64) -> Result<WorkerSet, LayoutError> {
         let mut below = self.values();
         let text = self.completed(|field| {
@@ -40,7 +40,7 @@ impl<'s> OpenFields<'s> {
         WorkerSet::by_field(&text, self.layout)
     }
 
-    /// Returns the worker IDs by field, with every number in the open ones.
+    /// Returns the worker IDs by field, with every number in the open fields.
     pub(super) fn with_all(&self) -> String {
         self.completed(|field| format!("0-{}", field.values() - 1))
     }

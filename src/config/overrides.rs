@@ -32,15 +32,15 @@ pub struct Override {
 /// The settings that options and environment variables give. Options override variables, and these
 /// the file.
 ///
-/// As [`clap::Args`] it is flattened into every command that reads a configuration, so that all
-/// read it alike.
+/// Every command that reads a configuration flattens this into its arguments, so that all read it
+/// alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
 /// A setting that has an option: key, option, name of its value, help.
 type CommandOption = (&'static str, &'static str, &'static str, &'static str);
 
-/// The settings before those of the front ends that have an option.
+/// The settings with an option that come before those of the front ends.
 #[rustfmt::skip]
 const FIRST_OPTIONS: [CommandOption; 7] = [
     ("listen", "listen", "ADDR", "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable)"),
@@ -52,7 +52,7 @@ const FIRST_OPTIONS: [CommandOption; 7] = [
     ("lock_dir", "lock-dir", "DIR", "Keep the locks of worker IDs here, shared by all daemons of the machine"),
 ];
 
-/// The settings after those of the front ends that have an option.
+/// The settings with an option that come after those of the front ends.
 #[rustfmt::skip]
 const LAST_OPTIONS: [CommandOption; 3] = [
     ("admin.listen", "admin", "ADDR", "Report the daemon's state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere"),
@@ -69,7 +69,7 @@ pub(super) fn options() -> impl Iterator<Item = CommandOption> {
     FIRST_OPTIONS.into_iter().chain(front_ends).chain(LAST_OPTIONS)
 }
 
-/// Returns the setting of this key, section included.
+/// Returns the setting with this key, which includes the section.
 fn row_of(key: &str) -> Option<&'static Row> {
     rows().find(|row| row.full_key(None) == key)
 }
@@ -108,16 +108,16 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
 }
 
 impl Overrides {
-    /// Returns the settings of logs that they give, for when the configuration is refused. A
-    /// refused value counts as not given.
+    /// Returns the log settings that the overrides give, for use when the configuration is refused.
+    /// A refused value counts as not given.
     pub fn log(&self) -> LogSettings {
         let mut reader = Reader::new();
         reader.read_overrides(self);
         reader.settings.log
     }
 
-    /// Adds an override by the variable of a setting. An empty variable counts as not set, because
-    /// many tools cannot unset one.
+    /// Adds an override if the variable of this setting is set. An empty variable counts as not
+    /// set, because many tools cannot unset one.
     fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {
         let key = row.full_key(None);
         let origin = row.variable();

@@ -19,7 +19,7 @@ pub enum Unpicked {
     NoNumber {
         /// A line with the place of the setting.
         reason: String,
-        /// It may have one later.
+        /// True if the machine may have a number later.
         may_pass: bool,
     },
     /// Two sources would hand out the same IDs.
@@ -37,7 +37,7 @@ impl fmt::Display for Unpicked {
 
 impl Settings {
     /// Picks the worker IDs of sources that take them from the machine and have none yet. Returns a
-    /// line for each.
+    /// line for each such source.
     ///
     /// # Errors
     /// The machine has no number for a source, or two sources could hand out the same ID.
@@ -51,7 +51,7 @@ impl Settings {
             let open = OpenFields::of(&source.layout, &source.worker_ids);
             let found = machine.number(&source.worker_id_from, open.values());
             let (number, place) = found.map_err(|none| self.no_number(index, none))?;
-            // `settle` has checked it, whatever the number.
+            // `settle` has checked that this works for every number.
             let set = open.with(number).map_err(|error| {
                 self.no_number(index, NoNumber { text: error.to_string(), may_pass: false })
             })?;
@@ -72,11 +72,11 @@ impl Settings {
         let (key, origin) = self.origins.in_source(index, "worker_id_from");
         let text = format!("{}: {}", label(index, &self.sources[index]), none.text);
         let reason = Mistake { origin, key, text, is_clock_behind: false }.to_string();
-        // A message is one line, whatever a file has.
+        // A message is one line, whatever text a file has.
         Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
     }
 
-    /// Returns a warning for each source whose subnet has more addresses than worker IDs.
+    /// Returns a warning for each source that has fewer worker IDs than its subnet has addresses.
     pub(super) fn too_wide_subnets(&self) -> impl Iterator<Item = String> {
         let sources = self.sources.iter().filter(|source| source.is_of_machine());
         sources.filter_map(|source| {

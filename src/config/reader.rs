@@ -47,7 +47,7 @@ impl Reader {
                 _ => self.read_root_entry(&input, entry),
             }
         }
-        // Read last: each source starts from the settings at the top.
+        // Sources are read last: each starts from the settings at the top.
         if let Some(entry) = sources {
             self.read_sources(&input, entry);
         }
@@ -173,19 +173,19 @@ struct Entry<'v> {
 
 /// The place of entries in a file.
 struct Place<'p> {
-    /// The beginning of their full keys.
+    /// The beginning of the entries' full keys.
     prefix: &'p str,
-    /// The index of their table in a list.
+    /// The index of the entries' table in a list.
     index: Option<usize>,
-    /// The sections of which they may be.
+    /// The sections whose settings are allowed here.
     here: &'p [Section],
 }
 
 /// A table in a list of tables, and its place.
 type Listed<'v> = (Range<usize>, &'v DeTable<'v>);
 
-/// Explains a key that is not known in these sections: where it belongs, or which one was probably
-/// meant. A list of tables is no setting, whatever it is called.
+/// Explains a key that is not known in these sections: where it belongs, or which key was probably
+/// meant. A list of tables never counts as a setting, whatever its key.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));

@@ -27,7 +27,7 @@ pub struct Secrets {
     pub tokens: Option<Tokens>,
     /// The certificate of TLS listeners and all that belongs to it, if there is one.
     pub tls: Option<ServerCertificate>,
-    /// The coordinator's endpoints and the credentials for them, if there is one.
+    /// The coordinator's endpoints and the credentials for them, if there is a coordinator.
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
@@ -63,7 +63,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         match file.as_ref().map(|file| file.locate(credentials)) {
             None => {}
             Some(Ok(path)) => located.0.push((key, path)),
-            // A credential of the service manager is a mistake here only if this is the service.
+            // A missing credential is a mistake only if this process is the service.
             Some(Err(error)) if credentials.may_be_elsewhere => {
                 secrets.warnings.push(format!("{key}: {error}; not checked here"));
             }
@@ -87,7 +87,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     let client_ca = located.path("tls.client_ca");
-    // Without its authorities a daemon would let everyone in, so all files are read or none.
+    // If only the authorities were missing, the daemon would let everyone in. So all files are read
+    // or none.
     if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
         && client_ca.is_some() == settings.tls.client_ca.is_some()
     {
@@ -111,7 +112,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets
 }
 
-/// Reads the token file. Each wrong line, and each identity that no setting knows, is a mistake.
+/// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.
 fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findings) -> Option<Tokens> {
     let tokens = read_tokens(path);
     let errors = match &tokens {
@@ -214,7 +215,7 @@ fn without_token(peers: &[Address], has_token: bool) -> Option<String> {
     })
 }
 
-/// Returns a warning if users besides the file's owner and group can read it.
+/// Returns a warning if users besides the owner and the group of the file can read it.
 fn open_to_others(what: &str, path: &Path) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     (mode & 0o004 != 0).then(|| {

@@ -24,7 +24,7 @@ pub(crate) enum Section {
     Top,
     /// In the table of this name.
     Table(&'static str),
-    /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
+    /// At the top of the file for every source, or in one of `[[sources]]` for that source.
     Source,
     /// Only in each `[[sources]]`.
     SourceAlone,
@@ -55,7 +55,7 @@ pub(crate) struct Row {
     /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
     #[cfg(test)]
     pub(crate) doc: &'static str,
-    /// When a change of it takes effect. A source that a reload adds takes every setting.
+    /// When a change of the setting takes effect.
     pub(crate) change: Change,
     /// Reads a value into its field.
     pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
@@ -88,11 +88,11 @@ impl Row {
     }
 }
 
-/// Defines a struct of settings and its table of rows: for each field its meaning, type, default,
-/// when a change takes effect, and how a value is read, which states its bounds.
+/// Defines a struct of settings and its table of rows: for each field its meaning, type and
+/// default, when a change takes effect, and how a value is read within its bounds.
 ///
-/// `at` is where in [`Settings`] the struct is, given the index of a source or an identity. The
-/// fields after `and` are not settings.
+/// The expression after `at` is the struct's place in [`Settings`], for the index of a source or an
+/// identity. The fields after `and` are not settings.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
@@ -151,7 +151,7 @@ pub(crate) fn read_into<T>(
     Ok(())
 }
 
-/// Reads a default from its row. Tests read every one of them.
+/// Reads a default from its row. Tests read every default.
 pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, String>) -> T {
     let value = DeValue::parse(text).ok();
     let value = value.and_then(|value| read(Value::without_directory(&value)).ok());

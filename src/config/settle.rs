@@ -1,5 +1,5 @@
-//! From the settings as they were read to [`Settings`]: the defaults that depend on other settings,
-//! and the rules between settings.
+//! Turns the settings as they were read into [`Settings`]: adds the defaults that depend on other
+//! settings, and checks the rules between settings.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -78,7 +78,7 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that two settings are both given, or none of them.
+/// Checks that two settings are both given, or neither.
 fn check_pair(one: &str, has_one: bool, other: &str, has_other: bool, findings: &mut Findings) {
     if has_one != has_other {
         let given = if has_one { one } else { other };
@@ -86,8 +86,8 @@ fn check_pair(one: &str, has_one: bool, other: &str, has_other: bool, findings: 
     }
 }
 
-/// Checks that each address is given once, with TLS or without. Each port 0 becomes a port of its
-/// own.
+/// Checks that no address is given twice, with TLS or without. Only port 0 may repeat: each one
+/// becomes a port of its own.
 fn check_distinct(settings: &Settings, findings: &mut Findings) {
     let mut earlier = BTreeMap::new();
     for (key, address) in all_addresses(settings).filter(|(_, address)| !address.has_any_port()) {
@@ -99,7 +99,7 @@ fn check_distinct(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the source of any key exists.
+/// Checks that `any_key` names an existing source.
 fn check_any_key(settings: &Settings, findings: &mut Findings) {
     let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
     if let Some(wanted) = settings.any_key.as_deref().filter(|wanted| !names.contains(wanted)) {
@@ -108,7 +108,8 @@ fn check_any_key(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that no listener is open although tokens are required.
+/// If tokens are required, checks that a protocol that cannot carry them has no listener, unless a
+/// setting exempts it.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     let Some(file) = &settings.auth.token_file else { return };
     for (protocol, addresses) in settings.listeners() {
@@ -125,7 +126,7 @@ fn check_tokens(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the settings of a fleet fit each other, and those of the sources fit them.
+/// Checks that the settings of a fleet fit each other and the sources.
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let FleetSettings { coordinator, endpoints, certificate, key, user, password_file, peers, .. } =
         &settings.fleet;
@@ -146,7 +147,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     check_pair("fleet.user", !user.is_empty(), "fleet.password_file", password_file.is_some(), findings);
 }
 
-/// Checks that no source and no setting of `[fleet]` needs a coordinator where none is named.
+/// Reports a source or a setting of `[fleet]` that needs a coordinator, if none is named.
 fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
     for (index, _) in settings.shared_counters() {
         let text = "found \"fleet-ticket\" and no coordinator in [fleet]; set fleet.coordinator";
@@ -156,7 +157,8 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return findings.mistake_of_source(index, "worker_id_from", text);
     }
-    // With coordinator = "none" or peers = [] the operator has chosen: no line was forgotten.
+    // With coordinator = "none" the operator has chosen: no line was forgotten. If peers are given,
+    // even as [], the settings for their TLS need no coordinator.
     if findings.origins.is_given("fleet.coordinator") {
         return;
     }
@@ -203,12 +205,13 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     if findings.origins.is_given("fleet.horizon") {
         return findings.mistake_of("fleet.horizon", text);
     }
-    // A default that is too long is four ticks of the layout.
+    // A default `max_ahead` that is too long is four ticks of the layout.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
     findings.mistake_of_source(index, key, text);
 }
 
-/// Checks that a ticket source has a state: without one it would begin again at its first number.
+/// Checks that a ticket source has a state: if it had none, each start would begin at its first
+/// number.
 fn check_state(settings: &Settings, findings: &mut Findings) {
     if settings.state_dir != StateDirChoice::None {
         return;
@@ -222,8 +225,8 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that no source with worker 0 by default, which is for one machine, is served to others:
-/// two daemons with it would hand out the same IDs.
+/// Checks that other machines cannot reach a source that has worker 0 by default: two daemons with
+/// worker 0 would hand out the same IDs.
 fn check_exposure(settings: &Settings, given: &[(usize, &SourceSettings)], findings: &mut Findings) {
     let exposed = given.iter().find(|(_, source)| !source.worker_ids.are_given);
     let Some(&(index, source)) = exposed else { return };

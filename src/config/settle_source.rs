@@ -1,5 +1,5 @@
 //! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that
-//! two of them can make.
+//! two sources can make.
 
 use super::fields::{WorkerIds, keys_of_others};
 use super::findings::Findings;
@@ -73,7 +73,7 @@ fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findin
     }
 }
 
-/// Returns whether the layout has begun and not ended.
+/// Returns whether the layout has begun and has not ended. If not, reports why.
 fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findings: &mut Findings) -> bool {
     let layout = &source.layout;
     match layout.life(now) {
@@ -97,7 +97,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
     false
 }
 
-/// Checks that the layout has the worker IDs. Those that were given by its fields become numbers.
+/// Checks that the layout has the worker IDs. Worker IDs that were given by its fields become
+/// numbers.
 ///
 /// # Errors
 /// The key of the setting that does not fit, and why.
@@ -150,11 +151,12 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 }
 
 /// Checks that no two sources can hand out the same ID if worker IDs are picked, or if the daemon
-/// belongs to a fleet: other daemons may get any number of either layout. So two different ID
-/// spaces that run beside each other are refused, whatever their constants and worker IDs. Two
-/// sources of one ID space pass: a coordinator gives each number once, and those from the machine
-/// are compared when they are picked. A source whose `worker_ids` sets some of the fields and
-/// leaves the others to the machine has its own check.
+/// belongs to a fleet. Other daemons may then get any worker ID of either layout, so two different
+/// ID spaces that can make the same IDs at about the same time are refused, whatever their
+/// constants and worker IDs. Two sources of one ID space pass: a coordinator gives each worker ID
+/// once, and worker IDs from the machine are compared when they are picked. Outside a fleet, that
+/// comparison is enough for a source whose `worker_ids` leaves only some of the fields to the
+/// machine.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,
@@ -191,7 +193,7 @@ pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<Str
     }
 }
 
-/// Returns a source as a message names it.
+/// Returns the words by which messages name a source.
 pub(super) fn label(index: usize, source: &SourceSettings) -> String {
     format!("sources[{index}] ({:?})", source.name)
 }

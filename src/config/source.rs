@@ -15,13 +15,12 @@ use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
 
-/// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor
-/// on each shard.
+/// The most sources of a daemon. Each adds to every INFO reply, and has a cursor on each shard.
 pub const SOURCES_MAX: usize = 64;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
 /// while in use, so two syncs may fail or be slow before a request has to wait for one. A crash
-/// skips at most this, plus the rest of a tick.
+/// skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -32,7 +31,7 @@ const MADE_OF: &str = "its cursor and its ceiling are counted by it";
 const CLAIMS: &str = "a running source claims by it on every core";
 
 const MS: Duration = Duration::from_millis(1);
-/// The longest of a source's durations: four of the longest ticks, a day each.
+/// The longest duration that a source's settings allow: four of the longest ticks, a day each.
 const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 
 settings! {
@@ -138,7 +137,7 @@ impl SourceSettings {
     /// Returns its numbering: by its layout and worker IDs, or by its counter.
     ///
     /// # Errors
-    /// In words, what does not fit.
+    /// What does not fit, in words.
     pub fn numbering(&self) -> Result<Numbering, String> {
         match self.kind {
             Kind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
@@ -150,8 +149,8 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the
-    /// ones to pick from.
+    /// Returns true if the coordinator picks the worker IDs. `worker_ids` then has those that it
+    /// may pick from.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
     }
@@ -214,7 +213,7 @@ impl SourceSettings {
         self.is_assigned() || self.is_of_machine() && self.worker_ids.by_field.is_none()
     }
 
-    /// Returns this many ticks of its layout.
+    /// Returns the length of this many ticks.
     pub(super) fn ticks(&self, count: u64) -> Duration {
         Duration::from_millis(self.layout.tick_ms().saturating_mul(count))
     }
@@ -223,8 +222,8 @@ impl SourceSettings {
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
     /// A crash leaves a ceiling at the end of the tick after the horizon. A second crash in that
-    /// tick adds one tick. With these two ticks to spare, the ID clock reaches the next run's start
-    /// at once.
+    /// tick adds one tick. With these two ticks to spare below `max_ahead`, the next start hands
+    /// out IDs at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The setting `state_dir`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateDirChoice {
-    /// Nothing: the directory that the environment names for it.
+    /// An empty setting: the directory that the environment names.
     #[default]
     Default,
     /// Nowhere, by choice: uniqueness over restarts then rests on the clock alone.
@@ -21,7 +21,7 @@ pub enum StateDirChoice {
 pub struct StatePlace {
     /// The directory; `None` if nothing is kept.
     pub directory: Option<PathBuf>,
-    /// The environment variable that named it, or empty.
+    /// The environment variable that named the directory; empty if none did.
     named_by: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl From<Option<PathBuf>> for StateDirChoice {
 }
 
 impl fmt::Display for StateDirChoice {
-    /// Prints it as it is written in a configuration.
+    /// Prints the choice as it is written in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateDirChoice::Default => Ok(()),
@@ -90,8 +90,8 @@ impl StateDirChoice {
     }
 }
 
-/// Returns the first path of a variable such as `$STATE_DIRECTORY`, where systemd puts colons
-/// between several. `None` if it is not absolute, which systemd never does.
+/// Returns the first path of a variable such as `$STATE_DIRECTORY`, in which systemd puts colons
+/// between paths. Returns `None` if it is not absolute; systemd's paths always are.
 pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }

@@ -8,7 +8,7 @@ const LIKENESS_MIN: f64 = 0.6;
 /// Returns the layout that a preset's name or a text form describes.
 ///
 /// # Errors
-/// One line with the reason; for a misspelt preset with the one that is meant.
+/// One line with the reason; for a misspelt preset, it names the preset that was probably meant.
 pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     Layout::resolve(text).map_err(|error| {
         let presets = PRESETS.iter().map(|preset| (preset.name, preset.name.to_owned()));
@@ -22,8 +22,8 @@ pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     })
 }
 
-/// Returns the suggestion whose key is most like a name. If several are equally alike, returns the
-/// last.
+/// Returns the suggestion whose key is most like a name. If several keys are equally alike, the
+/// last counts.
 pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
     known
         .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))

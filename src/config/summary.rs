@@ -1,4 +1,4 @@
-//! A daemon with these settings, described: the output of `check`, and the first log messages of
+//! Describes a daemon with these settings, for the output of `check` and the first log messages of
 //! `serve`.
 
 use super::daemon::rows_of;
@@ -58,7 +58,7 @@ impl Settings {
     }
 
     /// Describes the daemon as [`summary`](Self::summary) does, without addresses: `serve` writes
-    /// those to standard output.
+    /// addresses to standard output.
     pub fn summary_without_addresses(&self) -> Vec<String> {
         let mut lines = vec![format!("serves with {}", self.manner())];
         lines.extend(self.supplies());
@@ -95,8 +95,8 @@ impl Settings {
         lines
     }
 
-    /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
-    /// secrets: tokens and keys are in files of their own.
+    /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. The lines
+    /// have no secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
         let shown = rows_of(self.sources.len()).filter(|(row, source)| {
             let kind = source.map(|index| self.sources[index].kind);
@@ -117,7 +117,7 @@ impl Settings {
         !address.is_tls() || self.tls.client_ca.is_none()
     }
 
-    /// Returns an address that everyone on other machines reaches, without a certificate.
+    /// Returns the first address that anyone on another machine can use without a certificate.
     fn open_address<'a>(&self, mut addresses: impl Iterator<Item = &'a Address>) -> Option<&'a Address> {
         addresses.find(|address| !address.is_local() && self.needs_no_certificate(address))
     }
@@ -201,8 +201,8 @@ impl Settings {
         })
     }
 
-    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. Then
-    /// nothing depends on who sees its locks.
+    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. It
+    /// then does not matter which daemons see its locks.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }
@@ -223,8 +223,8 @@ impl Settings {
         ))
     }
 
-    /// Warns of pairs of sources of which one makes the other's IDs at another time, because their
-    /// epochs are years apart. If the epochs are nearer, the configuration is refused.
+    /// Warns of pairs of sources that make the same IDs at different times, because their epochs
+    /// are years apart. If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let sources = self.sources.iter().enumerate().filter(|(_, source)| source.has_worker_ids());

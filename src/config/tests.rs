@@ -1,4 +1,4 @@
-//! Tests of the whole way from a text to [`Settings`] or [`Mistakes`].
+//! Tests the whole way from a text to [`Settings`] or [`Mistakes`].
 
 mod diff;
 mod mistakes;
@@ -23,14 +23,14 @@ fn settings(text: &str) -> Settings {
     load_text(text, &Overrides::default()).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
 }
 
-/// The mistakes as they print, without the file's name.
+/// Returns the mistakes of a text as they are printed, without the file's name.
 fn mistakes(text: &str) -> Vec<String> {
     let mistakes = load_text(text, &Overrides::default()).expect_err(text);
     assert_eq!(mistakes.len(), mistakes.to_string().lines().count());
     mistakes.to_string().lines().map(|line| line.strip_prefix(FILE).expect(line)[1..].to_owned()).collect()
 }
 
-/// The only mistake of a text.
+/// Returns the only mistake of a text.
 fn mistake(text: &str) -> String {
     let mut mistakes = mistakes(text);
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");

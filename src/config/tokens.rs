@@ -19,8 +19,8 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 /// The prefix of a token that is given as its SHA-256, in hex.
 const HASHED: &str = "sha256:";
 
-/// A token with fewer bytes causes a warning, because it can be guessed: 128 bits in hex have 32,
-/// in base64 22.
+/// A token with fewer bytes causes a warning, because it can be guessed. 128 bits take 32 bytes in
+/// hex, and 22 in base64.
 const TOKEN_BYTES_SAFE: usize = 16;
 
 /// The SHA-256 of a token.
@@ -44,7 +44,7 @@ struct Token {
     line: usize,
 }
 
-/// Its line does not count.
+/// Compares tokens without their lines.
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
         (&self.hash, &self.identity) == (&other.hash, &other.identity)
@@ -54,7 +54,7 @@ impl PartialEq for Token {
 impl Eq for Token {}
 
 impl Tokens {
-    /// Reads the tokens of a file's bytes; `path` is for messages.
+    /// Reads the tokens in the bytes of a file; `path` is for messages.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<String>> {
         let mut tokens = Vec::new();
         let mut errors = Vec::new();
@@ -117,11 +117,11 @@ impl Tokens {
         Hash::hash(token)
     }
 
-    /// Returns the name of the identity of the token with this hash, if it has one. The outer
-    /// `None`: no token has this hash. The time that it takes depends only on the number of tokens,
-    /// not on the one that matches.
+    /// Returns the name of the identity of the token with this hash, if the token has an identity.
+    /// The outer `None`: no token has this hash. The time taken depends only on the number of
+    /// tokens, not on which of them matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
-        // The last place that matches, plus one: all tokens are compared.
+        // Places count from 1; 0 is none. All tokens are compared, and the last match counts.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
             u64::conditional_select(&found, &place, token.hash.ct_eq(hash))
         });
@@ -146,7 +146,7 @@ impl Tokens {
     }
 }
 
-/// Returns the first token in the bytes of a file that is not a hash.
+/// Returns the first token in a file's bytes that is not given as a hash.
 pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut tokens = lines.filter(|line| !line.starts_with(b"#")).map(|line| split_name(line).1);
@@ -192,7 +192,7 @@ fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
     Some(hash)
 }
 
-/// Returns the line of a token file with the token's hash.
+/// Returns the line of a token file for this token, given as its hash.
 pub fn hashed_line(identity: Option<&str>, token: &[u8]) -> String {
     let hex: String = Hash::hash(token).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = identity.map_or_else(String::new, |name| format!("{name}: "));
@@ -210,7 +210,7 @@ impl fmt::Debug for Tokens {
 ///
 /// # Errors
 /// Returns a line for each reason: the file cannot be read, is too large, holds a line that is no
-/// token, or holds none. Never repeats a token.
+/// token, or holds no token. No line repeats a token.
 pub fn read_tokens(path: &Path) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
@@ -248,7 +248,7 @@ mod tests {
             |token: &[u8]| tokens.identity_of(&Tokens::hash(token)).map(|name| name.map(str::to_owned));
         assert_eq!(name_of(b"first"), Some(Some("billing".to_owned())));
         assert_eq!(name_of(b"second token"), Some(Some("orders".to_owned())));
-        // Without a blank behind it, a colon belongs to the token.
+        // A colon with no blank behind it belongs to the token.
         assert_eq!((name_of(b"user:password"), name_of(b"last:")), (Some(None), Some(None)));
         assert_eq!((name_of(b"billing: first"), name_of(b"password")), (None, None));
     }

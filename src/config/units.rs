@@ -61,7 +61,7 @@ fn list(items: &[impl fmt::Display]) -> String {
 
 /// A value that a configuration can have.
 pub(crate) trait Written {
-    /// Returns it as it would be written in a file.
+    /// Returns the value as it would be written in a file.
     fn written(&self) -> String;
 }
 

@@ -36,8 +36,8 @@ pub(crate) fn excerpt(text: &str) -> String {
 /// The names that a source can have, in words.
 pub(crate) const SOURCE_NAME: &str = "1 to 64 of the characters a-z 0-9 . _ -, not all digits";
 
-/// Returns true for a name that a source can have. Digits alone are an index where a client names a
-/// source.
+/// Returns true for a name that a source can have. Digits alone would be taken for a source's
+/// index.
 pub(crate) fn is_source_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && !name.bytes().all(|b| b.is_ascii_digit())
@@ -73,7 +73,7 @@ pub(crate) struct Value<'v> {
 }
 
 impl<'v> Value<'v> {
-    /// Returns a value of the file or of an override whose relative paths stay as they are.
+    /// Returns a value whose relative paths stay as they are.
     pub(crate) fn without_directory(toml: &'v Spanned<DeValue<'v>>) -> Self {
         Value { toml, directory: Path::new("") }
     }
@@ -112,7 +112,8 @@ impl<'v> Value<'v> {
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// Returns whether the value is this word, which means something outside the setting's range.
+    /// Returns whether the value is this word. A word stands for something outside the setting's
+    /// range.
     pub(crate) fn is_word(self, word: &str) -> bool {
         self.toml.get_ref().as_str() == Some(word)
     }
@@ -177,8 +178,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name,
-    /// and a line feed would break a log message in two.
+    /// Reads a path; an empty text is none. Refuses control characters: a zero byte would end the
+    /// path, and a line feed would break a log message in two.
     pub(crate) fn path(self) -> Result<Option<PathBuf>, String> {
         let path = self.path_text()?;
         Ok((!path.is_empty()).then(|| self.directory.join(path)))
@@ -226,13 +227,13 @@ impl<'v> Value<'v> {
         self.addresses_by(str::parse)
     }
 
-    /// Reads one address to connect to or an array of them; an empty text is none.
+    /// Reads an address to connect to, or an array of them; an empty text is none.
     pub(crate) fn peers(self) -> Result<Vec<Address>, String> {
         self.addresses_by(Address::parse_remote)
     }
 
-    /// Reads one address or an array of them; a port alone is one of 127.0.0.1, and an empty text
-    /// is none.
+    /// Reads one address or an array of them; a port alone is a port of 127.0.0.1, and an empty
+    /// text is none.
     pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
         self.addresses_by(Address::of_admin)
     }
@@ -328,7 +329,7 @@ impl<'v> Value<'v> {
         Ok(WorkerIds::of(Some(set)))
     }
 
-    /// Returns a text, or a number as one.
+    /// Returns a text, or a number as a text.
     fn number_or_text(self) -> Option<String> {
         match self.toml.get_ref() {
             DeValue::String(text) => Some(text.to_string()),

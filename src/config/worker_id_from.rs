@@ -22,10 +22,10 @@ pub enum WorkerIdFrom {
     File(PathBuf),
 }
 
-/// The addresses that count.
+/// The machine's addresses that can give a worker ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ipv4Of {
-    /// The only one of the machine.
+    /// The machine's only address.
     Machine,
     /// The addresses of the interface with this name.
     Interface(String),
@@ -53,7 +53,7 @@ impl FromStr for WorkerIdFrom {
                 _ => Err(()),
             },
             Some(("coordinator", count)) => match count.parse() {
-                // As one exchange with the coordinator allows.
+                // One exchange with the coordinator takes no more.
                 Ok(count @ 1..=SWAPS_MAX) => Ok(WorkerIdFrom::Coordinator(count)),
                 _ => Err(()),
             },
@@ -85,7 +85,7 @@ pub(super) fn low_bits(address: Ipv4Addr, bits: u32) -> u64 {
 }
 
 impl Ipv4Of {
-    /// Returns true if an address of an interface counts.
+    /// Returns true if this address of this interface can give a worker ID.
     pub(super) fn has(&self, interface: &str, address: Ipv4Addr) -> bool {
         match self {
             Ipv4Of::Machine => true,
@@ -95,7 +95,7 @@ impl Ipv4Of {
         }
     }
 
-    /// Returns true if an address is in the subnet, where one is named.
+    /// Returns true if an address is in the subnet, or if no subnet is named.
     pub(super) fn spans(&self, address: Ipv4Addr) -> bool {
         match *self {
             Ipv4Of::Subnet(first, prefix) => {

@@ -23,7 +23,8 @@ pub struct Facts {
     pub replies: Replies,
     /// The settings of the sources, by their index.
     of_sources: Vec<SourceSettings>,
-    /// The source of a key that is no source's name. Without it such keys are refused.
+    /// The source of a key that is no source's name. If it is not set, such keys are refused; only
+    /// those of memcached draw from the first source.
     any_key: Option<usize>,
 }
 
@@ -50,7 +51,8 @@ impl Facts {
         self.of_sources[source].own_layout()
     }
 
-    /// Returns the source of this name; if there is none, the source of any other key.
+    /// Returns the source of this name; if there is none, the source of any other key, if it is
+    /// set.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
         let named = self.sources.iter().position(|name| name.as_bytes() == key);
         named.or(self.any_key)

@@ -1,16 +1,16 @@
-//! Names for clients that speak another protocol than the listener.
+//! Describes clients that speak another protocol than the listener.
 
 use super::Protocol;
 
 const OTHER_SERVER: &str = "the address of the server that it looks for";
 
-/// Describes a client whose first bytes are of another known protocol, and so no request of the
-/// listener's: for its answer, and for the log.
+/// Describes, for the reply and for the log, a client whose first bytes belong to another known
+/// protocol, not to the listener's.
 pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
     const PROXY: &str =
         "a PROXY protocol header, which Snowbank does not read; let the load balancer send none";
     let (client, address) = match bytes {
-        // A handshake record of any version.
+        // A TLS handshake record of any version.
         [0x16, 0x03, 0x00..=0x04, ..] => {
             return Some(String::from(
                 "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
@@ -25,10 +25,11 @@ pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
             "a client of HTTP/2, as gRPC's are,",
             "the address of the server that it looks for; [http] is of version 1.1",
         ),
-        // A call of its binary protocol. memcached has a request that begins so.
+        // A call in Thrift's binary protocol. A request of memcached can begin with the same bytes.
         [0x80, 1, 0, 1, ..] if listener != Protocol::Memcached => ("a Thrift client", OTHER_SERVER),
         _ => {
-            // Snowbank's own comes last, because its first bytes show least.
+            // Snowbank's own protocol comes last, because its first bytes are the least
+            // distinctive.
             let mut others = Protocol::ALL.into_iter().rev().filter(|protocol| *protocol != listener);
             let about = others.find(|protocol| (protocol.about().recognises)(bytes, listener))?.about();
             (about.client, about.address)

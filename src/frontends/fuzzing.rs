@@ -47,12 +47,12 @@ pub(super) fn conditions<'f>(
 /// token.
 type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) -> bool;
 
-/// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then
-/// the stream itself.
+/// Runs the server's side of a connection. `data` is two choices (tokens and draining; the size of
+/// pieces), then the client's stream.
 ///
-/// Any cut of the stream gives the same requests and replies. No request asks for IDs before a
-/// token, while draining, or out of bounds. `make` starts a connection, and `check` receives each
-/// message with its answer.
+/// However the stream is cut, it gives the same requests and replies. No request asks for IDs
+/// before a token, while draining, or out of bounds. `make` starts a connection, and `check`
+/// receives each message with its answer.
 fn any_pieces<F: FrontEnd>(
     data: &[u8],
     facts: fn(bool) -> Facts,
@@ -123,17 +123,17 @@ fn serve<'a, F: FrontEnd>(
     (asks, out)
 }
 
-/// Messages that are served with an earlier one, because they are equal.
+/// The messages that are served with an earlier one, because they equal it.
 #[derive(Default)]
 struct Alike {
     /// The number of messages that are still to come.
     left: usize,
-    /// The step of the earlier one.
+    /// The step of the earlier message, as text.
     first: Option<String>,
 }
 
 impl Alike {
-    /// Checks that such a message asks the same as the earlier one.
+    /// Checks that a message that is served with an earlier one asks the same.
     fn check<F: FrontEnd>(&mut self, front: &F, bytes: &[u8], step: &Step<F::Form>) {
         if self.left > 0 {
             assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks otherwise");
@@ -146,8 +146,8 @@ impl Alike {
     }
 }
 
-/// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is
-/// answered before the token. Each parsed request encodes to the same bytes.
+/// Checks Snowbank's own protocol: each message gets its whole reply under its tag, and each parsed
+/// request encodes to the bytes that were parsed.
 pub fn request_frames(data: &[u8]) {
     any_pieces::<Native>(data, facts, Native::default, |bytes, answer, step, conditions| {
         match step {
@@ -166,8 +166,8 @@ pub fn request_frames(data: &[u8]) {
     });
 }
 
-/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it
-/// encodes to the same bytes.
+/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that the
+/// message encodes to the same bytes.
 fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
         return false;
@@ -185,8 +185,8 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame, under the tag of the message or, if that has no end,
-/// under tag 0.
+/// Checks that the answer is one whole frame, under the tag of the message, or under tag 0 if the
+/// message has no end.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,
@@ -203,8 +203,8 @@ fn check_reply(answer: &[u8], message: &[u8]) {
     }
 }
 
-/// Redis' protocol: all bytes of the replies together are whole replies, and no line of them has a
-/// control character.
+/// Checks Redis' protocol: all bytes of the replies together are whole replies, and no line of a
+/// reply has a control character.
 pub fn resp_requests(data: &[u8]) {
     let keyed = |asks_token| {
         let mut facts = facts(asks_token);
@@ -232,8 +232,7 @@ pub fn resp_requests(data: &[u8]) {
     }
 }
 
-/// memcached's protocol: text is answered in whole lines without control characters, and packets by
-/// packets.
+/// Checks memcached's protocol: each answer is whole lines without control characters, or packets.
 pub fn memcached_commands(data: &[u8]) {
     any_pieces::<Memcached>(
         data,
@@ -252,7 +251,7 @@ pub fn memcached_commands(data: &[u8]) {
     );
 }
 
-/// Returns whether an answer is nothing, lines of text, or packets.
+/// Returns whether an answer is empty, lines of text, or packets.
 fn is_memcached(answer: &[u8]) -> bool {
     let is_line = |line: &[u8]| !line.iter().any(u8::is_ascii_control);
     match answer {
@@ -268,7 +267,7 @@ fn is_memcached(answer: &[u8]) -> bool {
     }
 }
 
-/// HTTP: each answer is a whole response, and a refusal with a body is JSON.
+/// Checks HTTP: each answer is a whole response, and a refusal with a body is JSON.
 pub fn http_heads(data: &[u8]) {
     any_pieces::<Http>(data, facts, Http::default, |bytes, answer, step, _| {
         if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
@@ -285,8 +284,8 @@ pub fn http_heads(data: &[u8]) {
     });
 }
 
-/// noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is known only if
-/// its first bytes arrive together, because each byte alone is a request.
+/// Checks noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is
+/// recognised only if its first bytes arrive together, because each byte alone is a request.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

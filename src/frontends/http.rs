@@ -8,7 +8,8 @@
 //!   response.
 //! - `lookup`: answers about IDs and sources that need no IDs.
 //!
-//! No request has a body. One with a body is refused, and its connection closes.
+//! No request needs a body. A request with a body is refused, unless it is for the OpenAPI
+//! description, and its connection closes.
 
 mod head;
 mod listing;
@@ -47,22 +48,22 @@ pub(super) const ABOUT: About = About {
 /// The first bytes of requests.
 const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
 
-/// Returns true for bytes that begin with a method of HTTP. A Redis command can begin like one, so
-/// a listener for Redis also looks for the version.
+/// Returns true for bytes that begin with a method of HTTP. A Redis command can begin with the same
+/// letters, so a listener for Redis also looks for the version.
 fn is_http(bytes: &[u8], listener: Protocol) -> bool {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     METHODS.iter().any(|method| bytes.starts_with(*method))
         && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
 }
 
-/// The most bytes of one ID in a body: 63 digits of a dictionary with two characters, both of which
-/// JSON escapes, two quotes and a comma.
+/// The most bytes of one ID in a body: 63 digits from a dictionary of two characters, which JSON
+/// escapes; two quotes; a comma.
 const ID_BYTES_MAX: usize = 2 * 63 + 3;
 
 /// The most bytes of a response's head together with what surrounds the IDs of its body.
 const HEAD_AND_ENDS_BYTES_MAX: usize = 512;
 
-/// The IDs of one chunk of a body.
+/// The most that one chunk of a body holds.
 const CHUNK: FrameLimit =
     FrameLimit { runs: usize::MAX, ids: ((MAX_REPLY_SIZE - HEAD_AND_ENDS_BYTES_MAX) / ID_BYTES_MAX) as u64 };
 
@@ -100,8 +101,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// The cost of a request without that of its bytes. Measured: 0.4 µs, and 0.6 to 0.9 ns for
-    /// each byte of its head. A byte of Snowbank's own small requests counts as 12 ns.
+    /// The cost of a request apart from its bytes. Measured: 0.4 µs, and 0.6 to 0.9 ns for each
+    /// byte of its head. A byte of Snowbank's own small requests counts as 12 ns.
     pub(crate) const REQUEST_COST_BYTES: usize = 40;
 
     fn request(
@@ -113,7 +114,7 @@ impl Http {
     ) -> Step<Form> {
         self.requests += 1;
         // The last response before a stop says that no request may follow, so that the client opens
-        // another connection. If the request has to wait, more of them may have arrived meanwhile.
+        // another connection. If this request has to wait, more requests may have arrived by then.
         let is_last = head.has_body || conditions.is_stopping && !head.has_next;
         let form = Form {
             takes_chunks: head.takes_chunks,
@@ -145,7 +146,7 @@ impl Http {
     }
 
     /// Returns the refusal of a request that this client may not make. Where tokens are required,
-    /// only the OpenAPI description needs none.
+    /// only the OpenAPI description needs no token.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {
@@ -158,7 +159,7 @@ impl Http {
             return Some(Reply::foreign_site(header, value));
         }
         let denial = show_token(head.token, conditions)?;
-        // A wrong token is refused with every path.
+        // A wrong token is refused on every path.
         if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
@@ -192,8 +193,8 @@ impl Http {
 fn show_token(token: Option<&[u8]>, conditions: &mut Conditions<'_>) -> Option<String> {
     let session = &mut *conditions.session;
     let rules = &conditions.facts.access;
-    // The token of the previous request does not count for this one. If both are the same, the
-    // identity stays connected.
+    // The token of the previous request does not count for this one. If both requests have the same
+    // token, the identity stays connected.
     if !token.is_some_and(|token| session.has_shown(token)) {
         session.forget_token(rules);
         if let Some(token) = token
@@ -243,7 +244,7 @@ impl FrontEnd for Http {
         self.requests * Http::REQUEST_COST_BYTES
     }
 
-    /// Requests for IDs are not pipelined over HTTP.
+    /// Returns 0: requests for IDs are not pipelined over HTTP.
     fn demand(&self, _bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
         0
     }
@@ -282,7 +283,7 @@ impl FrontEnd for Http {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has reached its connection limit.
+/// Encodes the refusal of a connection when the daemon has reached its connection limit.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
     let form = Form { takes_chunks: true, keeps_connection: false, date: None };

@@ -1,5 +1,6 @@
 //! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1`
-//! draws an ID from the source `orders`, and any other key from `any_key`, else the first source.
+//! draws an ID from the source `orders`, and a `get` of any other key draws from `any_key`, or else
+//! from the first source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
@@ -38,11 +39,11 @@ pub(super) const ABOUT: About = About {
 /// 0 for a failure.
 const MEMCACHED_VERSION: &str = "1.6.0";
 
-/// The longest key, as memcached has it.
+/// The longest key, as in memcached.
 const KEY_BYTES_MAX: usize = 250;
 
-/// The IDs of one frame of a long reply. Such a frame is no longer than one of Snowbank's own
-/// protocol, which bounds the queue of a slow reader.
+/// The IDs of one frame of a long reply. Such a frame is no longer than a frame of Snowbank's own
+/// protocol. This bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
 
 /// The form of a reply.
@@ -72,9 +73,9 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key names, up to a colon if it has one; else `any_key`, else the
-/// first. The colon is for clients that return a dictionary: they need different keys for the IDs
-/// of one source. No source's name has a colon.
+/// Returns the source that a key, or its part before a colon, names; else that of `any_key`, else
+/// the first. The colon is for clients that return a dictionary: they need a different key for each
+/// ID of a source. No source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     facts.source_of_key(name).unwrap_or_default()

@@ -17,14 +17,14 @@ pub(super) const ABOUT: About = About {
     address: "an address of the setting listen",
     option_help: None,
     token_exemption: None,
-    // A frame's length, of which three bytes are 0 or, for the longest requests, two.
+    // A frame's length. Three of its bytes are 0, or only two if the request is one of the longest.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection: |out, message| {
         reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
     },
 };
 
-/// The number of pipelined requests that an estimate of their demand reads. It is more than clients
+/// The most pipelined requests that are read to estimate their demand. This is more than clients
 /// pipeline, and few enough that the estimate costs less than the claim it saves.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
@@ -72,7 +72,7 @@ impl Conditions<'_> {
     }
 
     /// Returns the error code and the message for a request that this connection or the daemon's
-    /// limits do not allow. The session takes a token that is allowed.
+    /// limits do not allow. The session takes the token of an AUTH.
     fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
         let facts = self.facts;
         match request {
@@ -102,7 +102,7 @@ impl Conditions<'_> {
     }
 }
 
-// Not inlined: few replies are lists, and inlined it would make all others save more registers.
+// Not inlined: few replies are lists, and inlining would make all others save more registers.
 #[inline(never)]
 fn encode_list(
     out: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! noeqd's protocol as a front end: one byte is the number of IDs, and each ID is eight bytes,
-//! big-endian.
+//! noeqd's protocol as a front end: a request is one byte, the number of IDs. Each ID is eight
+//! bytes, big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
@@ -31,7 +31,7 @@ const NO_COUNT: &str =
 /// The protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Noeqd {
-    /// The first byte has come, so that the client is no stranger.
+    /// True once a first request or a handshake has come from a client of this protocol.
     has_begun: bool,
     was_refused: bool,
 }
@@ -56,8 +56,8 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words or TLS show it: TLS's
-/// first message has a zero where a count would stand. Other bytes may be counts.
+/// Returns true for the first bytes of another protocol's client. Only words and TLS can be
+/// recognised: TLS's first message has a zero where a count would stand. Other bytes may be counts.
 pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
         return true;

@@ -5,20 +5,21 @@ use super::{FrontEnd, FrontEndSettings, Protocol};
 
 /// The parts of a front end that the daemon's log, its options and its acceptor use.
 pub(crate) struct About {
-    /// One of its clients, in the log: `a Redis client`.
+    /// A client of the protocol, in the log: `a Redis client`.
     pub(crate) client: &'static str,
     /// Its listener, in the log: `a listener for clients of Redis`.
     pub(crate) listener: &'static str,
-    /// The address to use, for a client that came to another listener.
+    /// The address for a client of the protocol that came to another listener.
     pub(crate) address: &'static str,
-    /// The help of the option with its addresses. `None` for Snowbank's own, which is `--listen`.
+    /// The help of the option for its addresses. `None` for Snowbank's own protocol, which has
+    /// `--listen`.
     pub(crate) option_help: Option<&'static str>,
-    /// The exemption from tokens of a protocol that has no place for one. Without it, listeners are
-    /// refused where tokens are required. `None`: clients of the protocol show tokens.
+    /// The exemption of a protocol that has no place for a token. Unless it is set, its listeners
+    /// are refused where tokens are required. `None`: clients of the protocol show tokens.
     pub(crate) token_exemption: Option<TokenExemption>,
-    /// Returns true for the first bytes of its clients, at the listener of another protocol.
+    /// Returns true for the first bytes of its clients. The listener has the protocol given.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,
-    /// Encodes the refusal of a connection, because the daemon has all that it may have. Encodes
+    /// Encodes the refusal of a connection when the daemon has as many as it may have. Encodes
     /// nothing if the protocol has no words for it.
     pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
 }
@@ -59,7 +60,7 @@ macro_rules! front_ends {
             /// Every protocol, in the order of their numbers.
             pub const ALL: [Protocol; PROTOCOLS] = [Protocol::Native, $(Protocol::$protocol,)*];
 
-            /// Returns its name: in metrics, of inherited sockets, and of its section.
+            /// Returns its name, for metrics, inherited sockets and its section.
             pub fn name(self) -> &'static str {
                 match self {
                     Protocol::Native => "native",
@@ -67,7 +68,7 @@ macro_rules! front_ends {
                 }
             }
 
-            /// Returns the key of its addresses.
+            /// Returns the key of the setting with its addresses.
             pub fn listen_key(self) -> &'static str {
                 match self {
                     Protocol::Native => "listen",

@@ -40,12 +40,12 @@ pub(super) const ABOUT: About = About {
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;
 
-/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own
-/// protocol, which bounds the queue of a slow reader.
+/// The IDs of one frame of a list. A frame with its header is no longer than a frame of Snowbank's
+/// own protocol. This bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
-/// The number of pipelined requests that are compared: to estimate their demand, as in `native.rs`,
-/// and to draw for equal ones together. All their replies together fit the smallest frame.
+/// The most pipelined requests that are compared, to estimate their demand, as in `native.rs`, and
+/// to draw IDs for equal requests together. Their replies together fit the smallest frame.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
@@ -55,7 +55,7 @@ pub enum Form {
     One(IdForm),
     /// The last ID, of INCRBY.
     Last(IdForm),
-    /// An array of them all.
+    /// An array of all IDs.
     List,
 }
 
@@ -73,9 +73,10 @@ pub struct Resp {
     announced: Announced,
     /// The requests since MULTI.
     transaction: Option<Box<Transaction>>,
-    /// The requests of an EXEC that are not answered yet.
+    /// The requests of an EXEC, until all of them are answered.
     executing: Option<Box<Transaction>>,
-    /// The bytes of all requests of EXECs so far, a repeated one each time.
+    /// The bytes of all requests that EXECs have answered so far. A repeated request counts each
+    /// time.
     executed_bytes: usize,
 }
 
@@ -142,7 +143,8 @@ impl FrontEnd for Resp {
         self.executing.is_some()
     }
 
-    /// Requests of an EXEC were read in earlier turns. They cost as much as others.
+    /// Returns the bytes of the requests of EXECs: they were read in earlier turns, and cost as
+    /// much as other requests.
     fn extra_cost_bytes(&self) -> usize {
         self.executed_bytes
     }
@@ -157,7 +159,7 @@ impl FrontEnd for Resp {
 
     #[inline]
     fn alike(&self, bytes: &[u8], size: usize, form: Form, most: impl FnOnce() -> usize) -> usize {
-        // A request of an EXEC has no size, and the next one is not behind it.
+        // A request of an EXEC has the size 0, and the next request is not behind it.
         if !matches!(form, Form::One(_)) || size == 0 {
             return 0;
         }
@@ -193,7 +195,7 @@ impl FrontEnd for Resp {
     }
 }
 
-/// Returns how many of the next `most` messages in `bytes` equal the first. Its size is not 0.
+/// Returns how many of the `most` messages behind the first in `bytes` equal it. `size` is not 0.
 fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
     let (message, later) = bytes.split_at(size);
     let most = most.min(later.len() / size);
@@ -229,7 +231,7 @@ impl Resp {
         self.announced.form(conditions.facts.replies, conditions.incr_connections)
     }
 
-    /// Answers a request, which is in no transaction.
+    /// Answers a request that is not queued in a transaction.
     #[inline]
     fn answer(
         &mut self,

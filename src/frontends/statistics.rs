@@ -1,5 +1,5 @@
-//! The nine statistics of katsubushi, in its order, which dashboards read by memcached's `stats`
-//! and by HTTP.
+//! The nine statistics of katsubushi, in katsubushi's order. Dashboards read them by memcached's
+//! `stats` and by HTTP.
 
 use serde_json::Value;
 

@@ -20,8 +20,8 @@ fn random_fields_never_carry_into_the_sequence() {
     }
 }
 
-/// The longest frames of a front end: its full and its small ones, with the largest IDs in runs of
-/// one ID each. `request` asks for as many IDs as fit, in the longest form.
+/// Checks the longest frames of a front end, full and small, with the largest IDs in runs of one ID
+/// each. `request` asks for as many IDs as fit, in the longest form.
 fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
     let mut settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     settings.sources[0].name = "n".repeat(60);

@@ -35,8 +35,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// Returns the refusal as one line behind this code: the time to retry after if there is one,
-    /// and the reason.
+    /// Returns the refusal as one line: this code, the time to retry after if there is one, and the
+    /// reason.
     pub(super) fn line(&self, code: &str) -> String {
         let retry = self
             .retry_after
@@ -45,8 +45,8 @@ impl Words {
     }
 }
 
-/// Returns a time to retry after in milliseconds, rounded up: a client that waits that long must
-/// not be early.
+/// Rounds a time to retry after up to milliseconds: a client that waits that long must not be
+/// early.
 pub(super) fn ceil_to_ms(after: Duration) -> u128 {
     after.as_micros().div_ceil(1_000)
 }
@@ -133,7 +133,7 @@ fn lost(source: &str) -> String {
     )
 }
 
-/// Puts a refusal of a rate into words.
+/// Puts the refusal by an identity's rate into words.
 fn rate_refusal(too_fast: TooFast, identity: &str, longer_or_fewer: &str) -> Words {
     let TooFast { per_second, retry_after } = too_fast;
     let rate = format!("the {per_second} IDs per second of identity {identity}");

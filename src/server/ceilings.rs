@@ -10,9 +10,9 @@
 //! - `start_notes`: lines for the operator about a start.
 //! - `keeper_thread`: drives the keeper, which decides on writes and grants, and never waits.
 //! - `join_fleet`: takes the worker IDs of a fleet before the start. `fleet_thread`: keeps them.
-//! - `storage_thread`: writes, and looks whether the state is still ours. `job_thread`: what these
-//!   two threads have in common.
-//! - `simulated`: the same without threads, for the simulation in tests/.
+//! - `storage_thread`: writes, and checks that the state is still this daemon's. `job_thread`: what
+//!   these two threads have in common.
+//! - `simulated`: does the same work without threads, for the simulation in tests/.
 //! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
 pub(crate) mod fleet_thread;

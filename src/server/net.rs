@@ -5,8 +5,8 @@
 //!   accepts on the admin listener.
 //! - `handshake`: the start of a TLS connection.
 //! - `pending`: the places of connections that have not authorized themselves.
-//! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
-//!   `counted_socket`: the socket beneath it, which counts its records.
+//! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS
+//!   connection. `counted_socket`: the socket beneath TLS, which counts TLS records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were
 //!   refused because of the peer's error.
 

@@ -2,8 +2,8 @@
 //! generation ID.
 //!
 //! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
-//! guest's kernel at once. The kernel announces it in its log, since Linux 5.18, as new randomness
-//! that it has drawn. A thread sleeps on the log.
+//! guest's kernel at once. Since Linux 5.18, the kernel's log announces the change as new
+//! randomness that the kernel has drawn. A thread sleeps on the log.
 //!
 //! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper
 //! is woken, and makes the ceilings durable again before it grants. Without the log, only a jump of
@@ -35,7 +35,7 @@ pub(crate) struct KernelLog {
     /// Its name: standard input, or the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
-    /// The number of the last announcement before it was opened, if that was looked for.
+    /// The number of the last announcement before the log was opened, if `open` looked for one.
     last: Option<u64>,
 }
 
@@ -48,8 +48,8 @@ impl KernelLog {
         KernelLog { place, log, last }
     }
 
-    /// Returns an identity of this boot that changes when the machine is restored from a snapshot,
-    /// as far as the log showed it when it was opened.
+    /// Returns an identity of this boot. It changes when the machine is restored from a snapshot,
+    /// as far as the log showed that when it was opened.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
@@ -115,7 +115,8 @@ mod tests {
     use super::kernel_log::tests::{OTHER_RECORD, RECORD};
     use super::*;
 
-    /// A log whose reads return one record each, as the kernel's do.
+    /// Returns a log whose reads return one record each, as the kernel's do. The other end writes
+    /// to it.
     fn log() -> (UnixDatagram, OwnedFd) {
         let (writer, reader) = UnixDatagram::pair().unwrap();
         reader.set_nonblocking(true).unwrap();

@@ -10,7 +10,7 @@ use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// The shortest time between two status messages. Lost messages are repeated as often.
+/// The shortest time between two status messages. A lost message is repeated after the same time.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 /// The longest time between two checks of a daemon that is not ready, so that a corrected clock is
 /// noticed soon.
@@ -46,8 +46,8 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered.
-/// If a thread is blocked, the watchdog is not fed and acts within its period.
+/// Feeds the watchdog: asks all threads twice in each of its periods, and notifies it when all have
+/// answered. If a thread is blocked, the watchdog is not fed and acts within its period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 
-/// The thread's name.
 pub(super) const NAME: &str = "log";
 /// The most lines that wait for their destination. Most lines have less than 300 bytes, and come in
 /// bursts of some tens.
@@ -25,7 +24,7 @@ pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter {
     messages: Sender<Message>,
-    /// The number of lines that found no room, and that no line has reported yet.
+    /// The number of lines that found no room and have not been reported yet.
     dropped: Arc<AtomicU64>,
 }
 
@@ -49,7 +48,7 @@ impl LogWriter {
         Ok(LogWriter { messages, dropped })
     }
 
-    /// Waits until all lines so far are written, and the line that reports dropped ones. Waits for
+    /// Waits until all lines so far, and the line that reports dropped ones, are written. Waits for
     /// [`END_PATIENCE`] at most.
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + END_PATIENCE;

@@ -21,7 +21,6 @@ use crate::config::{LogFormat, LogSettings};
 /// Set once events have a destination.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 
-/// The destination of this process's events.
 #[derive(Debug)]
 struct Output {
     writer: LogWriter,
@@ -56,8 +55,8 @@ impl Logs {
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A level that logs more holds from now on. One that logs less holds once
-    /// the change was logged ([`settle_level`](Self::settle_level)).
+    /// Changes the level. A level that logs more holds from now on. A level that logs less holds
+    /// once the change was logged ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LevelFilter) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
@@ -116,7 +115,7 @@ fn log_panics() {
 fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
-    // Its place and its reason are on two lines.
+    // The panic's place and reason are on two lines.
     let panic = panic.to_string().replacen('\n', " ", 1);
     // Captured if RUST_BACKTRACE asks for it.
     let backtrace = Backtrace::capture();
@@ -144,7 +143,7 @@ where
 }
 
 /// Writes an event as journald reads it from a service's standard error: each line starts with
-/// `<N>`, its priority (sd-daemon(3)). The journal has its time.
+/// `<N>`, its priority (sd-daemon(3)). The journal has the time of the event.
 struct ForJournald(Format<Full, ()>);
 
 impl<S, N> FormatEvent<S, N> for ForJournald
@@ -165,7 +164,7 @@ where
     }
 }
 
-/// The priorities of syslog(3).
+/// Returns the priority of a level, as in syslog(3).
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,
@@ -182,7 +181,7 @@ fn leads_to_journal() -> bool {
     found.is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// Follows no-color.org.
+/// Returns whether lines get colours: on a terminal, unless `NO_COLOR` (no-color.org) is set.
 fn wants_colours() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_refused

@@ -36,7 +36,7 @@ pub struct Notifier {
     /// The value of `$NOTIFY_SOCKET`: a path, or `@` and an abstract name.
     socket: Option<OsString>,
     is_ready: Arc<AtomicBool>,
-    /// A message did not fit the manager's socket.
+    /// True if a message did not fit the manager's socket since the last `take_lost`.
     has_lost: Arc<AtomicBool>,
 }
 
@@ -78,8 +78,8 @@ impl Notifier {
         }
     }
 
-    /// Reports the end of [`reloading`](Self::reloading): ready again, unless the daemon was not
-    /// ready before.
+    /// Reports the end of [`reloading`](Self::reloading): ready again, if the daemon was ready
+    /// before.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
             self.send(&[NotifyState::Ready]);
@@ -95,7 +95,7 @@ impl Notifier {
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
-        // systemd takes 64 bits here, the library's own form 32, which are 71 minutes.
+        // systemd takes 64 bits here. The library's own form has 32, which hold 71 minutes.
         let extension = format!("EXTEND_TIMEOUT_USEC={}", longest.as_micros());
         self.send(&[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }

@@ -15,7 +15,7 @@ use super::notify::send_now;
 use crate::config::first_directory;
 
 const NAME: &str = "reload.sock";
-/// The longest message. Reasons are lines about settings, and the log has all of them.
+/// The longest message. Longer reasons are cut; the log has all of them.
 const BYTES_MAX: usize = 8 * 1024;
 const BEGUN: &str = "begun";
 const RELOADED: &str = "reloaded";
@@ -37,7 +37,7 @@ pub fn reload_ended(result: Result<(), &str>) {
     report(&text);
 }
 
-/// Sends a message to the waiting process. Usually there is none.
+/// Sends a message to the waiting process. Usually no process waits.
 fn report(text: &str) {
     if let Some(directory) = runtime_directory() {
         let _ = send_now(directory.join(NAME).as_os_str(), text);
@@ -61,7 +61,7 @@ impl ReloadResult {
         if UnixDatagram::unbound()?.connect(&path).is_ok() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // A process that was killed has left it.
+        // A process that was killed has left the socket behind.
         let _ = std::fs::remove_file(&path);
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
     }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_result_is_that_of_the_reload_that_began_afterwards() {
         let directory = tempfile::tempdir().unwrap();
-        // Left behind by one that was killed.
+        // Left behind by a process that was killed.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
         let result = ReloadResult::open(directory.path()).unwrap();
         assert_eq!(ReloadResult::open(directory.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);

@@ -1,5 +1,5 @@
-//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. No
-//! client of it delays anything else.
+//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. None
+//! of its clients delays anything else.
 
 mod health;
 
@@ -16,7 +16,6 @@ fn admin_of(daemon: &Daemon) -> Address {
     daemon.addresses.last().expect("an admin listener").clone()
 }
 
-/// Runs `snowbank status` with these options.
 fn status(options: &[&str]) -> Said {
     snowbank([&["status"], options].concat())
 }
@@ -32,7 +31,7 @@ fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
 
 #[test]
 fn every_request_is_counted_once() {
-    // A ceiling two of such ticks ahead is met by no pause.
+    // The ceiling is two such ticks ahead. No pause is that long.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = with_admin(&format!("shards = 4\nlimits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
@@ -93,8 +92,8 @@ fn every_request_is_counted_once() {
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(&format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}"));
     let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
-    // It would wait for most of a minute. When its connection is reset it waits no more, and counts
-    // as not answered.
+    // The request would wait for most of a minute. When its connection is reset, the request waits
+    // no more, and counts as not answered.
     let mut gone = daemon.connect();
     gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));
@@ -143,7 +142,7 @@ fn each_path_has_its_methods_and_formats() {
         assert_eq!(answer.code, 404, "{path}");
         assert!(answer.body.contains("/metrics"), "{answer:?}");
     }
-    // A web page cannot read by DNS rebinding.
+    // A web page cannot read the admin listener by DNS rebinding.
     for path in ["/", "/status"] {
         let answer = ask(&admin, "GET", path, "Host: rebound.example:9660\r\n");
         assert!(answer.code == 421 && answer.body.contains("localhost"), "{answer:?}");

@@ -14,7 +14,7 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_client::protocol::{Next, Wait, request};
 
-/// Requests in one wake-up.
+/// The number of requests in one wake-up.
 const DEEP: usize = 16;
 /// A hundred turns of one wake-up each. In relaxed order they fill and empty the ring several
 /// times.

@@ -42,7 +42,7 @@ fn the_file_may_be_an_argument_or_an_option() {
 fn an_unreadable_file_is_refused() {
     let directory = directory();
     std::fs::write(directory.path().join("snowbank.toml"), b"shards = 1\n# \xff\n").expect("written");
-    // A pipe is not waited for.
+    // `check` does not wait for a pipe.
     assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
     for (arguments, said) in [
         (&["--config", "missing.toml"][..], "cannot read missing.toml: No such file or directory"),
@@ -79,8 +79,8 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
     assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
 }
 
-/// Each of these states is checked with the options of a daemon that a start with it refuses, and
-/// with those of one that starts.
+/// Most of these states are checked with a configuration with which `serve` refuses them, and with
+/// one with which it starts.
 #[test]
 fn a_state_that_serve_refuses_is_a_mistake() {
     let machine = Machine::new();

@@ -73,8 +73,8 @@ fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
         let clock = scene.clock();
         let witness = &scene.witness;
-        // Long enough that the catch-up of the start lies far behind: only the one that the step
-        // begins can yield IDs.
+        // Long enough that the catch-up of the start lies far behind: only the catch-up that the
+        // step begins can yield IDs.
         witness.await_time(Duration::from_millis(4_000));
         let most = clock.step(-10_000);
         witness.await_time(Duration::from_millis(1_500));
@@ -112,8 +112,8 @@ fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
         Scene::play(toml, &[MIXED, SPARSE], |scene| {
             let clock = scene.clock();
             let witness = &scene.witness;
-            // A start may begin a catch-up, even with "wait". By now the keeper has ended it.
-            // Otherwise it would reach the IDs before the wall clock does.
+            // A start may begin a catch-up, even with "wait". After this time the keeper has ended
+            // it. Otherwise that catch-up would reach the IDs before the wall clock does.
             witness.await_time(Duration::from_millis(4_000));
             let step = clock.step(-BACK_MS);
             witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
@@ -140,7 +140,7 @@ fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
 }
 
 /// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and
-/// the ceiling is made durable again. Requests wait for that, and none is refused.
+/// the ceiling is made durable again. Requests wait for the ceiling, and none is refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {

@@ -13,8 +13,8 @@ use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
 use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, lock_files};
 use rustix::process::Signal;
 
-/// Returns the number of lives of a test: `SNOWBANK_KILLS`, which is a hundred in `tests/long`, or
-/// fewer.
+/// Returns the number of lives of a test: `SNOWBANK_KILLS`, or 30 if it is not set. `tests/long`
+/// sets it to 100.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_KILLS").map_or(30, |kills| kills.parse().expect("SNOWBANK_KILLS: a number"))
 }
@@ -39,13 +39,13 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         let started = Instant::now();
         let mut daemon = machine.start("shards = 2");
         // The first ID lies above all that was handed out before. While a start is ahead of the
-        // wall clock, its first ceiling is only a few ms above it, and may have to be raised before
-        // the first ID comes. A busy machine may need seconds for that.
+        // wall clock, its first ceiling is only a few ms above the start, and may have to be raised
+        // before the first ID comes. A busy machine may need seconds for that.
         let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         assert!(first > highest, "round {round}: {first} after {highest} of the life before");
-        // The first ID is ahead by at most the time that the clock has lost, and the horizon,
-        // however often it crashed.
+        // The first ID is ahead of the wall clock by at most the time that the clock has lost, and
+        // the horizon, however often the daemon crashed.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= HORIZON_MS + LITTLE_MS,
@@ -53,7 +53,7 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         );
         let witness = Witness::of(&daemon, &LOADS);
         if round % 10 != 0 {
-            // Otherwise it is killed as early as possible.
+            // Every tenth daemon is killed as early as possible.
             witness.await_time(Duration::from_micros(random.below(60_000)));
         }
         daemon.kill();
@@ -95,7 +95,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // Requests that are sent from now on are read after it continues.
+        // Requests that are sent from now on are read after the daemon continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }
@@ -104,7 +104,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
     daemon.stop();
 
     testimony.assert_unique_and_ordered();
-    // Only requests whose wait ended before the daemon continued.
+    // Only requests whose wait ended before the daemon continued may be refused.
     let is_woken = |sample: &Sample| woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
     testimony
         .assert_refusals(|sample, _, _| sample.is_starved || (sample.waited_in_vain() && is_woken(sample)));
@@ -134,8 +134,8 @@ fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     runs
 }
 
-/// Removes or replaces `path` under a daemon. The daemon hands out nothing more, logs the reason
-/// and ends.
+/// Removes or replaces `path` under a daemon. Checks that the daemon hands out nothing more, logs
+/// the reason and ends.
 fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -205,7 +205,7 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let others = std::thread::spawn(move || draw_to_the_end(&mut others_wire));
     runs.extend(draw_to_the_end(&mut wire));
     disk.works();
-    // It ends once the write that hangs has ended.
+    // The first daemon ends once its hanging write has ended.
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     other.kill();
     runs.extend(others.join().expect("it ends with the daemon"));
@@ -216,7 +216,7 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
 }
 
 /// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`), and may hand it
-/// over as standard input. Either way one line says what the daemon reads.
+/// over as standard input. Either way one line says how the daemon notices restores.
 #[test]
 fn one_line_says_how_restores_are_noticed() {
     let log = std::fs::File::open("/dev/kmsg").ok();

@@ -35,7 +35,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
     for (what, request) in requests {
         let mut wire = daemon.connect();
         wire.assert_open();
-        // A request behind it in the same write is not served either.
+        // Requests behind this one in the same write are not served either.
         let mut bytes = request;
         bytes.extend_from_slice(&wire::auth(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());

@@ -1,5 +1,5 @@
 //! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and
-//! exit codes. What the IDs and layouts are is tested in `snowbank-id`.
+//! exit codes. The tests of `snowbank-id` check what IDs and layouts are.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -54,7 +54,7 @@ fn range_prints_the_first_and_the_last_id() {
     for from in ["2016-05-16", "1463356800000", "2016-05-16T02:00:00+02:00"] {
         assert_eq!(prints(&["range", "--from", from, "--to", "2016-05-17"]), day, "{from}");
     }
-    // Small numbers are Unix milliseconds where that is the layout's time.
+    // Small numbers are Unix milliseconds too if the layout's time begins that early.
     let of_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
     assert_eq!(prints(&of_1970), "0\n6963200004095\n");
     let from_the_epoch = ["--from", "2021-09-16T08:14:08.9Z", "--to", "2021-09-17"];

@@ -1,9 +1,9 @@
 //! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by
 //! itself.
 //!
-//! Each test belongs to a cause that "Exit codes" of docs/operations.md lists, or to a reload.
-//! Other effects of a cause are tested elsewhere: states and disks in state.rs, marks in marks.rs,
-//! addresses in listeners.rs, settings in serve_cli.rs.
+//! Each test belongs to a cause that "Exit codes" of docs/operations.md lists. Other effects of a
+//! cause are tested elsewhere: states and disks in state.rs, marks in marks.rs, addresses in
+//! listeners.rs, settings in serve_cli.rs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -35,25 +35,24 @@ fn make_directory(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
 }
 
-/// Opening a pipe waits for its other end.
+/// Makes a pipe. Opening it waits for its other end.
 fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success());
 }
 
-/// Makes something at a path.
 type Make = fn(&Path);
 
-/// The option for a directory, the path in the daemon's own directory that it is given, what is
-/// made there before, and a part of the refusal.
+/// For each case: the option for a directory, its value (a path in the daemon's own directory),
+/// what is made first, and a part of the refusal.
 const UNUSABLE: [(&str, &str, Make, &str); 9] = [
     ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
     ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
     ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
-    // One that others can write or replace.
+    // A directory that others can write or replace.
     ("--state-dir", "state", |at| make_directory(at, 0o777), "(mode 777)"),
     ("--state-dir", "state", |at| make_directory(at, 0o1777), "(mode 1777)"),
     ("--state-dir", "state", |at| symlink("/tmp", at).expect("linked"), "it is a link"),
-    // Another kind of file with the name of one of its own.
+    // Another kind of file with the name of a file of the state.
     ("--state-dir", "state", |at| make_with(at, "ceilings", make_pipe), "not a regular file"),
     ("--state-dir", "state", |at| make_with(at, "lock", make_pipe), "not a regular file"),
     ("--state-dir", "state", |at| make_with(at, "ceilings", link_to_another), "it is a link"),
@@ -67,7 +66,7 @@ fn link_to_another(path: &Path) {
     symlink("/etc/passwd", path).expect("linked");
 }
 
-/// Makes a directory with this in it.
+/// Makes a directory, and makes something called `name` in it.
 fn make_with(directory: &Path, name: &str, make: Make) {
     make_directory(directory, 0o700);
     make(&directory.join(name));
@@ -96,7 +95,7 @@ fn directories_without_permission_are_2() {
     }
 }
 
-/// Root without its capabilities has the permissions of an ordinary user.
+/// Takes root's capabilities away, which leaves it the permissions of an ordinary user.
 fn without_privileges(setup: Setup) -> Setup {
     if rustix::process::getuid().is_root() {
         return setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]);

@@ -24,7 +24,7 @@ fn next_asks_the_next_address_if_one_fails() {
     assert!(code != Some(0) && daemons.iter().all(|daemon| err.contains(&daemon.tcp().to_string())), "{err}");
 }
 
-/// Like two containers that do not share a lock directory.
+/// The daemons are like two containers that do not share a lock directory.
 #[tokio::test]
 async fn two_daemons_with_the_same_worker_id_are_refused() {
     let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());

@@ -9,11 +9,10 @@ use crate::support::ids::{assert_distinct, twitter_ids_between};
 use crate::support::wire::{EXHAUSTED, Run};
 use crate::support::{Ask, Daemon, Setup};
 
-/// The length of the overload.
 const OVERLOAD: Duration = Duration::from_secs(2);
 
-/// With this reserve no pause of the daemon loses IDs. The default of 10 ms suits machines that run
-/// nothing else.
+/// With a `burst_window` as long as this, no pause of the daemon loses IDs. The default of 10 ms
+/// suits machines that run nothing else.
 const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
 
 /// The IDs of a client, and the number of its requests that were refused.
@@ -23,7 +22,7 @@ struct Drawn {
     refusals: usize,
 }
 
-/// Repeats a request until the end, also after a refusal.
+/// Repeats a request until `stop` is set, even after a refusal.
 fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask, pause: Duration) -> Drawn {
     let mut wire = daemon.connect();
     let mut drawn = Drawn::default();
@@ -39,7 +38,7 @@ fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask, pause: Duration) ->
     drawn
 }
 
-/// Requests a million IDs with a wait. Returns `None` if that is refused.
+/// Requests a million IDs with a wait. Returns `None` if the request is refused.
 fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     let reply = daemon.connect().next(Ask::of(1_000_000).wait_ms(wait_ms));
     if reply.id_count().is_some() {
@@ -51,7 +50,7 @@ fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     None
 }
 
-/// Returns the share of the IDs between the first and the last of these that reached clients.
+/// Returns the share of the IDs from the first to the last of `drawn` that `drawn` contains.
 fn delivered_share(drawn: &[Run]) -> f64 {
     let first = drawn.iter().map(|run| run.first).min().expect("IDs");
     let last = drawn.iter().map(Run::last).max().expect("IDs");
@@ -59,7 +58,7 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     total as f64 / twitter_ids_between(first, last) as f64
 }
 
-/// Of the IDs that there are, none is left out while clients ask for more than there are.
+/// While clients ask for more IDs than there are, at least 99 % of the IDs reach a client.
 #[test]
 fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let daemon = Setup::configured(PATIENT).start();

@@ -1,5 +1,4 @@
-//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker
-//! ID, outages, and takeovers.
+//! Daemons of one fleet on real coordinators: who gets which worker ID, outages, and takeovers.
 
 mod bad_input;
 mod endpoints;
@@ -21,10 +20,9 @@ use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run};
 use crate::support::{Ask, Daemon, Reply, poll};
 use rustix::process::Signal;
 
-/// A short horizon: a number is free seconds after its daemon was killed. On a busy machine an
-/// answer may take a while, and half of this is enough for the pause of a start.
+/// A short horizon: a number is free seconds after its daemon was killed. Half of the horizon is
+/// enough for the pause of a start, even if an answer takes a while on a busy machine.
 const SHORT: &str = "8s";
-/// The key of worker ID 5.
 const KEY: &str = "/snowbank/default/space-0/5";
 /// Longer than any test.
 const LONG: &str = "10m";
@@ -34,15 +32,15 @@ fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
     toml_at(at, &[&at.url()], worker, horizon)
 }
 
-/// Returns the same with other endpoints.
+/// Returns the configuration of [`toml`] with other endpoints.
 fn toml_at(at: &dyn Coordinator, urls: &[&str], worker: Option<u64>, horizon: &str) -> String {
     let origin =
         worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
     format!("max_ahead = \"400ms\"\n{origin}\n{}horizon = \"{horizon}\"\n", at.table(urls))
 }
 
-/// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns that and their
-/// configuration.
+/// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns the proxy and the
+/// daemons' configuration.
 fn prepared_behind_proxy(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> (Proxy, String) {
     let proxy = at.proxy();
     let toml = toml_at(at, &[&proxy.url()], worker, horizon);
@@ -55,7 +53,7 @@ fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     run_configured(toml, &[&["fleet"], args].concat())
 }
 
-/// The same, which must end with this code and print all of these parts.
+/// Runs `snowbank fleet`, which must end with this code and print all of these parts.
 #[track_caller]
 fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
     let (found, text) = fleet(toml, args);
@@ -63,8 +61,8 @@ fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
     parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
 }
 
-/// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second,
-/// and a start pauses for two.
+/// Prepares a fleet for a short horizon, whatever horizon its daemons have. So they poll each
+/// second, and a start pauses for two.
 #[track_caller]
 fn init(toml: &str) {
     fleet_says(&toml.replace(LONG, SHORT), &["init", "--new"], 0, &[]);
@@ -77,7 +75,7 @@ fn prepared(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String 
     toml
 }
 
-/// Starts a daemon, and returns its machine and its first IDs with it.
+/// Starts a daemon. Returns its machine, the daemon and its first IDs.
 fn serving(toml: &str) -> (Machine, Daemon, Vec<Run>) {
     let machine = Machine::new();
     let daemon = machine.start(toml);

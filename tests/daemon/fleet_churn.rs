@@ -3,9 +3,9 @@
 //! take each other's. `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute
 //! for each kind of coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while of three to six daemons
-//! some are late, paused, cut off or killed. One of them is healthy, because a restore that nobody
-//! notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
+//! In the second test the coordinator is restored to older states, while some of three to six
+//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that
+//! nobody notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
 //! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
@@ -28,7 +28,7 @@ const DAEMONS: usize = 20;
 /// number would repeat IDs.
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
-/// The horizon. A pause may be longer, and the number of a killed daemon is free after it.
+/// The horizon. A pause may be longer. The number of a killed daemon is free after the horizon.
 const HORIZON: &str = "4s";
 /// The longest pause or cut.
 const FAULT_MS_MAX: u64 = 8_000;
@@ -47,7 +47,7 @@ enum Fault {
     CutThenPause,
 }
 
-/// The ends of lives, each as often as it is here.
+/// The ends of lives. Each is drawn as often as it stands here.
 const ENDS: [End; 4] = [End::Stop, End::KillAndBoot, End::Kill, End::Kill];
 
 #[derive(Clone, Copy)]
@@ -66,7 +66,6 @@ struct Churn {
     runs: Mutex<Vec<Run>>,
 }
 
-/// A machine, and its path to the coordinator.
 struct Site {
     machine: Machine,
     proxy: Proxy,
@@ -74,7 +73,8 @@ struct Site {
 }
 
 impl Site {
-    /// Four sites share two fixed numbers; each of sixteen is assigned one of fourteen.
+    /// Makes a site. Four sites share two fixed numbers; the other sixteen are assigned fourteen
+    /// numbers.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
         let worker_ids = match index {
             0..4 => format!("worker_ids = {}\n", index % 2),
@@ -83,7 +83,7 @@ impl Site {
         Site::of(at, &worker_ids, "")
     }
 
-    /// A site whose daemon has worker IDs of this origin, in the fleet of this name.
+    /// Makes a site whose daemon has worker IDs of this origin, in the fleet of this name.
     fn of(at: &dyn Coordinator, worker_ids: &str, name: &str) -> Site {
         let proxy = at.proxy();
         let table = at.table(&[&proxy.url()]);
@@ -142,7 +142,7 @@ impl Site {
             }
             End::KillAndBoot => {
                 daemon.kill();
-                // Like a boot. A daemon that waited for its number has no locks yet.
+                // A boot loses the locks. A daemon that waited for its number has none yet.
                 let _ = fs::remove_dir_all(self.machine.path("locks"));
             }
             End::Kill => daemon.kill(),
@@ -150,7 +150,7 @@ impl Site {
         }
     }
 
-    /// The socket of its daemon. The port of one that has ended may be another test's.
+    /// Returns the daemon's socket. A port may be another test's after the daemon's end.
     fn socket(&self) -> PathBuf {
         self.machine.path("socket")
     }
@@ -186,16 +186,16 @@ fn init(toml: &str) {
 
 /// The restores of one fleet.
 const RESTORES: usize = 5;
-/// The horizon with some reserve: so long a daemon may wait for the floor.
+/// How long a daemon may wait for the floor: the horizon with some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
-/// A backup is older than the last raise of each daemon: half of the horizon.
+/// The least age of a backup: more than half of the horizon, so that each daemon has raised since.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
     let daemons = 3 + fleet % 4;
     let name = format!("name = \"restored-{fleet}\"\n");
-    // Two of five have given numbers. The others share two.
+    // Daemons 0 and 3 have given numbers. The others share two.
     let origin = |index: usize| match index {
         0 | 3 => format!("worker_ids = {}\n", index + 4),
         _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
@@ -208,7 +208,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             let churn = &churn;
             scope.spawn(move || {
                 if index == 0 {
-                    // It is healthy, and started again when it has noticed a restore.
+                    // This daemon is healthy, and is started again when it has noticed a restore.
                     site.live(churn, fleet, &[Fault::None], &[End::Loss]);
                 } else {
                     // A clean stop is not covered if another daemon has had the number since.
@@ -227,7 +227,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             rest(&mut rng, 2_000);
         }
         churn.is_over.store(true, Ordering::SeqCst);
-        // The healthy one waits for a loss.
+        // The healthy daemon waits for a loss.
         at.kill();
         at.lose_data();
         at.run();
@@ -249,7 +249,7 @@ fn a_coordinator_that_is_restored_while_daemons_are_late_paused_or_cut_off_repea
         }
         return;
     }
-    // On two kinds of coordinators.
+    // Each of the two kinds of coordinators has half of the fleets.
     let fleets = restores.div_ceil(2 * RESTORES);
     each(|at| {
         let ids: u64 = (0..fleets).map(|fleet| restore(at, fleet, RESTORES)).sum();
@@ -267,7 +267,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
             scope.spawn(move || site.live(churn, index, &FAULTS, &ENDS));
             scope.spawn(move || site.draw(churn));
         }
-        // On a slow machine, until each daemon can have lived once.
+        // On a slow machine, goes on until each daemon can have lived once.
         let began = Instant::now();
         let has_lived = || churn.lives.load(Ordering::SeqCst) >= DAEMONS;
         while began.elapsed() < lasts || (!has_lived() && began.elapsed() < lasts + DEADLINE) {

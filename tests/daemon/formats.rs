@@ -36,7 +36,6 @@ const KEYS: &str = "\
 2 2b7e151628aed2a6abf7158809cf4f3cef4359d8d580aa4f7f036d6f04fc6a94
 ";
 
-/// Writes a file of keys, and returns its path.
 fn keys(daemon: &Daemon, text: &str) -> String {
     let path = daemon.path("alias-keys");
     std::fs::write(&path, text).expect("a file");
@@ -54,7 +53,6 @@ fn refuses(arguments: &[&str]) -> String {
     snowbank(arguments).refusal(2)
 }
 
-/// Fetches IDs from a source in a format.
 #[track_caller]
 fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
     let address = daemon.addresses[0].to_string();

@@ -19,7 +19,7 @@ pub(crate) struct FrontEnd {
     /// in each.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
-    /// Its reply to a connection too many. Empty if the protocol has none.
+    /// Parts of its reply to a connection too many; none if the protocol has no reply.
     full: &'static [&'static str],
     /// Its reply to a client without a token, and to one with a wrong token; `None` if the front
     /// end requires no token.
@@ -28,7 +28,6 @@ pub(crate) struct FrontEnd {
     pub(crate) names_sources: bool,
 }
 
-/// A row for each protocol.
 pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
     FrontEnd {
         protocol: "listen",
@@ -103,7 +102,7 @@ impl FrontEnd {
         (self.asks)("fast", 1, "")
     }
 
-    /// Reads until there are as many IDs. Panics if the stream ends before.
+    /// Reads until this many IDs have come. Panics if the stream ends before.
     pub(crate) fn read_ids(&self, stream: &mut impl Read, count: usize) -> Vec<u64> {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; 1 << 16];
@@ -121,7 +120,7 @@ impl FrontEnd {
         }
     }
 
-    /// Connects and requests an ID. Returns the connection if the reply has one.
+    /// Connects and requests an ID. Returns the connection if the reply has an ID.
     fn ask(&self, address: SocketAddr) -> Option<TcpStream> {
         let mut stream = connect(address);
         stream.write_all(&self.request()).ok()?;
@@ -136,8 +135,8 @@ impl FrontEnd {
         None
     }
 
-    /// Sends a whole request and this half of the next one together, and reads the reply. Returns
-    /// the other half.
+    /// Sends a whole request and half of the next one together, and reads the reply. Returns the
+    /// other half.
     fn ask_and_a_half(&self, stream: &mut TcpStream) -> Vec<u8> {
         let mut request = self.request();
         let rest = request.split_off(request.len() / 2);
@@ -169,7 +168,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads what follows an ID, up to the end of the connection, which has no further ID.
+/// Reads what follows an ID, up to the end of the connection, and checks that no further ID comes.
 fn assert_ends(front_end: &FrontEnd, stream: TcpStream) {
     let rest = read_to_end(stream);
     assert!((front_end.ids)(&rest).is_empty(), "{}: {rest:?}", front_end.protocol);
@@ -215,7 +214,8 @@ fn pipelined_requests_are_answered_in_order_however_cut() {
     });
 }
 
-/// As `printf … | nc -N` does: a request for more IDs than there are at once, and one behind it.
+/// The client behaves like `printf … | nc -N`. It requests more IDs than there are at once, and
+/// then one.
 #[test]
 fn a_client_that_closes_its_sending_half_gets_its_answers() {
     each_case(&FRONT_ENDS, |front_end| {
@@ -233,7 +233,7 @@ fn a_client_that_closes_its_sending_half_gets_its_answers() {
 /// it is drawn.
 #[test]
 fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
-    // As long as other IDs, so that a reply shows them.
+    // As long as other IDs, so that `ids_of` finds them.
     let mut last: u64 = 1_000_000_000_000_000_000;
     let setup = Setup::configured("shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
     setup.run(&["ticket", "set", "orders", &last.to_string()]).printed();
@@ -251,7 +251,7 @@ fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
     daemon.stop();
 }
 
-/// The front ends whose requests have several bytes.
+/// Returns the front ends whose requests have several bytes.
 fn with_whole_requests() -> Vec<&'static FrontEnd> {
     FRONT_ENDS.iter().filter(|front_end| front_end.names_sources).collect()
 }
@@ -320,7 +320,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
 ];
 
-/// Each kind of foreign client is one line in a minute, however many come.
+/// Each kind of foreign client is logged once a minute, however many come.
 #[test]
 fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
     let daemons = FRONT_ENDS

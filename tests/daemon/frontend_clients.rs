@@ -95,7 +95,7 @@ fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     let mut drawn = Drawn::default();
     in_phases(server, |_| {
         let before = drawn.all.len();
-        // It waits for this before each phase but the first.
+        // The client waits for this line before each phase but the first.
         if before > 0 {
             writeln!(next, "go").expect("the client runs");
         }

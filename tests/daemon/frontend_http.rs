@@ -45,7 +45,7 @@ fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
 
 #[test]
 fn refusals_are_json_with_a_reason_and_a_time() {
-    // A ceiling two of such ticks ahead is met by no pause.
+    // No pause of the machine lasts until a ceiling two such ticks ahead.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = Setup::configured(&sources).front_end("http").start();
     let mut client = FrontEndClient::of(&daemon);
@@ -188,14 +188,14 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let half = "GET /id HTTP/1.1\r\nhost: loc";
-    // What stands behind a request is read together with it.
+    // The daemon reads a request together with the bytes behind it.
     let [mut waiting, mut two] = [waits, half].map(|behind| {
         let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));
         assert!(!client.answer(true).has("connection: close"));
         client
     });
-    // Nobody reads it until the one before it has its IDs.
+    // The daemon does not read this until the request before has its IDs.
     waiting.send(ONE);
     let mut idle = FrontEndClient::of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);

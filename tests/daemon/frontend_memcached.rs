@@ -54,7 +54,8 @@ fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
         client.send(format!("{line}\r\nversion\r\n"));
         assert_eq!([(); 2].map(|()| client.line()), [answer, "VERSION 1.6.0"], "{line:?}");
     }
-    // More than the slow source has in a tick. The keys behind the refused ones are not answered.
+    // Asks for more than the slow source has in a tick. The keys behind the refused ones are not
+    // answered.
     client.send(format!("get fast{} fast\r\nget fast\r\n", " slow".repeat(40)));
     assert_eq!(client.line(), "VALUE fast 0 19");
     let _id = client.line();
@@ -124,7 +125,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
 fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = FrontEndClient::of(&daemon);
-    // Requests that need no ID are no `get`.
+    // Requests that need no ID do not count as `get`.
     client.send("version\r\n");
     assert!(client.line().starts_with("VERSION "));
     client.send("get fast\r\n");
@@ -165,7 +166,7 @@ fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
         setup
     };
-    // Also if a service manager opened the socket.
+    // A socket that a service manager opened is refused, too.
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let inherited = with_tokens("").inheriting(socket.try_clone().expect("a copy"), "memcached");
     for refused in [with_tokens("memcached.listen = \"127.0.0.1:0\"\n"), inherited] {

@@ -156,7 +156,7 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
 /// Each request still has its own reply, in its place.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
-    // Ceilings two of such ticks ahead are met by no pause.
+    // No pause of the machine lasts until a ceiling two such ticks ahead.
     let source = |name: &str, sequence: u32, tick: &str| {
         format!(
             "[[sources]]\nname = {name:?}\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:{sequence};tick={tick}\"\n"
@@ -202,7 +202,7 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     ] {
         client.asks(&format!("{request}\r\n"), "+QUEUED\r\n");
     }
-    // Some of them wait. Those behind them are answered without another byte from the client.
+    // Some requests wait. Those behind them are answered without another byte from the client.
     client.asks("EXEC\r\n", "*6\r\n");
     assert!(client.integer() < client.integer());
     assert!(client.line().starts_with("-UNKNOWN_SOURCE "));

@@ -9,8 +9,8 @@ fn with(settings: &str) -> Setup {
     Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
 }
 
-/// Each request without a token is counted: a client may connect again for each, and close the
-/// connection itself.
+/// Each request without a token is counted, because a client may connect again for each one and
+/// close the connection itself.
 #[test]
 fn a_token_is_required_before_ids() {
     let setup = with("auth.token_file = \"tokens\"");
@@ -108,7 +108,7 @@ fn incr_gives_strings_to_clients_that_announce_javascript() {
     ] {
         let mut client = Client::of(&daemon);
         client.asks(&format!("client setinfo lib-name {library}\r\n"), "+OK\r\n");
-        // Redis forgets the library's name by no RESET.
+        // A RESET does not make Redis forget the library's name.
         client.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
         draws(&mut client, is_string);
         draws(&mut client, is_string);

@@ -2,7 +2,7 @@
 //! harm only themselves.
 //!
 //! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
-//! clients that do not read. [`turns`]: the order in which a shard serves those that never stop
+//! clients that do not read. [`turns`]: the order in which a shard serves clients that never stop
 //! sending, and others.
 
 mod admin;
@@ -20,7 +20,7 @@ use crate::support::ids::assert_distinct;
 use crate::support::wire::{self, Run, frame};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
 
-/// Ends the other threads, also if this one panics.
+/// Tells the other threads to end, even if this thread panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -37,7 +37,7 @@ fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) -> Vec<Run> {
         let drawing = scope.spawn(|| {
             let mut wire = daemon.connect();
             let mut drawn: Vec<Run> = Vec::new();
-            // At least once after the harm.
+            // Draws at least once after the harm.
             loop {
                 let last_time = harmed.load(Ordering::SeqCst);
                 let size = [1, 10, 1_000][drawn.len() % 3];
@@ -58,8 +58,8 @@ fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) -> Vec<Run> {
     })
 }
 
-/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated
-/// frames, noise.
+/// Returns bytes that resemble the protocol: frames, frames with a flipped bit, truncated frames,
+/// noise.
 fn rubbish(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..random.below(6) {
@@ -87,8 +87,8 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol
-/// and keeps the IDs.
+/// Sends a stream in pieces, and reads until the connection ends. The client checks each reply
+/// against the protocol and keeps the IDs.
 fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     let stream = rubbish(random);
     let mut wire = daemon.connect();
@@ -184,7 +184,7 @@ fn a_peer_that_sends_only_errors_is_closed() {
     let daemon = Setup::new().start();
     let error = frame(1, 0xF0, 1, b"malformed");
     let mut wire = daemon.connect();
-    // With an answer that is no error between them, the connection stays open.
+    // If an answer between the errors is no error, the connection stays open.
     for _ in 0..3 {
         for _ in 0..999 {
             wire.call(&error).error();

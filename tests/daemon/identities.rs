@@ -1,7 +1,7 @@
 //! Clients with a name, by token or certificate, and what a reload changes for them.
 //!
-//! [`certificates`]: names in certificates. [`frontends`]: the same for clients of other protocols.
-//! [`secure_frontends`]: those over TLS. [`seen`]: the operator's view.
+//! [`certificates`]: names in certificates. [`frontends`]: identities of clients of other
+//! protocols. [`secure_frontends`]: such clients over TLS. [`seen`]: the operator's view.
 
 mod certificates;
 mod frontends;
@@ -27,7 +27,6 @@ const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1
 const FAST: u16 = 0;
 const SLOW: u16 = 1;
 
-/// An identity with these settings.
 fn identity(name: &str, settings: &str) -> String {
     format!("[[identities]]\nname = \"{name}\"\n{settings}\n")
 }
@@ -43,7 +42,7 @@ fn with_tokens(settings: &str) -> Daemon {
     setup.config(&format!("auth.token_file = \"tokens\"\n{settings}{TWO_SOURCES}")).admin().start()
 }
 
-/// Checks that a reload has closed the connection, and gave a reason.
+/// Checks that a reload closed the connection and gave a reason.
 #[track_caller]
 fn assert_revoked(wire: &mut Wire) {
     wire.reply().assert_error(0, UNAUTHORIZED);
@@ -135,7 +134,8 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
     let setup = Setup::configured(TWO_SOURCES);
     write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
     let daemon = setup.start();
-    // If no token is required, any token is answered with OK. It counts once one is required.
+    // If no token is required, any token is answered with OK. The token counts once a token is
+    // required.
     let mut right = daemon.connect_as(PLAIN);
     let mut wrong = daemon.connect_as(ORDERS);
     let mut none = daemon.connect();
@@ -159,15 +159,15 @@ fn connections_of_an_identity_share_its_rate() {
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
-    // A second's IDs are used up. If the machine pauses for a second there are more, so this is
-    // tried again. Each try is a new connection, which has no rate of its own.
+    // A second's IDs are used up. If the machine pauses for a second, there are more IDs, so this
+    // is tried again. Each try is a new connection, which has no rate of its own.
     let exhausted = || is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
     assert!(drawn < 100, "1,000 IDs at once again and again");
     // Other identities have their own rates.
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(daemon.connect_as(PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
-    // Within its wait a request waits until its rate allows it, and so do requests behind it.
+    // A request may wait until its rate allows it. Requests behind it wait, too.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
@@ -203,8 +203,8 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// Otherwise a client that closes before each reply would use up a source without using up its
-/// rate.
+/// If such IDs did not count, a client that closes before each reply would use up a source, but not
+/// its rate.
 #[test]
 fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\

@@ -1,5 +1,5 @@
-//! An idle daemon sleeps, and so does one whose requests wait. The tests count the daemon's own
-//! sleeps, which a busy machine does not increase.
+//! An idle daemon sleeps, and so does a daemon whose requests wait. The tests count the daemon's
+//! own sleeps, which a busy machine does not increase.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::support::{Ask, Daemon, Setup, Wire, wire};
 /// The time for which the daemon is watched, long enough to show a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Returns the wake-ups of all threads while it is watched, and those of one timer that runs once a
-/// second.
+/// Returns the wake-ups of all threads while the daemon is watched, and those that a timer of one
+/// second would have.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
     let before = daemon.voluntary_switches();
     let began = Instant::now();
@@ -24,7 +24,7 @@ fn an_idle_daemon_wakes_once_a_second() {
     // No state directory: for ten minutes after its last use a daemon raises its ceilings each
     // second, and a sync sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
-    // A daemon that was busy is idle, too, while its connections stay.
+    // A daemon that was busy is idle again although its connections stay open.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();
     for _ in 0..20 {
         for wire in &mut wires {
@@ -32,7 +32,7 @@ fn an_idle_daemon_wakes_once_a_second() {
         }
     }
     let (wakes, of_keeper) = wakes(&daemon);
-    // Twice the keeper's, for what the end of the load leaves behind.
+    // Twice the keeper's wake-ups, for what the end of the load leaves behind.
     assert!(wakes <= 2 * of_keeper, "{wakes} wake-ups where the keeper has {of_keeper}");
 }
 

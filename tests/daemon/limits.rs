@@ -34,7 +34,7 @@ fn faults_are_answered_as_the_vectors_say() {
     }
 }
 
-/// Such an error also arrives if the client sends on, and where the daemon has closed before that.
+/// The error also arrives if the client sends more, even after the daemon has closed.
 #[test]
 fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
     let daemon = Setup::new().start();
@@ -49,7 +49,7 @@ fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
             wire.assert_closed();
         }
     }
-    // The longest that is allowed.
+    // The longest allowed frame.
     let mut wire = daemon.connect();
     wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
     wire.assert_open();
@@ -68,16 +68,16 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
     assert_eq!(wire.next(Ask::of(500)).id_count(), Some(500));
 }
 
-/// A client that has shut down its writing side may still read. One that resets its connection is
-/// gone.
+/// A client that has shut down its writing side may still read. A client that resets its connection
+/// is gone.
 #[test]
 fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
     let mut gone = daemon.connect();
-    // It has a share of the next 60 seconds.
+    // The request gets a share of the next 60 seconds.
     gone.send(&[wire::ping(1, b""), Ask::of(800).wait_ms(60_000).bytes()].concat());
     assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
-    // More than half of the next five seconds' 80 to 96 IDs.
+    // Asks for more than half of the 80 to 96 IDs of the next five seconds.
     let refused = daemon.connect().next(Ask::of(60).wait_ms(5_000));
     assert!(refused.id_count().is_none(), "{refused:?}");
     socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
@@ -117,8 +117,8 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     }
 }
 
-/// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon
-/// reads them.
+/// More bytes than a turn reads, so turns end within a frame. All bytes have arrived before the
+/// daemon reads.
 #[test]
 fn an_arrived_request_is_not_late_during_others_turns() {
     let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();

@@ -78,7 +78,7 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     daemon.kill();
     assert!(socket.exists(), "nobody is there to remove it");
     let again = Setup::bare().args(["--listen", &listen]).start();
-    // A second daemon leaves it to the first.
+    // A second daemon leaves the socket to the first.
     let second = Setup::bare().args(["--listen", &listen]).end();
     second.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
     again.connect().next(Ask::of(1));
@@ -86,7 +86,7 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     assert!(!socket.exists());
 }
 
-/// Neither before the start nor at the stop.
+/// Neither a start nor a stop removes such a file.
 #[test]
 fn a_file_of_another_program_is_never_removed() {
     let home = tempfile::tempdir().expect("a directory");

@@ -1,5 +1,5 @@
 //! Lock files and their directory, as other users of the machine might create, write or hold them.
-//! Tests with several users need root. Without it they report that and pass, unless `CI` is set.
+//! Tests with several users need root. Without root they report that and pass, unless `CI` is set.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -40,18 +40,18 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "this user's alone");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
-    // While it is held, the daemon cannot know which other processes might hold it.
+    // While the file is locked, the daemon cannot know which other processes might hold it.
     let held = File::open(&lock).expect("there");
     held.try_lock().expect("free");
     machine.beside("").end().assert_refusal_for_now(&["held by another daemon"]);
-    // Closing it is not enough: a process that another test is just starting has it open too.
+    // Closing the file is not enough: a process that another test is just starting has it open too.
     held.unlock().expect("held");
     let daemon = machine.beside("").start();
     assert!(daemon.draw_one() < FAR);
     assert_eq!(mode(&lock), 0o600);
     daemon.stop();
 
-    // A hard link to another file: nothing is written to that.
+    // Nothing is written to another file through a hard link.
     let elsewhere = machine.path("elsewhere");
     fs::write(&elsewhere, "kept").expect("written");
     set_mode(&elsewhere, 0o600);
@@ -140,7 +140,7 @@ fn only_members_share_a_groups_lock_directory() {
     let daemon = |worker: &str, user: u32, group: u32| {
         as_user(Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]), user, group)
     };
-    // The package's directory, and one that does not hand its group on.
+    // The package's directory, and one that lacks the bit that hands its group on.
     for (directory_mode, worker) in [(0o3770, "5"), (0o770, "6")] {
         set_mode(&locks, directory_mode);
         let [first, second] = MEMBERS;
@@ -174,7 +174,7 @@ fn directories_of_another_user_are_refused() {
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
     as_user(member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
 
-    // That user may replace it by anything, so the cause may pass by itself.
+    // That user may replace the directory by anything, so the cause may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
     lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("root may");
@@ -188,7 +188,7 @@ fn directories_of_another_user_are_refused() {
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
 }
 
-/// A container is made here by a PID namespace.
+/// In this test, a PID namespace makes the container.
 #[test]
 fn a_daemon_in_a_container_warns_of_its_own_locks() {
     if !getuid().is_root() || !crate::support::has_program("unshare", "util-linux") {

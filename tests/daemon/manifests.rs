@@ -21,7 +21,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The documents of each manifest; empty if the validator is not installed.
+/// Returns the documents of each manifest, or nothing if the validator is not installed.
 fn manifests() -> Vec<(String, Vec<Value>)> {
     let Some(python) = newest("venv/bin/python") else { return Vec::new() };
     let mut files: Vec<PathBuf> = fs::read_dir(repository().join("deploy/kubernetes"))
@@ -33,7 +33,7 @@ fn manifests() -> Vec<(String, Vec<Value>)> {
     files.iter().map(|file| (file.display().to_string(), validated(&python, file))).collect()
 }
 
-/// The documents of one manifest, which the validator accepts.
+/// Validates one manifest, and returns its documents.
 fn validated(python: &Path, file: &Path) -> Vec<Value> {
     let output = Command::new(python).arg(script("manifests.py")).arg(file).output().expect("Python runs");
     assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
@@ -48,18 +48,18 @@ fn list<'a>(value: &'a Value, what: &str) -> &'a [Value] {
     value.as_array().unwrap_or_else(|| panic!("no {what}"))
 }
 
-/// The pod that a manifest describes.
+/// Returns the pod that a manifest describes.
 fn pod(documents: &[Value]) -> &Value {
     documents.iter().map(|document| &document["spec"]["template"]).find(|pod| pod.is_object()).expect("a pod")
 }
 
-/// The text of the configuration in a manifest, if it has one.
+/// Returns the text of the configuration in a manifest, if it has one.
 fn configuration(documents: &[Value]) -> Option<&str> {
     let maps = of_kind(documents, "ConfigMap");
     maps.first().map(|map| map["data"]["snowbank.toml"].as_str().expect("a configuration"))
 }
 
-/// The manifests that run daemons, each with its configuration.
+/// Returns the manifests that run daemons, each with its configuration.
 fn daemons() -> Vec<(String, Vec<Value>, Table)> {
     let daemons = manifests().into_iter().filter_map(|(file, documents)| {
         let table = configuration(&documents)?.parse().expect("TOML");
@@ -68,7 +68,7 @@ fn daemons() -> Vec<(String, Vec<Value>, Table)> {
     daemons.collect()
 }
 
-/// The port at the end of an address in a configuration.
+/// Returns the port at the end of an address in a configuration.
 fn port(address: &toml::Value) -> u64 {
     let (_, port) = address.as_str().and_then(|text| text.rsplit_once(':')).expect("an address");
     port.parse().expect("a port")
@@ -176,14 +176,14 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
         assert!(table["limits"].get("drain_timeout").is_none(), "{file}");
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
-        // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the
-        // daemon refuses such a directory.
+        // Below a mount, because Kubernetes lets every user write to the top folder of some
+        // volumes, and the daemon refuses such a directory.
         for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");
         }
-        // The locks outlive a container that crashed, but not the pod: an older copy of a counter's
-        // state would not be refused.
+        // The locks outlive a crashed container, but not the pod. A new pod would not refuse an
+        // older copy of a counter's state.
         let locks = list(&spec["volumes"], "volumes").iter().find(|volume| volume["name"] == "locks");
         assert!(locks.is_some_and(|locks| locks["emptyDir"].is_object()), "{file}");
         assert!(!configuration(&documents).expect("it has one").contains("\"ticket\""), "{file}");

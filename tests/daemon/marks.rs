@@ -9,7 +9,6 @@ use serde_json::Value;
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
 const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
-/// Returns the text of `state show`.
 fn show_words(machine: &Machine) -> String {
     machine.run(&["state", "show"]).printed()
 }
@@ -49,7 +48,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     machine.draw_past_a_raise(&daemon);
     daemon.kill();
 
-    // First the newest state, then an older copy of it.
+    // Shows the newest state first, then an older copy of it.
     let mark = read_mark(&machine);
     let shown = show(&machine);
     assert_eq!(mark["next_start"], "at_ceiling");
@@ -121,7 +120,7 @@ fn a_failed_mark_is_logged_and_retried() {
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
     machine.restore(&newest);
 
-    // The lower mark of a daemon that was killed makes its state no older copy.
+    // If a killed daemon's mark is too low, its state is still no older copy.
     let mut daemon = disk.under(machine.setup(CONFIG)).start();
     disk.order(&fails);
     let last = machine.draw_past_a_raise(&daemon);
@@ -137,7 +136,8 @@ fn a_failed_mark_is_logged_and_retried() {
     assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "not trimmed");
 }
 
-/// While a daemon raises its ceiling, the state and the marks are read as of one moment.
+/// `state show` reads the state and the marks as of one moment, even while the daemon raises its
+/// ceiling.
 #[test]
 fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
     let machine = Machine::new();

@@ -1,6 +1,6 @@
 //! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real
-//! parsers read them. The table has the metrics of the scrape, and each one that the alerts and the
-//! dashboard name.
+//! parsers read them. The table has exactly the metrics of the scrape, and each metric that the
+//! alerts and the dashboard name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -55,7 +55,7 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     Some(said.into_owned())
 }
 
-/// The Python of Debian, for which tests/run installs the library.
+/// Returns Debian's Python, for which tests/run installs the library.
 fn python() -> Command {
     let system = Path::new("/usr/bin/python3");
     Command::new(if system.exists() { system } else { Path::new("python3") })
@@ -68,8 +68,8 @@ fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
     Some(serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Returns the names of the metrics in the table of docs/monitoring.md. That each row is as the
-/// code has it is tested there.
+/// Returns the names of the metrics in the table of docs/monitoring.md. The tests beside the code
+/// check that each row agrees with it.
 fn documented() -> BTreeSet<String> {
     let page = doc("monitoring.md");
     let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
@@ -90,7 +90,7 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let suffix = if about["type"] == "counter" { "_total" } else { "" };
         scraped.insert(format!("{family}{suffix}"));
     }
-    // Only a daemon of a fleet has them: see tests/daemon/fleet.rs.
+    // Only a fleet's daemon has these metrics: see `fleet::shown`.
     let mut documented = documented();
     documented.retain(|metric| !metric.starts_with("snowbank_fleet_"));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
@@ -99,19 +99,19 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
 }
 
-/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a
-/// second more than a minute, so that no window works only because two samples lie exactly at its
-/// ends.
+/// The seconds between two scrapes. Alerts and dashboard must work with each interval. The longest
+/// is a second more than a minute, so that no range works only because two samples lie exactly at
+/// its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
 /// The scrape at which the worker ID changes.
 const NUMBER_CHANGED: u32 = 32;
 
-/// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
+/// Metrics that only a daemon of a fleet has. The daemon of these tests is in no fleet.
 const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
-/// Returns the start times in scrapes of a daemon that is killed every 12.5 s for ten minutes. Each
-/// time it is down for three seconds, in which a scrape finds nothing.
+/// Returns the start times that scrapes show of a daemon that is killed every 12.5 s for ten
+/// minutes. Each time it is down for three seconds, in which a scrape finds nothing.
 fn crash_loop(interval_s: u32) -> String {
     let kills_s: Vec<f64> = (0..48).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {
@@ -142,7 +142,6 @@ fn rule_tests(interval_s: u32) -> String {
     filled.replace("INTERVAL", &format!("{interval_s}s"))
 }
 
-/// Runs promtool on a file with this text.
 fn promtool(arguments: [&str; 2], text: &str) {
     let file = tempfile::NamedTempFile::with_suffix(".yml").expect("a temporary file");
     std::fs::write(file.path(), text).expect("it is written");
@@ -226,7 +225,8 @@ fn grafana_can_import_the_dashboard() {
 /// Returns a panel's expression as Grafana fills it in.
 fn filled(target: &Value) -> String {
     let expression = target["expr"].as_str().expect("an expression");
-    // Four times the scrape interval. Grafana reads it from the least step of the panel.
+    // `$__rate_interval` is four times the scrape interval, which Grafana takes from the panel's
+    // least step.
     if expression.contains("$__rate_interval") {
         assert_eq!(target["interval"], "1m", "{expression}");
     }
@@ -269,7 +269,7 @@ fn the_page_draws_itself_in_a_browser() {
     let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
     let profile = tempfile::tempdir().expect("a temporary directory");
     let mut chromium = Command::new("timeout");
-    // A few seconds of the browser's virtual time, which passes as fast as answers arrive.
+    // The browser gets a few seconds of virtual time, which passes as fast as answers arrive.
     chromium.args([
         "60",
         "chromium",
@@ -298,7 +298,7 @@ fn the_page_draws_itself_in_a_browser() {
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
     }
-    // The browser reports violations of the page's policy and errors of its script there.
+    // In these lines the browser reports violations of the page's policy and errors of its script.
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

@@ -13,7 +13,7 @@ const SCARCE: &str = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00
 /// The layout of a daemon, and the load of each of its connections.
 struct Load {
     layout: &'static str,
-    /// The number of times that it sends requests, and of requests at once.
+    /// How often a connection sends requests, and how many requests it sends at once.
     rounds: usize,
     depth: u16,
     sizes: &'static [u32],

@@ -43,7 +43,7 @@ fn a_file_gives_the_worker_id_once_it_is_there() {
 
 #[test]
 fn a_host_name_gives_the_worker_id() {
-    // A UTS namespace in which the host has another name.
+    // The daemon runs in a UTS namespace, in which the host has another name.
     let named = |name: &str| {
         let script = format!("hostname {name} && exec \"$@\"");
         Setup::configured("worker_id_from = \"hostname\"\n")

@@ -5,13 +5,12 @@ use crate::support::daemon::Ended;
 use crate::support::machine::Machine;
 use crate::support::{Port, Setup, poll};
 
-/// A configuration with this worker ID and these peers.
 fn toml(worker: u64, peers: &[&str]) -> String {
     format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
 }
 
 /// Checks that a start is refused for now. A daemon waits two seconds for its peers. If the answer
-/// is late, it starts, and this tries again.
+/// is late, the daemon starts, and this function tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
     let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
@@ -63,7 +62,7 @@ fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
         Setup::configured(&peer).start().assert_logs("asks for a token");
         assert_refused(&(peer + &auth), &["has worker ID 5"]);
     }
-    // This machine again, but not by a loopback address.
+    // The same machine, but not by a loopback address.
     let open = format!("0.0.0.0:{}", other.tcp().port());
     let daemon = Setup::configured(&(toml(5, &[&open]) + &auth)).start();
     daemon.assert_logs("asks for a token");

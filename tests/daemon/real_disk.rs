@@ -1,5 +1,5 @@
-//! The state on real file systems that are full. Mounting them needs root. Without it these
-//! tests report that and pass, unless `CI` is set.
+//! The state on real file systems that are full. Mounting them needs root. Without root these tests
+//! report that and pass, unless `CI` is set.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::support::file_system::FileSystem;
 use crate::support::program::{Said, program};
 use crate::support::{Ask, Daemon, Setup, each_case};
 
-/// IDs, and a counter, for which each draw needs a reservation.
+/// IDs, and a counter. Each draw from the counter needs a reservation.
 const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 /// Draws a batch, all of which must lie above `highest`, and returns its last ID. A raise may be
@@ -18,13 +18,13 @@ fn draw(daemon: &Daemon, source: u16, highest: u64) -> u64 {
     runs[runs.len() - 1].last()
 }
 
-/// The time for which a daemon serves on a full disk: ten minutes in `tests/long`.
+/// Returns how long a daemon serves on a full disk: ten minutes in `tests/long`.
 fn full_disk_time() -> Duration {
     let seconds = std::env::var("SNOWBANK_FULL_DISK_S").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// State and locks on a file system that is full to the last byte.
+/// Keeps state and locks on a file system that is full to the last byte.
 fn serves_and_starts_on_a_full_disk(kind: &str) {
     let Some(disk) = FileSystem::mount_as(kind) else { return };
     let state = disk.point().join("state");
@@ -36,7 +36,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         || Setup::configured(SOURCES).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
     let daemon = setup().start();
     draw(&daemon, 0, 0);
-    // Killed soon after its first start, which has already reserved the space for the next one.
+    // Its first start has already reserved the space for the next start.
     drop(daemon);
     disk.fill();
     let mut highest = [0; 2];
@@ -45,7 +45,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         let before = highest;
         let until = Instant::now() + full_disk_time() / 4;
         while Instant::now() < until {
-            // In relaxed order only a whole life lies above the one before it: connections have
+            // In relaxed order, IDs only lie above those of the previous life: connections have
             // different shards.
             for source in [0, 1] {
                 let last = draw(&daemon, source as u16, before[source]);

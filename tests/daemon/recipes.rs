@@ -1,5 +1,5 @@
-//! The recipes of docs/clients.md number rows from two daemons, of which one is killed: no ID is
-//! missing or repeated.
+//! The recipes of docs/clients.md number rows with IDs of two daemons. One of them is killed: no ID
+//! is missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -60,7 +60,7 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a recipe against two daemons with this front end: `command` takes their ports.
+/// Runs a recipe against two daemons with this front end. `command` takes their ports.
 fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");

@@ -22,8 +22,7 @@ fn assert_reloaded(daemon: &Daemon, toml: &str, parts: &[&str]) {
     assert!(!said.contains("ERROR"), "{said}");
 }
 
-/// Checks that a reload is refused with one line for each of `reasons`, which has all parts of that
-/// reason.
+/// Checks that a reload is refused, with one line that has all parts for each of `reasons`.
 #[track_caller]
 fn assert_refused(daemon: &Daemon, toml: &str, reasons: &[&[&str]]) {
     daemon.replace("snowbank.toml", toml);
@@ -99,7 +98,8 @@ fn limits_hold_for_connections_that_are_open() {
         assert!(wire.next(Ask::of(201)).assert_error(0, BAD_COUNT).contains("allowed 1 to 200"));
         assert_eq!(wire.info()["max_count"], 200);
     }
-    // The limit is lower than the number of open connections: they stay, and no other is accepted.
+    // The limit is now lower than the number of open connections. They stay, and no further
+    // connection is accepted.
     assert_reloaded(
         &daemon,
         &toml("max_count = 200\nmax_connections = 2"),
@@ -109,7 +109,7 @@ fn limits_hold_for_connections_that_are_open() {
     daemon.connect().reply().assert_error(0, TOO_BUSY);
     assert_reloaded(&daemon, &toml("max_count = 200"), &["limits.max_connections: 2 -> 10000"]);
     daemon.connect().assert_open();
-    // Half a request, and an idle connection, that started under other timeouts.
+    // Half a request and an idle connection began under other timeouts.
     assert_reloaded(
         &daemon,
         &toml("stall_timeout = \"1ms\"\nidle_timeout = \"1s\""),

@@ -31,7 +31,6 @@ pub(crate) struct Pair {
 }
 
 impl Authority {
-    /// Its certificate is the file `NAME.crt` of the directory.
     pub(crate) fn new(directory: &Path, name: &str) -> Authority {
         let mut params = params(&[], name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -42,17 +41,14 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), file, directory: directory.to_owned() }
     }
 
-    /// A certificate that is valid now.
     pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Pair {
         self.issue_with(name, hosts, |_| {})
     }
 
-    /// For 127.0.0.1 and localhost.
     pub(crate) fn issue_local(&self, name: &str) -> Pair {
         self.issue(name, &["127.0.0.1", "localhost"])
     }
 
-    /// A certificate of the year 2000.
     pub(crate) fn issue_expired(&self, name: &str, hosts: &[&str]) -> Pair {
         self.issue_with(name, hosts, |params| {
             params.not_before = date_time_ymd(2000, 1, 1);
@@ -60,31 +56,29 @@ impl Authority {
         })
     }
 
-    /// A certificate that is valid from some year on.
     pub(crate) fn issue_from(&self, name: &str, hosts: &[&str], year: i32) -> Pair {
         self.issue_with(name, hosts, |params| params.not_before = date_time_ymd(year, 1, 1))
     }
 
-    /// For 127.0.0.1 and localhost, until some year begins.
+    /// Issues a certificate that is valid until this year begins.
     pub(crate) fn issue_until(&self, name: &str, year: i32) -> Pair {
         let hosts = ["127.0.0.1", "localhost"];
         self.issue_with(name, &hosts, |params| params.not_after = date_time_ymd(year, 1, 1))
     }
 
-    /// A certificate for servers only.
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
         let only = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue_with(name, &["127.0.0.1"], |params| params.extended_key_usages = only)
     }
 
-    /// For 127.0.0.1, without a common name.
+    /// Issues a certificate without a common name.
     pub(crate) fn issue_without_name(&self, name: &str) -> Pair {
         let mut organization = DistinguishedName::new();
         organization.push(DnType::OrganizationName, name);
         self.issue_with(name, &["127.0.0.1"], |params| params.distinguished_name = organization)
     }
 
-    /// A certificate that claims to be an authority's.
+    /// Issues a certificate that claims to be an authority's.
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
         let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         self.issue_with(name, &["127.0.0.1"], |params| params.is_ca = is_ca)
@@ -158,14 +152,14 @@ pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 
-/// Returns a daemon with a TLS listener, this certificate, and these further lines in `[tls]`.
+/// Sets up a daemon with a TLS listener, this certificate, and these further lines in `[tls]`.
 pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
     Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, more))
 }
 
 pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// TLS under the wire's client.
+/// The TLS under a [`Wire`].
 #[derive(Debug)]
 struct Secure(Secured);
 
@@ -197,12 +191,11 @@ impl Transport for Secure {
     }
 }
 
-/// Connects and shakes hands.
 pub(crate) fn try_secure(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
     shake(TcpStream::connect_timeout(&address, DEADLINE)?, config, name)
 }
 
-/// Shakes hands.
+/// Does the TLS handshake.
 pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(DEADLINE))?;
@@ -214,7 +207,7 @@ pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &st
     Ok(StreamOwned::new(session, socket))
 }
 
-/// A connection over TLS to 127.0.0.1.
+/// Connects to 127.0.0.1 over TLS.
 pub(crate) fn secure_wire(address: SocketAddr, config: &Arc<ClientConfig>) -> Wire {
     let secured = try_secure(address, config, "127.0.0.1").unwrap_or_else(|error| panic!("no TLS: {error}"));
     Wire::over(Box::new(Secure(secured)))

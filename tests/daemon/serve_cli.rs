@@ -8,7 +8,7 @@ use crate::support::{Ask, Setup, each_case};
 
 /// Wrong options, and what the one line about each must name: the value found, and those allowed.
 const WRONG: [(&[&str], &[&str]); 6] = [
-    // Beyond loopback a worker ID is needed, also if other listeners are local.
+    // A listener beyond loopback needs a worker ID, even if other listeners are local.
     (&["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "worker_ids", "loopback"]),
     (&["--worker-id=-1"], &["--worker-id", "-1"]),
     // The game servers wanted 73 bits, and a time field that lasts 4.35 years.
@@ -28,10 +28,10 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     let daemon = setup.args(["--worker-id", "4-6"]).start();
-    // It has a state of its own.
+    // The other daemon has a state of its own.
     let other = |options: &[&str]| Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(options);
     let process = format!("process {}", daemon.id());
-    // The same IDs at another time, or of another division into fields.
+    // Layouts with the same IDs at another time, or by another division into fields.
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
     let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
     let twin = |worker: &str, layout: &str| {

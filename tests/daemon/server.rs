@@ -50,7 +50,7 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
 fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
     const CONNECTIONS: u64 = 8;
     const IDS_EACH: u64 = 400_000;
-    // More shards than cores, so that each is interrupted anywhere.
+    // More shards than cores, so that the kernel interrupts them anywhere.
     let daemon = Setup::new().args(["--worker-id", "33", "--shards", "4"]).start();
     let drawn: Vec<Run> = thread::scope(|scope| {
         let daemon = &daemon;

@@ -19,7 +19,7 @@ use crate::support::manager::Manager;
 use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
-/// A watchdog's period for tests. The daemon notifies at half of that.
+/// A watchdog's period for tests. The daemon notifies twice in it.
 const PERIOD: Duration = Duration::from_millis(400);
 
 fn is_ready(message: &crate::support::manager::Message) -> bool {
@@ -64,7 +64,7 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
         daemon.signal(Signal::HUP);
         let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
         assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
-        // Ready again, although the old configuration stays.
+        // Ready again, even if the old configuration stays.
         manager.until("its end", is_ready);
         poll("it says so", || daemon.log()[before..].contains(says).then_some(()));
     };
@@ -104,13 +104,13 @@ fn the_status_has_the_rate_under_load_and_rests_when_idle() {
     manager.until("a rate", |message| message.value("STATUS").is_some_and(is_busy));
     let idle = manager.next_within(crate::support::DEADLINE).expect("a message");
     assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
-    // Longer than the time between two statuses.
+    // Waits longer than the time between two statuses.
     assert_eq!(manager.next_within(Duration::from_secs(6)), None);
     daemon.stop();
 }
 
-/// A service manager that stands still from before the start to after the stop: the daemon never
-/// waits for it.
+/// The service manager stands still during the start and during the stop. The daemon never waits
+/// for it.
 #[test]
 fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     let manager = Manager::new();
@@ -124,13 +124,13 @@ fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     daemon.signal(Signal::HUP);
     daemon.assert_logs("reload");
     // When the manager reads again, readiness is repeated with its status, and heartbeats continue.
-    // The end of the reload may come before, without a status.
+    // The message about the reload's end may come before, without a status.
     manager.until("readiness", |message| is_ready(message) && message.value("STATUS").is_some());
     manager.until("food", |message| message.says("WATCHDOG=1"));
     manager.stand_still();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
-    // Nor does one that is gone.
+    // A manager that is gone delays nothing, either.
     let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
     daemon.stop();
@@ -143,12 +143,12 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
     for name in ["shard-0", "shard-1", "keeper"] {
         manager.until("food", |message| message.says("WATCHDOG=1"));
         let (frozen, found) = FrozenThread::once(daemon.id(), name, || {
-            // Sent before, and not read by a test that was paused.
+            // Drops earlier messages, which a paused test has not read.
             manager.forget();
             let messages = manager.all_within(5 * PERIOD);
             let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
             let code = http::get(&daemon, "/healthz").code;
-            // One round may end that this thread had already answered.
+            // A round that the thread has answered already may still end.
             (food <= 1 && code == 503, (food, code))
         });
         let (food, code) = found;

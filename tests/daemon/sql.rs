@@ -17,7 +17,6 @@ const OTHERS: &[&str] = &[
     "time:41,sequence:12;tick=1s",
 ];
 
-/// The layouts by the name that the program is given.
 fn layouts() -> Vec<(String, Layout)> {
     let names = PRESETS.iter().map(|preset| preset.name).chain(OTHERS.iter().copied());
     names.map(|name| (name.to_owned(), Layout::resolve(name).expect("a layout"))).collect()
@@ -30,7 +29,7 @@ fn sql_of(layout: &str, dialect: &str) -> String {
     said.out
 }
 
-/// Numbers at the edges of a layout, and random ones. Some are no IDs of it.
+/// Returns numbers at the edges of a layout, and random ones. Some are no IDs of the layout.
 fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     let last = layout.last_id();
     let weight = layout.fields()[0].weight();
@@ -44,7 +43,8 @@ fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
 }
 
-/// Instants at the edges of a layout's life, and random ones, within the range of a database.
+/// Returns instants at the edges of a layout's life, and random ones, within the range of a
+/// database.
 fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
     let first = layout.first().0;
     let last = layout.last().0;
@@ -71,7 +71,7 @@ fn first_id(layout: &Layout, at: UnixMicros) -> String {
     range.map_or_else(|_| String::new(), |(first, _)| first.to_string())
 }
 
-/// The start of the functions' names.
+/// Returns the start of the functions' names.
 fn prefix(layout: &str) -> String {
     if layout.contains(':') {
         "snowbank".to_owned()
@@ -132,7 +132,8 @@ fn postgresql_uses_an_index_for_a_span_of_time() {
     assert!(plan.contains("Index Cond: ((id >= '1901765600000000000'"), "{plan}");
 }
 
-/// A MariaDB for this test, on a Unix socket in a temporary directory. Dropping it stops it.
+/// A MariaDB for this test, on a Unix socket in a temporary directory. Dropping this value stops
+/// the server.
 struct MariaDb {
     server: Child,
     directory: tempfile::TempDir,

@@ -1,4 +1,4 @@
-//! Starts of the shipped daemon: over older copies, and behind a lock that another process frees.
+//! Starts of the shipped daemon: from older copies, and behind a lock that another process frees.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,8 +16,8 @@ fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
     }
 }
 
-/// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches
-/// back.
+/// Once the clock is past the last ID, an older copy repeats no ID, however far `burst_window`
+/// reaches back.
 #[test]
 fn an_older_copy_repeats_nothing_past_the_last_id() {
     const TOML: &str = "burst_window = \"5s\"";
@@ -32,7 +32,7 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
 
     let last_ms = twitter_unix_ms(*ids.last().expect("IDs"));
     poll("the clock is past the last ID", || (unix_ms() > last_ms).then_some(()));
-    // After a boot nothing is left of the marks.
+    // The marks are gone, as after a boot.
     fs::remove_dir_all(machine.path("locks")).expect("the marks are there");
     let older = machine.setup(TOML).env("SNOWBANK_STATE_DIR", machine.path("older")).start();
     let mut wire = older.connect();

@@ -88,8 +88,8 @@ fn two_daemons_do_not_share_a_directory() {
     machine.setup("").args(["--worker-id", "1"]).start().stop();
 }
 
-/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes
-/// by that.
+/// Anyone who can reach the admin listener may check the daemon's health. The checks must not cause
+/// writes.
 #[test]
 fn health_checks_write_nothing() {
     let machine = Machine::new();
@@ -104,7 +104,7 @@ fn health_checks_write_nothing() {
         poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     }
     let made = syncs() - before;
-    // Two for each second's raise, and those of a claim that met the ceiling of the start.
+    // Two syncs for each second's raise, and those for a claim that met the ceiling of the start.
     let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
     assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
 }

@@ -25,7 +25,7 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         let mut silent = daemon.connect();
         idle.assert_open();
         silent.assert_open();
-        // More IDs than the two ticks that may have passed at the signal.
+        // Two ticks may pass before the signal. This is more than their IDs.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
@@ -67,7 +67,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
-    // IDs of a whole minute: longer than any deadline here.
+    // The IDs of a whole minute take longer than any deadline here.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     let mut half = daemon.connect();
@@ -76,13 +76,13 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
         assert_eq!(wire.reply(), Reply::Pong(1, vec![]));
     }
     daemon.signal(Signal::TERM);
-    // It gets an answer before its connection closes.
+    // The waiting client gets an answer before its connection closes.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     daemon.assert_logs("had a request half sent");
 }
 
-/// Starts a daemon with an admin listener, which serves for this long after SIGTERM.
+/// Starts a daemon that has an admin listener, and that serves for this long after SIGTERM.
 fn probed(drain_delay: &str) -> Daemon {
     Setup::configured(&format!("[limits]\ndrain_delay = \"{drain_delay}\"\n"))
         .option("--admin", "127.0.0.1:0")
@@ -164,7 +164,7 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
-    // Longer than the test waits for the daemon.
+    // Longer than the test waits for the daemon's end.
     disk.order("sync stall 120000");
     let mut last = 0;
     disk.await_sync(|| last = wire.next(Ask::of(1)).ids()[0]);

@@ -22,7 +22,7 @@ const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement
 /// The smallest reservation: the most that a crash of an idle daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
 
-/// More numbers than a reservation holds, repeatedly.
+/// Draws more numbers than a reservation holds.
 const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
 
 /// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, or a handful.
@@ -66,7 +66,7 @@ fn a_counter_continues_after_a_clean_stop_without_a_gap() {
     let machine = counted_from("1000");
     let mut expected = 1_001;
     for round in 0..5_u32 {
-        // Other machines can reach it, and a counter needs no worker ID for that.
+        // Other machines can reach the daemon. A counter needs no worker ID for that.
         let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
         for count in [1, 3, 2_500 * round + 1] {
             let ids = next(&daemon, count);
@@ -119,7 +119,7 @@ fn a_counter_only_moves_up() {
     assert!(refusal.contains("allowed: from 100 on") && refusal.contains(&state), "{refusal}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);
     for (value, part) in [
-        // The last number of all could not be undone.
+        // Setting the last number of all could not be undone.
         ("9223372036854775807", "up to 9223372036854775806, because the source has no number above"),
         ("-1", "from 0 to"),
         ("9223372036854775808", "from 0 to"),
@@ -259,7 +259,7 @@ fn a_counter_moves_to_another_machine_once() {
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
 }
 
-/// The second half can be set while the first one runs.
+/// The second half can be set while the first half is served.
 #[test]
 fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     let machine = Machine::new();

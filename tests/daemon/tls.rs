@@ -28,7 +28,8 @@ struct House {
 }
 
 impl House {
-    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
+    /// Starts a daemon with these lines in `[tls]`. `PATH` in them stands for the directory of its
+    /// files.
     fn with(more: &str) -> House {
         let files = crate::support::directory();
         let authority = Authority::new(files.path(), "authority");
@@ -37,7 +38,6 @@ impl House {
         House { daemon, authority, files }
     }
 
-    /// Returns another authority.
     fn stranger(&self) -> Authority {
         Authority::new(self.files.path(), "stranger")
     }
@@ -50,7 +50,7 @@ impl House {
         secure_wire(self.daemon.tcp(), &self.authority.client(None))
     }
 
-    /// Runs `snowbank ping` against it, with its authority.
+    /// Runs `snowbank ping` against the daemon, with its authority.
     fn ping(&self, options: &[&str]) -> Said {
         let address = format!("tls:{}", self.daemon.tcp());
         let ca = self.authority.file.to_str().expect("a path");
@@ -101,7 +101,7 @@ fn inherited_sockets_speak_tls_if_their_name_does() {
     let daemon = setup.inheriting(copy(), "native-tls").start();
     assert_eq!(daemon.addresses, [Address::Tls(socket.local_addr().expect("bound"))]);
     secure_wire(daemon.tcp(), &authority.client(None)).next(Ask::of(3)).ids();
-    // A reload cannot take the certificate away either.
+    // A reload cannot take the certificate away.
     std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
     daemon.signal(Signal::HUP);
     daemon.assert_logs("has no certificate to show");
@@ -147,7 +147,7 @@ fn openssl_speaks_with_the_daemon() {
     daemon.assert_logs("no version of TLS");
 }
 
-/// By the client that applications link.
+/// Uses the client that applications link.
 #[tokio::test]
 async fn renewed_files_are_read_by_the_same_client() {
     let house = House::with("");

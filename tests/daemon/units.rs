@@ -1,5 +1,5 @@
 //! The units under systemd/ as systemd reads them: without a warning, hardened, and the template
-//! equal to the plain one. And the generator, which gives them the kernel's log on virtual
+//! equal to the plain unit. Also the generator, which gives the units the kernel's log on virtual
 //! machines.
 
 use std::fs;
@@ -18,8 +18,8 @@ fn text(name: &str) -> String {
     fs::read_to_string(unit(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The units as they are installed, in their own directory, with the generator's output for a
-/// virtual machine or without.
+/// Installs the units in a directory of their own, with or without the generator's output for a
+/// virtual machine.
 fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
@@ -48,7 +48,7 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
         let output = output.expect("it runs");
         let said = [output.stdout, output.stderr].concat();
-        // Its exit code is 0 in any case.
+        // Its exit code is always 0.
         assert_eq!(String::from_utf8_lossy(&said), "");
         for path in paths.iter().filter(|path| path.extension() == Some("service".as_ref())) {
             let mut analyze = Command::new("systemd-analyze");
@@ -61,8 +61,8 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
     }
 }
 
-/// Returns the number of links that the generator makes on a machine of these kinds, as
-/// systemd-detect-virt has them, where /dev/kmsg is this kind of file and one file may be missing.
+/// Returns the number of links that the generator makes. The machine is of these kinds, in the
+/// words of systemd-detect-virt. Its /dev/kmsg is this kind of file, and one file may be missing.
 fn links_made(kinds: &str, kmsg: &str, missing: &str) -> usize {
     let directory = crate::support::directory();
     let at = |name: &str| directory.path().join(name);
@@ -123,7 +123,7 @@ fn the_template_equals_the_service_except_for_its_names() {
         .replace("StateDirectory=snowbank\n", "StateDirectory=snowbank/%i\n")
         .replace("RuntimeDirectory=snowbank\n", "RuntimeDirectory=snowbank/%i\n")
         .replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml")
-        // It has its own admin listener, which the environment file can change.
+        // Each instance has its own admin listener, which the environment file can change.
         .replace(
             "EnvironmentFile=-/etc/default/snowbank\n",
             "Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock\n\
@@ -134,10 +134,11 @@ fn the_template_equals_the_service_except_for_its_names() {
 
 #[test]
 fn the_units_fit_the_daemon() {
-    // Only the exit code of refusals that need an operator.
+    // Only refusals that need an operator prevent a restart.
     assert!(text("snowbank.service").contains("\nRestartPreventExitStatus=2\n"));
-    // Other users can neither write nor hold a lock, and no member of the group removes another's.
+    // Other users can neither write nor hold a lock, and no member of the group removes another
+    // member's lock.
     assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));
-    // The daemon's default listener, so that a client finds either.
+    // The daemon's default listener, so that a client finds the daemon either way.
     assert!(text("snowbank.socket").contains("\nListenStream=127.0.0.1:7660\n"));
 }

@@ -1,7 +1,8 @@
 //! Sabotage: small changes to the shipped sources, each of which breaks a promise, and the test
-//! that notices it. Without arguments (as `cargo test` calls it) nothing is built. Each patch must
-//! still apply, the test that it names must exist. `tests/sabotage/run` does the rest: it applies
-//! each patch to a copy of the sources, builds it, runs the named test and requires red.
+//! that notices it. `cargo test` builds nothing of this: `tests/tidy/sabotages.rs` checks that each
+//! patch still applies, and that the test that it names exists. `tests/sabotage/run` does the rest:
+//! it applies each patch to a copy of the sources, builds the copy, runs the named test and
+//! requires red.
 
 mod patch;
 mod workshop;

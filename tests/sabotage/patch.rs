@@ -29,13 +29,11 @@ struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 
-/// The library of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
     pub(crate) package: &'static str,
     /// The start of its unit tests' names.
     prefix: &'static str,
-    /// The folder of its sources.
     pub(crate) sources: &'static str,
 }
 
@@ -73,7 +71,6 @@ pub(crate) fn read_all(root: &Path) -> Result<Vec<Patch>, String> {
 }
 
 impl Patch {
-    /// Reads a patch file.
     pub(crate) fn read(path: &Path) -> Result<Patch, String> {
         let fault = |what: &str| format!("{}: {what}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| fault(&error.to_string()))?;
@@ -151,7 +148,7 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
 }
 
 impl TestName {
-    /// The build that it needs.
+    /// Returns the build that the test needs.
     pub(crate) fn suite(&self) -> Suite<'_> {
         match self.integration() {
             Some((binary, _)) => Suite::Integration(binary),
@@ -165,17 +162,17 @@ impl TestName {
         *library.expect("every name starts with the empty prefix")
     }
 
-    /// Its name without its crate's.
+    /// Returns the test's name without its crate's.
     pub(crate) fn in_crate(&self) -> &str {
         &self.0[self.library().prefix.len()..]
     }
 
-    /// Its name within its executable.
+    /// Returns the test's name within its executable.
     pub(crate) fn in_executable(&self) -> &str {
         self.integration().map_or(self.in_crate(), |(_, name)| name)
     }
 
-    /// Returns the binary of an integration test, and the name within.
+    /// Returns the binary of an integration test, and the test's name within it.
     fn integration(&self) -> Option<(&str, &str)> {
         self.0.strip_prefix("tests/")?.split_once("::")
     }

@@ -22,13 +22,11 @@ pub(crate) struct Workshop {
     target: PathBuf,
 }
 
-/// The outcome of a test.
 pub(crate) enum Outcome {
-    /// It failed; its first panic.
+    /// It failed, with this first panic.
     Red(String),
-    /// It passed.
     Green,
-    /// The sources do not compile; the compiler's message.
+    /// The sources do not compile: the compiler's message.
     DoesNotCompile(String),
     /// It ran into the deadline and was ended.
     Endless,

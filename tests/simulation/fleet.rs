@@ -1,13 +1,13 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a
 //! simulated coordinator. Answers are lost, writes are done late, reads are old, leaders change,
 //! the coordinator is away or loses its data. Clocks of machines differ by minutes and step.
-//! Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings
-//! reach, and resumed twice from one memory snapshot. Disks are copied to other machines while
-//! their daemons run, and older copies are put back. There are more daemons than numbers, so that
-//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does.
-//! Others act within the pause of a start. In some fleets each daemon has two sources, each source
-//! has two worker IDs, the daemons have two horizons, or an operator replaces the ID space while
-//! daemons of the earlier one run.
+//! Machines are cut off from the coordinator. Daemons are killed, stopped, paused for longer than
+//! their ceilings reach, and resumed twice from one memory snapshot. Disks are copied to other
+//! machines while their daemons run, and older copies are put back. There are more daemons than
+//! numbers, so that they collide. Daemons whose number the coordinator picks keep one record, as
+//! `DiskStore` does. Other daemons act within the pause of a start. In some fleets each daemon has
+//! two sources, each source has two worker IDs, the daemons have two horizons, or an operator
+//! replaces the ID space while daemons of the earlier one run.
 //!
 //! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out
 //! IDs at all.
@@ -41,14 +41,14 @@ mod world;
 const SECOND: i64 = 1_000_000;
 const HORIZON: Duration = Duration::from_secs(24);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
-/// Those of half of the machines, in fleets that are not configured alike.
+/// The settings of half of the machines, in fleets that are not configured alike.
 const OTHER_HORIZON: Duration = Duration::from_secs(40);
 const OTHER_MAX_AHEAD: Duration = Duration::from_secs(2);
 const FLEET: &str = "simulated";
 /// The sources of a daemon, if it has two. A constant tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];
 const STEPS: usize = 250;
-/// The machines, the daemons that have room, and the steps of a large fleet.
+/// The machines of a large fleet, the daemons for which it has worker IDs, and its steps.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
 /// The number of writes of a coordinator where nothing but the marker was ever written.
 const MARKER_WRITES: u64 = 1;
@@ -65,7 +65,6 @@ fn draw() -> String {
 /// The layout of a source. Both layouts of a source can make the same IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourceLayout {
-    /// The source's index.
     source: usize,
     /// True if the worker ID is the last field.
     is_turned: bool,
@@ -80,7 +79,6 @@ impl SourceLayout {
     }
 }
 
-/// Worker IDs of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Workers {
     of: SourceLayout,
@@ -97,7 +95,6 @@ impl Workers {
     }
 }
 
-/// One worker ID of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Worker {
     of: SourceLayout,

@@ -1,6 +1,6 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
 //! and ID clock. Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms
-//! to a day, and one layout ends its life. One or two writers make ceilings durable. Their writes
+//! to a day, and one layout's life ends. One or two writers make ceilings durable. Their writes
 //! take time, overtake each other, hang, fail, and end after they were abandoned. The shipped code
 //! for state files writes and reads them on a disk in memory. A crash cuts a write off at any call.
 //! A power failure loses sectors that were not synced, and may damage one of the two copies.
@@ -8,14 +8,14 @@
 //! tries to start. Older copies replace the state, which the marks in the machine's locks reveal
 //! within a boot.
 //!
-//! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and
-//! states that change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks
-//! of any length. [`lead`] watches the ID clock after a far step back. In [`counter`] the first
-//! world has a ticket source. [`layouts`] draws layouts by chance.
+//! A second world, [`site`], has two daemons, several sources, and boots; layouts, worker IDs and
+//! states change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of
+//! any length. [`lead`] watches the ID clock after a far step back. In [`counter`] the first world
+//! has a ticket source. [`layouts`] draws layouts by chance.
 //!
-//! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends
-//! processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
-//! promises. [`tenants`] share a source that yields too little, and some of them [`rates`].
+//! [`world`] holds all of the first world, [`events`] draws what happens, [`starts`] begins and
+//! ends processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
+//! promises. In [`tenants`], clients share a source that yields too little, some with [`rates`].
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it
 //! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
@@ -66,7 +66,7 @@ fn live(seed: u64) {
     live_in(World::new(seed));
 }
 
-/// A life with a random layout.
+/// Runs a life with a random layout.
 fn live_with_any_layout(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(!seed);
     let layout = layouts::draw(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();
@@ -86,7 +86,7 @@ fn live_in(mut world: World) {
     world.recover();
 }
 
-/// A process that is killed again and again after it has served for a while.
+/// Kills a process again and again after it has served for a while.
 fn crash_again_and_again(seed: u64) {
     let mut world = World::new(seed);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
@@ -110,8 +110,8 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow
-/// from then on: the grants of the earlier boot prove that this is no wrong step.
+/// Boots a machine again whose own clock is slow. Its time server corrects the clock later. IDs
+/// flow from then on, because the grants of the earlier boot prove that this step is right.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);

@@ -14,8 +14,8 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Held by tests of this program that take a machine's locks, and alone by those that start a
-/// process: it has the locks of this one open until it runs its program.
+/// Shared by tests of this program that take a machine's locks, and held alone by tests that start
+/// a process: until that process runs its program, it has the locks of this process open.
 static LOCKS: RwLock<()> = RwLock::new(());
 
 /// Waits until no test starts a process.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Runs this many seeds, or those that the environment names. Returns the number. The first seed
-/// that fails is printed, and ends the test.
+/// Runs this many seeds, or those that the environment names. Returns how many they are. The first
+/// seed that fails is printed, and ends the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
     let seeds = match from_environment("SNOWBANK_SEED") {
         Some(seed) => seed..seed + 1,
@@ -38,7 +38,7 @@ pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
     thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
 }
 
-/// Prints the seed of a run that panics.
+/// Prints the seed of a life that panics.
 struct Reporter<'a> {
     seed: u64,
     has_failed: &'a AtomicBool,

@@ -1,6 +1,6 @@
-//! A ticket source on a machine restored from a snapshot: its counter is refused, also after a
-//! restart, until an operator sets where it continues. The shipped start, keeper and state file
-//! run, without the daemon's threads.
+//! A ticket source on a machine restored from a snapshot: its counter is refused, even after a
+//! restart, until an operator sets where the counter continues. The shipped start, keeper and state
+//! file run, without the daemon's threads.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     let ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);
     ceilings.keeper.sources().for_each(|source| source.note_restored());
-    // Before the keeper has looked.
+    // Stops before the keeper has looked.
     ceilings.stop().expect("storage works");
     let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
     assert!(refused.contains("restored from a snapshot"), "{refused}");

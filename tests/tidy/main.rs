@@ -36,7 +36,8 @@ const BUILT: &[&str] = &["dist", "node_modules", "target"];
 /// Folders that are built, drawn by chance, or not text.
 const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
 
-/// Files that are read. Besides them: scripts, files without an ending that begin with `#!`.
+/// Endings of the files that are read. Files without an ending are read, too, if they begin with
+/// `#!`.
 const ENDINGS: &[&str] = &[".js", ".md", ".py", ".rs", ".service", ".sh", ".socket", ".toml", ".yml"];
 
 /// A text file of the repository, with its path from the root.
@@ -149,7 +150,7 @@ impl Repository {
         offences
     }
 
-    /// Returns whether a file or folder is or ends with `path`.
+    /// Returns whether a file or folder has a path that ends with `path`.
     fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.paths.iter().any(|known| {
@@ -188,7 +189,7 @@ fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
     }
 }
 
-/// Comments, and Markdown outside of code blocks.
+/// Returns comments, and Markdown outside of code blocks.
 fn prose(file: &File) -> Vec<(usize, &str)> {
     let comment = |marker: &'static str| {
         let lines = file.text.lines().enumerate();
@@ -205,7 +206,8 @@ fn prose(file: &File) -> Vec<(usize, &str)> {
     }
 }
 
-/// Words that are a path of this repository: `lifecycle/start.rs`, `tests/long`, `src/source`.
+/// Returns words that are a path of this repository: `lifecycle/start.rs`, `tests/long`,
+/// `src/source`.
 fn paths(prose: &str) -> impl Iterator<Item = &str> {
     let words = prose.split(|c: char| !c.is_ascii_alphanumeric() && !"_./-*".contains(c));
     words.map(|word| word.trim_end_matches('.')).filter(|word| {
@@ -218,7 +220,7 @@ fn paths(prose: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Words in backticks that look like a function: `Source::claim_some`.
+/// Returns words in backticks that look like a function: `Source::claim_some`.
 fn names(prose: &str) -> impl Iterator<Item = &str> {
     prose.split('`').skip(1).step_by(2).filter_map(|word| {
         let name = word.rsplit("::").next().unwrap_or(word);

@@ -3,7 +3,7 @@
 /// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
 
-/// Lines outside of code blocks, with their numbers.
+/// Returns the lines outside of code blocks, with their numbers.
 pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(line, text)| {
@@ -47,7 +47,7 @@ fn bars(text: &str) -> usize {
     text.matches('|').count() - text.matches("\\|").count()
 }
 
-/// A link's path from the root.
+/// Returns a link's path from the root.
 pub(super) fn resolve(from: &str, link: &str) -> String {
     if link.is_empty() {
         return from.to_owned();
@@ -64,7 +64,7 @@ pub(super) fn resolve(from: &str, link: &str) -> String {
     path.join("/")
 }
 
-/// The anchors of a page's headings.
+/// Returns the anchors of a page's headings.
 pub(super) fn anchors(text: &str) -> impl Iterator<Item = String> {
     let headings = unfenced(text).filter(|(_, line)| line.starts_with('#'));
     headings.map(|(_, line)| {

@@ -26,7 +26,7 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let fresh = place.join("application");
     fs::create_dir_all(fresh.join("src/bin")).expect("a folder");
-    // The checkout beside the crate, as README says.
+    // Puts the checkout beside the crate, as README says.
     let _ = fs::remove_file(place.join("snowbank"));
     std::os::unix::fs::symlink(root, place.join("snowbank")).expect("a symbolic link");
 
@@ -37,7 +37,7 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let lines = block(&readme, "rust");
     let main = format!("async fn main() -> Result<(), snowbank_client::Error> {{\n{lines}Ok(())\n}}\n");
     write(&fresh.join("src/bin/lines.rs"), &format!("#[tokio::main(flavor = \"current_thread\")]\n{main}"));
-    // The tested versions, without asking a registry.
+    // Uses the tested versions, without asking a registry.
     fs::copy(root.join("Cargo.lock"), fresh.join("Cargo.lock")).expect("a copy");
 
     let output = Command::new(env!("CARGO"))

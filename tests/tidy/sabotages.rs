@@ -8,7 +8,8 @@ use patch::TestName;
 #[path = "../sabotage/patch.rs"]
 mod patch;
 
-/// The most patches: each binds lines of the sources, and whoever changes those must change it too.
+/// The most patches. Each binds lines of the sources: whoever changes the lines must change the
+/// patch, too.
 const PATCHES_MAX: usize = 120;
 
 #[test]

@@ -12,7 +12,7 @@ const FUNCTION_LINES_MAX: usize = 60;
 /// The most columns of a comment, which has no formatter.
 const COMMENT_COLUMNS_MAX: usize = 100;
 
-/// Returns a line for each comment that is too wide. Tables and drawings may be.
+/// Returns a line for each comment that is too wide. Tables and drawings may be wider.
 pub(super) fn too_wide(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {

@@ -67,7 +67,7 @@ const ENABLED: &[(&str, &str)] = &[
     ("vm-tickets.service", "/etc/systemd/system/vm-tickets.service"),
 ];
 
-/// Draws tickets. From the second line on, only on a machine that was restored.
+/// Draws tickets. The lines after the first are only reached on a machine that was restored.
 const TICKETS: &str = r#"
 /usr/lib/vm/client tickets 127.0.0.1:7660 /run/highest
 ended() { echo "TICKETS the daemon ended with $(systemctl show -P ExecMainStatus snowbank)"; }
@@ -80,7 +80,7 @@ systemctl start snowbank.service
 exec /usr/lib/vm/client tickets 127.0.0.1:7660 /run/unused
 "#;
 
-/// Written to the console once both services run.
+/// Writes facts to the console once both services run.
 const FACTS: &str = r#"
 fact() { printf 'FACT %s\n' "$*"; }
 for unit in snowbank snowbank@plain; do

@@ -1,10 +1,11 @@
-//! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback, and
-//! in the guest a daemon of a fleet with IDs and a shared counter, which a shell starts again
+//! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback. In
+//! the guest, a shell runs a daemon of a fleet, with IDs and a shared counter, and starts it again
 //! whenever it ends.
 //!
 //! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or
 //! that the other copy hands out. One copy keeps its worker ID. The other one's daemon ends, and
-//! its next start takes another number. Without a notice this holds from that end on.
+//! its next start takes another number. If there is no notice, this holds from that daemon's end
+//! on.
 
 mod life;
 
@@ -25,11 +26,11 @@ use crate::{FIRST, SECOND, THIRD, WATCHED, check};
 
 /// The exit code of a daemon whose next start may succeed.
 const LOST: i32 = 3;
-/// The longest wait: far more than an emulated machine needs on a busy one.
+/// The longest wait: far more than an emulated machine needs on a busy host.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The time within which one of two copies that notice nothing ends. A raise of the ceiling, after
-/// half of the horizon, would take far longer.
+/// If the two copies notice nothing, one of them ends within this time. A raise of the ceiling,
+/// after half of the horizon, would come far later.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Drivers that Debian's kernel has as modules, in the order of loading.
@@ -82,13 +83,12 @@ enum Notice {
     Generation,
     /// Their clocks are set.
     Clock,
-    /// Nothing. One of them writes its key on a new connection to the coordinator.
+    /// No sign. One copy writes its key on a new connection to the coordinator.
     Nothing,
 }
 
 /// One pair of copies.
 struct Round {
-    /// The fleet's name.
     name: &'static str,
     notice: Notice,
     /// True if the coordinator is out of reach when the copies continue.
@@ -112,8 +112,7 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
     })
 }
 
-/// In the guest: draws from a source without an end, and writes down what comes. Connects again
-/// after an end.
+/// In the guest, draws from a source forever, and prints what comes.
 pub(crate) fn draw(address: &str, source: &str) {
     let source = source.parse().expect("an index");
     let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
@@ -197,7 +196,6 @@ impl Round {
         )
     }
 
-    /// Prepares the fleet and its counter.
     fn prepare(&self, endpoint: &str, directory: &Path) -> Result<(), String> {
         let config = directory.join("snowbank.toml");
         fs::write(&config, self.config(endpoint)).map_err(|error| error.to_string())?;
@@ -211,7 +209,8 @@ impl Round {
         Ok(())
     }
 
-    /// Returns true once both copies serve after the event that this round waits for.
+    /// Returns true once both copies serve after their notice. Without a notice, the copy whose
+    /// daemon ended must serve under another number.
     fn is_settled(&self, lives: &[Life]) -> bool {
         match self.is_noticed() {
             true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
@@ -278,8 +277,8 @@ impl Round {
     }
 }
 
-/// While the coordinator is out of reach, requests from the notice on are refused, and no daemon
-/// ends.
+/// Checks that while the coordinator is out of reach, requests from the notice on are refused, and
+/// no daemon ends.
 fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     let is_refused = |life: &Life| {
         let noticed_us = life.noticed_us.unwrap_or(i64::MAX);

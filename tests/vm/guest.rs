@@ -21,7 +21,7 @@ pub(crate) const SYNC_US: i64 = 200_000;
 pub(crate) const SOURCES: &str =
     "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
-/// Makes a file system of the daemon, its clients and a shell, which begins with this script.
+/// Makes a file system of the daemon, its clients and a shell. The machine begins with this script.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
     for directory in ["bin", "proc", "sys", "dev", "tmp"] {
         let path = root.join(directory);
@@ -75,7 +75,7 @@ pub(crate) fn pack(root: &Path, initrd: &Path) -> Result<(), String> {
     }
 }
 
-/// The shared libraries of a program, by their paths here.
+/// Returns the paths of a program's shared libraries on this machine.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
@@ -83,12 +83,12 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// In the guest: requests IDs on one connection without an end, and writes them down.
+/// In the guest, requests IDs on one connection forever, and prints them.
 pub(crate) fn client(address: &str) {
     let mut wire = connect(address);
     loop {
         let asked_us = wall_us();
-        // Enough that IDs are claimed ahead.
+        // Requests enough IDs that the shard claims ahead.
         match wire.call(&Ask::of(200).wait_ms(10_000).bytes()) {
             Came::Runs(_, runs) => {
                 for run in runs {
@@ -132,20 +132,20 @@ pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
     /// The lines about the ticket source.
     pub(crate) tickets: Vec<Ticket>,
-    /// Its own lines.
+    /// The facts, without their prefix.
     pub(crate) facts: Vec<String>,
     /// The time when the daemon logged that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
-    /// The time when it logged that the ceilings are durable again.
+    /// The time when the daemon logged that the ceilings are durable again.
     pub(crate) renewed_us: Option<i64>,
 }
 
 impl Said {
-    /// Reads a console whose last line may be half.
+    /// Reads a console whose last line may be incomplete.
     pub(crate) fn read(console: &str) -> Result<Said, String> {
         let mut said = Said::default();
         let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        // A console that begins within a line shows the end of a line from before the save.
+        // A copy's console may begin with the end of a line that was begun before the save.
         for line in whole.lines().map(str::trim_end) {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());

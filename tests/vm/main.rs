@@ -8,8 +8,8 @@
 //! - `fleet`: two copies of one machine at one coordinator.
 //! - `qemu`: the machine from outside.
 //!
-//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they
-//! are made of and calls this.
+//! Without arguments this program does nothing. `tests/vm/run` fetches the parts of the machines
+//! and calls it.
 
 mod booted;
 mod fleet;
@@ -30,7 +30,7 @@ use qemu::{Machine, Vm};
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "22222222-2222-2222-2222-222222222222";
 const THIRD: &str = "33333333-3333-3333-3333-333333333333";
-/// The time for which each copy is watched once its IDs flow. It may take longer, because the
+/// The time for which each copy is watched once its IDs flow. Watching may take longer, because the
 /// machine is emulated.
 const WATCHED: Duration = Duration::from_secs(4);
 
@@ -113,7 +113,7 @@ fn check(holds: bool, reason: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
 }
 
-/// The machine is as expected.
+/// Checks that the machine is as expected.
 fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     for fact in &said.facts {
         println!("the original: {fact}");
@@ -149,8 +149,8 @@ fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
     replies.iter().flat_map(|reply| reply.first..=reply.last)
 }
 
-/// One machine's life, saved and resumed as if nothing had happened: no ID twice, and on its
-/// connection they increase.
+/// Checks that the IDs of one machine's life, saved and resumed as if nothing had happened,
+/// increase on its connection, so none comes twice.
 fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
         Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
@@ -158,7 +158,7 @@ fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     }
 }
 
-/// The daemon logs that it was restored. IDs requested from then on come only after two syncs,
+/// Checks that the daemon logs the restore. IDs requested from then on come only after two syncs,
 /// which the guest's disk makes slow, and the daemon logs the end of the syncs.
 fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;

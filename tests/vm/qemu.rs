@@ -22,13 +22,12 @@ pub(crate) struct Machine {
     pub(crate) memory_mib: u32,
     /// True if it reaches this machine's loopback, at 10.0.2.2.
     pub(crate) has_network: bool,
-    /// The kernel's options.
     pub(crate) arguments: &'static str,
     /// The lines that it must print once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 
-/// A machine that runs, or waits to. Dropping it ends it.
+/// A machine that runs, or waits to continue. Dropping it ends the machine.
 pub(crate) struct Vm {
     process: Child,
     console: PathBuf,
@@ -73,7 +72,6 @@ impl Vm {
         Ok(vm)
     }
 
-    /// Returns the console's text so far.
     pub(crate) fn console(&self) -> Result<String, String> {
         let bytes = std::fs::read(&self.console).map_err(fault(&self.console))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -103,7 +101,7 @@ impl Vm {
         })
     }
 
-    /// Lets a machine continue whose saved state has been read.
+    /// Lets a machine continue after its saved state has been read.
     pub(crate) fn resume(&mut self) -> Result<(), String> {
         self.call("cont", json!({})).map(drop)
     }
@@ -122,7 +120,7 @@ impl Vm {
             if self.monitor.read_line(&mut line).map_err(fault)? == 0 {
                 return Err(format!("qemu's monitor, {name}: qemu has ended"));
             }
-            // Events may come first, and a greeting.
+            // Events and a greeting may come first.
             let mut answer: Value =
                 serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             if answer.get("error").is_some() {

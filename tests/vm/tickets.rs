@@ -1,7 +1,7 @@
 //! A ticket source on a machine that is restored: the client that draws from it, and the lines that
-//! its console must show. From no clock can a copy learn the numbers that another copy has handed
-//! out. So its counter stops at the notice, stays refused over a restart of the daemon, and
-//! continues once `snowbank ticket set` gives its start.
+//! its console must show. No clock shows a copy which numbers another copy has handed out. So its
+//! counter stops at the notice, stays refused over a restart of the daemon, and continues once
+//! `snowbank ticket set` gives its start.
 
 use std::fs;
 use std::thread;
@@ -11,10 +11,9 @@ use crate::check;
 use crate::guest::{Said, connect, wall_us};
 use crate::support::wire::{Ask, NO_CEILING, Reply};
 
-/// The ticket source's index.
 const SOURCE: u16 = 1;
-/// The time without a number after which the guest takes its counter as stopped: many times that of
-/// the ceilings' syncs.
+/// If no number comes for this long, the guest takes its counter as stopped. The ceilings' syncs
+/// take far less.
 const REFUSED_FOR_US: i64 = 5_000_000;
 /// The exit code of a start that needs an operator.
 const REFUSED: i32 = 2;
@@ -28,7 +27,7 @@ pub(crate) enum Ticket {
     Refused { asked_us: i64, code: u16 },
     /// The daemon ended with this exit code.
     Ended(i32),
-    /// A start was refused for the restored counter, in a line that names the command.
+    /// A start was refused because of the restored counter, in a line that names the command.
     Named,
     /// `snowbank ticket set` stored this value.
     Set(u64),
@@ -59,8 +58,8 @@ impl Ticket {
     }
 }
 
-/// In the guest: draws without an end, and writes down the numbers. Returns once nothing has come
-/// for a while, and leaves the highest number in a file.
+/// In the guest, draws and prints numbers until none has come for a while. Then leaves the highest
+/// number in a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
     let mut highest = 0;
@@ -82,7 +81,8 @@ pub(crate) fn client(address: &str, highest_file: &str) {
     fs::write(highest_file, highest.to_string()).expect("the highest number is written");
 }
 
-/// A machine that was not restored: numbers without a gap or a refusal, over its whole life.
+/// Checks that numbers come without a gap or a refusal, over the whole life of a machine that was
+/// not restored.
 pub(crate) fn check_counts(tickets: &[Ticket], name: &str) -> Result<(), String> {
     let mut next = 1;
     for ticket in tickets {
@@ -101,8 +101,8 @@ pub(crate) fn goes_on(tickets: &[Ticket]) -> bool {
     set.is_some_and(|at| tickets[at..].iter().any(|ticket| matches!(ticket, Ticket::Came { .. })))
 }
 
-/// A machine that was restored: each request from the notice on is refused, so is the next start,
-/// and after `ticket set` numbers come above those of the whole life.
+/// Checks a machine that was restored: each request from the notice on is refused, and so is the
+/// next start. After `ticket set`, numbers come above those of the whole life.
 pub(crate) fn check_stops(before: &[Ticket], after: &Said, name: &str) -> Result<(), String> {
     let noticed_us = after.noticed_us.unwrap_or_default();
     let set = after.tickets.iter().position(|ticket| matches!(ticket, Ticket::Set(_)));
@@ -128,7 +128,7 @@ pub(crate) fn check_stops(before: &[Ticket], after: &Said, name: &str) -> Result
     check(after.tickets.contains(&Ticket::Named), &format!("{name}: no line names the command"))?;
 
     let highest = numbers.iter().filter_map(last_number).max().unwrap_or_default();
-    // A journal may show a line later than its moment.
+    // The journal may show a line later than it was logged.
     let mut since_set = since_set.iter().filter(|ticket| **ticket != Ticket::Named);
     let goes_on = since_set.next() == Some(&Ticket::Set(highest))
         && matches!(since_set.next(), Some(Ticket::Came { first, .. }) if *first == highest + 1);

@@ -70,11 +70,12 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        // A child that has ended is a zombie until it is waited for: the ID is no other process's.
+        // A child that has ended is a zombie until it is waited for, so no other process has its
+        // ID.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits for the process's end, and starts it again.
+    /// Waits until the process has ended, and starts another one.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
         while self.child.try_wait()?.is_none() {
@@ -112,8 +113,8 @@ fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with
-/// standard input.
+/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends when
+/// standard input does.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;

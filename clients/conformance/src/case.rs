@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::Outcome;
 
-/// The file of cases, as it is beside this program's source.
+/// The file of cases beside this program's source.
 const CASES: &str = include_str!("../cases.json");
 
 /// One case: the script of its daemons, and what the client's test does meanwhile.
@@ -53,7 +53,7 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID of answers without a script, 1 without it. Their IDs count up from it.
+    /// The first ID of answers without a script, whose IDs count up from it. The default is 1.
     pub(crate) first: Option<u64>,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
@@ -80,8 +80,7 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, and nobody answers. This includes the connections
-    /// of the life before.
+    /// A stopped process: connections stay open, also those of the life before, and nobody answers.
     Frozen,
     /// Accepts and closes.
     Closes,
@@ -103,8 +102,8 @@ pub(crate) enum Kind {
 pub(crate) struct Answer {
     /// The required members of the request. A member that is missing here is not checked.
     pub(crate) expect: Expect,
-    /// The frames of the reply. Without any, they are an ordinary daemon's, or none if `then` is
-    /// not [`Then::GoOn`] and `cut` is missing.
+    /// The frames of the reply. If none are given, an ordinary daemon's are sent, or nothing if
+    /// `then` is not [`Then::GoOn`] and `cut` is missing.
     pub(crate) frames: Vec<FrameSpec>,
     /// Waits for the test's `release`, after the event `held`.
     pub(crate) hold: bool,
@@ -113,7 +112,7 @@ pub(crate) struct Answer {
     /// Sends byte after byte, each in a packet of its own.
     pub(crate) trickle: bool,
     pub(crate) then: Then,
-    /// The number of requests that get this answer, 1 without it.
+    /// The number of requests that get this answer. The default is 1.
     pub(crate) times: Option<usize>,
     /// True if the client need not send the request that gets this answer.
     pub(crate) optional: bool,

@@ -47,8 +47,8 @@ impl Certificates {
     }
 
     /// Writes the files that a client may need: the authority, the client's certificate and key, an
-    /// authority that no daemon knows, and a client certificate of that one. Returns the files'
-    /// names and paths.
+    /// authority that no daemon knows, and a client certificate that this authority signed. Returns
+    /// the files' names and paths.
     pub(crate) fn write(&self) -> Outcome<Vec<(&'static str, PathBuf)>> {
         let other = Authority::new("another authority")?;
         let client = KeyPair::generate()?;

@@ -41,7 +41,7 @@ pub(crate) struct Daemon {
     report: Arc<Report>,
 }
 
-/// The life that is being lived.
+/// The current life.
 struct Running {
     state: Arc<LifeState>,
     tasks: Vec<AbortHandle>,

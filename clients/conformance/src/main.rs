@@ -18,7 +18,7 @@ mod report;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// The result of what may fail, with the reason in words.
+/// A result whose error is the reason in words.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";

@@ -14,7 +14,7 @@ use crate::certificates::Certificates;
 use crate::daemon::Daemon;
 use crate::report::{self, Report};
 
-/// The longest life of a case.
+/// The longest time that a case may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Plays a case. The error says what was expected and what came.
@@ -36,7 +36,7 @@ pub(crate) async fn play(case: Case) -> Outcome {
         "options": with_defaults(options),
         "steps": steps,
     });
-    // Names of files at the start of texts, such as `$ca_file`, stand for their paths.
+    // At the start of a text, a file's name such as `$ca_file` stands for its path.
     let mut line = case.to_string();
     for (name, path) in files {
         line = line.replace(&format!("\"${name}"), &format!("\"{}", path.display()));

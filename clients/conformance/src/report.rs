@@ -22,7 +22,8 @@ impl Report {
     }
 }
 
-/// Prints one line on standard output. It ignores a failure: the test that reads has then ended.
+/// Prints one line on standard output. Ignores a failure: the test, which reads the lines, has then
+/// ended.
 pub(crate) fn print(line: &impl Display) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

@@ -50,8 +50,8 @@ use shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::collect::InfoCollector;
 
-/// The most calls that wait to be sent; without a connection, twice as many. A further call waits
-/// for a place, within its deadline.
+/// The most calls that wait to be sent. Without a connection, twice as many can wait. A further
+/// call waits for a place, within its deadline.
 const MAX_QUEUED: usize = 1_024;
 
 /// A handle to one daemon, or to several. It uses one of these at a time, unless its calls
@@ -103,7 +103,7 @@ impl Client {
     /// turn.
     fn lane(&self) -> &Lane {
         match &*self.lanes {
-            // One connection needs no count, which all clones would write.
+            // One connection needs no count of calls, which all clones would write.
             [only] => only,
             lanes => &lanes[self.calls.fetch_add(1, Ordering::Relaxed) % lanes.len()],
         }

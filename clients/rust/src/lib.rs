@@ -17,8 +17,8 @@
 //! ```
 //!
 //! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
-//!   freely: the clones share one connection and pipeline their calls on it. It needs a tokio
-//!   runtime with time and I/O enabled. [`blocking::Client`] needs none.
+//!   freely: the clones share one connection and pipeline their calls on it. A `Client` needs a
+//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs none.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
 //!   as signed integers, for columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.
@@ -32,7 +32,7 @@
 //!
 //! # Deadlines, retries, failover
 //! All of Snowbank's clients follow the same rules. The section "What a client does" of
-//! docs/protocol.md lists them: which errors are tried again and where, deadlines, back-off,
+//! docs/protocol.md lists them: which errors lead to a retry and where, deadlines, back-off,
 //! daemons with the same worker IDs, the age of buffered IDs, forks, cloned machines, and order. In
 //! short:
 //!
@@ -46,7 +46,7 @@
 //! - A server of another protocol is passed over while another endpoint serves.
 //!   [`Client::endpoint_errors`] names it.
 //! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
-//!   child. The client detects a fork by the C library's `fork`, but not by a bare `clone` system
+//!   child. The client notices forks that use the C library's `fork`, but not a bare `clone` system
 //!   call.
 //!
 //! # Closing

@@ -54,8 +54,8 @@ pub const HEADER_SIZE: usize = 8;
 /// The smallest value of a frame's length field: kind, flags and tag.
 pub const MIN_LENGTH: u32 = 4;
 
-/// The largest value of a request's length field. The client controls it. The server buffers no
-/// more than this of an unfinished frame.
+/// The largest value of a request's length field. The client controls that field, so the server
+/// buffers no more than this of an unfinished frame.
 pub const MAX_REQUEST_LENGTH: u32 = 1_024;
 
 /// The largest value of a reply's length field. A larger reply is split into several frames.

@@ -34,7 +34,7 @@ impl BootMicros {
         Duration::from_micros(self.micros_since(earlier))
     }
 
-    /// Returns the microseconds since an earlier reading, 0 if it is later.
+    /// Returns the microseconds since `earlier`, or 0 if `earlier` is later.
     pub fn micros_since(self, earlier: BootMicros) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
@@ -50,8 +50,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns wall − boot. It is constant while the wall clock runs at its proper speed, so a
-    /// change is a step.
+    /// Returns wall − boot. This difference is constant while the wall clock runs at its proper
+    /// speed, so a change is a step.
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
@@ -102,13 +102,13 @@ pub enum Remembered {
     Nothing,
     /// Wall − boot as an earlier process in this boot of the machine believed it, in microseconds.
     Offset(i64),
-    /// Ceilings were granted up to this instant in another boot, so the time was about this.
+    /// Ceilings were granted up to this instant in another boot, so the time was then about this
+    /// instant.
     GrantedUntil(UnixMicros),
 }
 
 /// The largest forward step of the wall clock that is believed at once. A clock that a time server
-/// keeps is never off by more than a minute, and if the step was wrong, it costs only a minute of
-/// IDs.
+/// keeps is never off by more than a minute. A wrong step costs only a minute of IDs.
 pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The rule that decides which forward steps of the wall clock are believed, and when.
@@ -116,7 +116,7 @@ pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 pub struct StepRule {
     /// A forward step of at most this much is believed at once.
     pub max_step: Duration,
-    /// A larger one is believed when it has lasted this long.
+    /// A larger step is believed when it has lasted this long.
     pub step_hold: Duration,
 }
 
@@ -129,7 +129,7 @@ const JUMP: Duration = Duration::from_secs(2);
 /// and the keeper writes it.
 ///
 /// A step is measured against ID time carried forward by the boot clock, not against the last wall
-/// reading: a wall clock that went back and returns is believed at once.
+/// reading. So a wall clock that went back and returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
@@ -144,9 +144,10 @@ impl Wall {
     /// Starts from the offset remembered from the same boot of the machine, or else from the first
     /// reading.
     ///
-    /// If another boot granted ceilings above the first reading, ID time starts there, and steps
-    /// are measured against that. So a clock that was slow after a boot and is corrected is
-    /// believed at once. This skips no IDs, because all ticks below were granted already.
+    /// If another boot granted ceilings above the first reading, ID time starts at the highest of
+    /// them, and steps are measured against that start. So a clock that was slow after a boot is
+    /// believed at once when it is corrected. This skips no IDs: all ticks below the start were
+    /// granted already.
     pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
         let carried_us = match remembered {
             Remembered::Nothing => first.offset_us(),
@@ -157,7 +158,7 @@ impl Wall {
     }
 
     /// Returns believed wall − boot, in microseconds. A later start in the same boot of the machine
-    /// remembers it.
+    /// remembers this offset.
     pub fn carried_us(&self) -> i64 {
         self.carried_us.load(Ordering::Relaxed)
     }
@@ -179,8 +180,7 @@ impl Wall {
     /// [`note_seen`](Wall::note_seen).
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
-        // Acquire: a thread that sees the keeper's new offset also sees that the grants were
-        // revoked before.
+        // Acquire: a thread that sees the keeper's new offset also sees the revoked grants.
         reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
     }
 
@@ -202,12 +202,12 @@ pub enum Observed {
     /// The wall clock runs as expected.
     #[default]
     Steady,
-    /// It is behind ID time by this much: a step back, or a clock that stands still.
+    /// The wall clock is behind ID time by this much: a step back, or a clock that stands still.
     Behind(Duration),
-    /// It stepped forward by this much, and is not believed yet.
+    /// The wall clock stepped forward by this much, and is not believed yet.
     Held(Duration),
-    /// It stepped forward by this much. The step has lasted `step_hold` and is believed from now
-    /// on.
+    /// The wall clock stepped forward by this much. The step has lasted `step_hold` and is believed
+    /// from now on.
     Believed(Duration),
 }
 
@@ -229,7 +229,7 @@ impl StepWatch {
         StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
 
-    /// Observes the clock once. Only this writes the believed offset of `wall`.
+    /// Observes the clock once. Only this function writes the believed offset of `wall`.
     pub fn observe(&mut self, wall: &Wall, reading: Reading) -> Observed {
         let carried_us = wall.carried_us.load(Ordering::Relaxed);
         let step = Duration::from_micros(reading.offset_us().saturating_sub(carried_us).max(0) as u64);
@@ -267,9 +267,9 @@ impl StepWatch {
 /// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs
 /// already handed out.
 ///
-/// `catch_up(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is
-/// one atomic. A catch-up below the wall clock has no effect, because the ID clock takes the higher
-/// of the two.
+/// `catch_up(boot) = base + (boot − boot at base) / 2`, stored as its value at boot 0, so that one
+/// atomic holds it. A catch-up below the wall clock has no effect, because the ID clock takes the
+/// higher of the two.
 #[derive(Debug)]
 pub struct CatchUp {
     /// Its value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no catch-up.
@@ -277,7 +277,7 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// Returns no catch-up: its value is below every time.
+    /// Returns a catch-up without effect: its value is below every time.
     pub fn none() -> Self {
         CatchUp { at_boot_us: AtomicI64::new(i64::MIN) }
     }
@@ -288,14 +288,14 @@ impl CatchUp {
     }
 
     /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock
-    /// has reached. Without this the ID clock would stay at `max_ahead` for as long as IDs were
-    /// refused.
+    /// has reached. Without this limit, the ID clock would stay at `max_ahead` for as long as IDs
+    /// were refused.
     pub fn bound(&self, now: Now, max_ahead: Duration) {
         let highest = now.wall.0.saturating_add(micros(max_ahead));
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
         let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
         if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
-            // Fails if the catch-up was raised meanwhile: then it is a new one.
+            // Fails if the catch-up was raised meanwhile, and so is a new one.
             let ended = i64::MIN;
             let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -324,7 +324,7 @@ pub fn until(now: Now, catch_up: &CatchUp, max_ahead: Duration, target: UnixMicr
     Duration::from_micros(by_wall_us.min(by_catch_up_us.max(by_cap_us)).max(0) as u64)
 }
 
-/// A duration in whole microseconds; saturates.
+/// Returns a duration in whole microseconds. Saturates.
 #[inline]
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)

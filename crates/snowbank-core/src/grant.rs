@@ -1,8 +1,8 @@
 //! Grants: how far a source may claim.
 //!
-//! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is
-//! durable before anything below it is used. The keeper raises it in the background; a shard that
-//! meets it asks for more with [`Grant::want_more`].
+//! A grant ends at its ceiling: no position at or above the ceiling is claimed, and a ceiling is
+//! durable before anything below it is used. The keeper raises ceilings in the background. A shard
+//! that meets one asks for more with [`Grant::want_more`].
 
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +16,10 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]
 pub struct Grant {
-    /// Nothing at or above it is claimed. Rises while the grant is held.
+    /// Nothing at or above this position is claimed. It rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts losses of the grant. A thread that kept positions from before a loss drops them.
+    /// Counts losses of the grant. After a loss, threads drop positions that they claimed before
+    /// it.
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
@@ -42,29 +43,29 @@ impl Grant {
         }
     }
 
-    /// Returns the ceiling as of now; it may rise at any moment.
+    /// Returns the present ceiling, which may rise at any moment.
     #[inline]
     pub fn ceiling(&self) -> Position {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost. A thread that claims positions to keep reads this count
-    /// before the [ceiling](Grant::ceiling), never after: once it has read a new count, it reads no
-    /// old ceiling.
+    /// Returns how often the grant was lost. A thread that claims positions to keep reads this
+    /// count before the [ceiling](Grant::ceiling), never after: once it has read a new count, it
+    /// reads no old ceiling.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Moves the ceiling up; it never comes down this way. `ceiling` must be durable already.
+    /// Raises the ceiling, and never lowers it. `ceiling` must be durable already.
     pub fn raise(&self, ceiling: Position) {
         self.ceiling.fetch_max(ceiling.0, Ordering::Release);
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this
-    /// generation. Ceilings that were durable before the loss no longer count. Once the grant is
-    /// lost for good, no ceiling counts. Returns whether it was raised.
+    /// Raises the ceiling as [`raise`](Grant::raise) does, unless the grant was taken away since
+    /// this generation. Ceilings that were durable before the loss no longer count. Once the grant
+    /// is lost for good, no ceiling counts. Returns whether `ceiling` counted.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -94,12 +95,12 @@ impl Grant {
         self.revoke();
     }
 
-    /// Returns whether it was taken away for good.
+    /// Returns whether the grant was taken away for good.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) == 1
     }
 
-    /// Returns whether a claim has met the ceiling since it was raised last.
+    /// Returns whether a claim has met the ceiling since the last raise.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) == 1
     }
@@ -132,7 +133,7 @@ impl CeilingRule {
     /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at
     /// most `wall + max_ahead`. Here m is a quarter of the uptime, at least 10 ms and at most the
     /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. Where ticks
-    /// are long, each crash raises them by a tick.
+    /// are long, each crash raises the ceilings by a tick.
     ///
     /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or stands still
     /// because it was further ahead: each request would meet the ceiling and wait for a sync. So a
@@ -151,15 +152,16 @@ impl CeilingRule {
         usual.max(UnixMicros(id_time.0.saturating_add(reserve - micros(self.tick))))
     }
 
-    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the
-    /// tick of the furthest [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped. It is furthest
+    /// while the ID clock is `max_ahead` ahead, at the end of the tick that
+    /// [`reach`](CeilingRule::reach) returns.
     pub fn furthest(&self) -> Duration {
         let horizon = self.horizon.max(2 * self.tick);
         self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
     }
 }
 
-/// Another process may use the worker IDs or the state by now: nothing more may be handed out.
+/// Why nothing more may be handed out: another process may use the worker IDs or the state by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenOver(pub String);
 
@@ -178,8 +180,8 @@ pub struct Left {
     pub source: usize,
     /// The lowest ID that was not handed out.
     pub id_bound: u64,
-    /// True if nothing was claimed since a start that followed no clean stop: the last ID handed
-    /// out below the bound is not known.
+    /// True if nothing was claimed and no clean stop came before the start. The last ID handed out
+    /// below the bound is then unknown.
     pub is_untouched: bool,
 }
 

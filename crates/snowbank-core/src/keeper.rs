@@ -1,11 +1,11 @@
 //! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it
 //! reads no clock, waits for nothing and writes nothing.
 //!
-//! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes
-//! ceilings durable: the state directory, and the coordinator of a fleet. Each has at most one
-//! write in flight, which may take any time. A source's grant rises to the lowest ceiling that all
-//! writers have made durable. The coordinator's ceiling reaches minutes ahead and rises for idle
-//! sources too, so that neither requests nor the other writer wait for it.
+//! It takes clock readings and the outcomes of writes, and returns the writes to make. A *writer*
+//! makes ceilings durable: the state directory, and the coordinator of a fleet. Each has at most
+//! one write in flight, which may take any time. A source's grant rises to the lowest ceiling that
+//! all writers have made durable. The coordinator's ceiling reaches minutes ahead and rises for
+//! idle sources too. So neither requests nor the state directory wait for the coordinator.
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
@@ -57,7 +57,7 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
-    /// True if a grant had been taken away, and was not back, at the last look.
+    /// True if at the last look a grant had been taken away and was not back.
     was_revoked: bool,
     /// Why nothing is handed out any more. Never unset.
     lost: Option<TakenOver>,
@@ -93,7 +93,7 @@ impl Keeper {
         self.wall.believe(reading)
     }
 
-    /// The sources, by their index.
+    /// Returns the sources, by index.
     pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
         self.sources.iter().map(ManagedSource::source)
     }
@@ -116,8 +116,8 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and
-    /// also when a claim has met its ceiling and when a write has ended.
+    /// Looks once. The caller looks again after [`next_in`](Looked::next_in), at most a second, and
+    /// also when a claim has met its ceiling or a write has ended.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
             // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
@@ -192,8 +192,8 @@ impl Keeper {
         })
     }
 
-    /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used
-    /// up half of its horizon or lost its grant. After a failure they wait for the next try.
+    /// Returns the fleet's ceilings to write now. All of them rise together, when one source has
+    /// used up half of its horizon or lost its grant. After a failure, they wait for the next try.
     fn next_fleet_ceilings(
         &mut self,
         index: usize,
@@ -220,8 +220,8 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ceilings that a writer raises now. All sources are raised together, when a raise
-    /// is due or a source needs one.
+    /// Returns the ceilings that a writer raises now. Those of all sources in use rise together,
+    /// when a raise is due or a source needs one.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
@@ -298,8 +298,8 @@ impl Keeper {
         Some(written)
     }
 
-    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of
-    /// them still count.
+    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all
+    /// these ceilings still count.
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.kind().takes_ranges() {

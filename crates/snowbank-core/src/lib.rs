@@ -6,7 +6,7 @@
 //!  clock ─▶ grant ─▶ source (cursor) ─▶ shard: ring, current run     one per core
 //!  "when"   "how far"   "which positions"
 //!             ▲
-//!  keeper ────┘  raises grants: readings and outcomes in, writes to make out
+//!  keeper ────┘  raises grants: takes readings and outcomes, returns writes
 //! ```
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes

@@ -1,5 +1,6 @@
 //! One core's generator. For each source it has a current run and a ring of blocks claimed ahead.
-//! While it is busy it claims ahead. If both are used up, a request claims directly.
+//! While the core is busy it claims ahead. If the run and the ring are used up, a request claims
+//! directly.
 //!
 //! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a
 //! source has no more to claim. A shard does no I/O. Its thread passes a reading of the clock to
@@ -58,7 +59,7 @@ impl Shard {
         Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
     }
 
-    /// The number of this shard.
+    /// Returns the number of this shard.
     pub fn index(&self) -> usize {
         self.index
     }

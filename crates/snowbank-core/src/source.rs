@@ -6,9 +6,9 @@
 //! Requests for more than the window holds wait in the source's [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
-//! and those are totally ordered. A claim is a release nevertheless: a thread that finds the cursor
-//! ahead of its own clock must also see the clock reading that moved it there. The durable ceiling,
-//! on which a claim also depends, is read with acquire.
+//! and these operations are totally ordered. A claim is still a release: a thread that finds the
+//! cursor ahead of its own clock must also see the clock reading that moved it there. The durable
+//! ceiling, on which a claim also depends, is read with acquire.
 
 pub mod wait_queue;
 
@@ -47,7 +47,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The position after the last.
+    /// Returns the position after the last.
     pub fn end(&self) -> Position {
         Position(self.from.0 + self.count)
     }
@@ -67,7 +67,7 @@ pub struct Source {
     kind: Kind,
     numbering: Numbering,
     rules: Rules,
-    /// The first position not yet claimed; [`SEALED`] after the end.
+    /// The first position not yet claimed; [`SEALED`] after the seal.
     cursor: CachePadded<AtomicU64>,
     /// The first value of the cursor. While the cursor is there, nothing has been claimed.
     start: Position,
@@ -80,7 +80,7 @@ pub struct Source {
     /// An older reading does not mean that the clock went back: its thread was delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
-    /// `None` unless its numbers are those of a counter at a fleet's coordinator.
+    /// `Some` if its numbers come from a counter at a fleet's coordinator.
     shared_counter: Option<SharedCounter>,
 }
 
@@ -88,8 +88,8 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
     /// durable already.
     ///
-    /// No ID lies below the tick of `now`: this state may be an older copy, and a newer state may
-    /// have handed out IDs of earlier ticks. The burst reserve grows from there.
+    /// No ID lies below the tick of `now`: the stored state may be an older copy, and IDs of
+    /// earlier ticks may have been handed out since. The burst reserve grows from that tick on.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
     /// begins there. So the first ID is available at once.
@@ -134,7 +134,7 @@ impl Source {
 
     /// Makes the source begin when the wall clock reaches its start, without a catch-up.
     ///
-    /// Used where nothing is stored: another process may have begun within the same tick, and both
+    /// Used if nothing is stored: another process may have begun within the same tick, and both
     /// would catch up from the same position.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.catch_up = CatchUp::none();
@@ -170,37 +170,38 @@ impl Source {
         self.kind
     }
 
-    /// The name that clients send.
+    /// Returns the name that clients send.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its numbering.
+    /// Returns its numbering.
     pub fn numbering(&self) -> &Numbering {
         &self.numbering
     }
 
-    /// The length of one tick.
+    /// Returns the length of one tick.
     pub fn tick(&self) -> Duration {
         tick_of(&self.numbering)
     }
 
-    /// The rules by which it follows the clock.
+    /// Returns the rules by which it follows the clock.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// The grant under which it claims.
+    /// Returns the grant under which it claims.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The requests that wait for positions.
+    /// Returns the queue of requests that wait for positions.
     pub fn wait_queue(&self) -> &WaitQueue {
         &self.wait_queue
     }
 
-    /// The first position not yet claimed, or `None` once sealed. Stale as soon as it is read.
+    /// Returns the first position not yet claimed, or `None` once sealed. It may be stale as soon
+    /// as it is read.
     pub fn cursor(&self) -> Option<Position> {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
@@ -215,8 +216,8 @@ impl Source {
         (cursor != SEALED).then_some(Position(cursor))
     }
 
-    /// Claims exactly `count` positions, at once or not at all. Also returns `None` if this claim
-    /// may not pass the requests that wait.
+    /// Claims exactly `count` positions, at once or not at all. Returns `None` if too few are left,
+    /// or if the claim may not pass the requests that wait.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
         if !self.wait_queue.may_pass(count) {
@@ -240,7 +241,7 @@ impl Source {
         self.claim(&Window { floor, ..*window }, count, rng)
     }
 
-    /// The number of positions that a claim could get now, if no other thread claims.
+    /// Returns the number of positions that a claim could get now, if no other thread claims.
     pub fn left(&self, window: &Window) -> u64 {
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
         window.limit.0.saturating_sub(cursor)
@@ -276,10 +277,10 @@ impl Source {
         }
     }
 
-    /// Returns the position where the sequence starts when the cursor jumps to the floor.
+    /// Returns the position at which a claim starts when the cursor jumps to the floor.
     ///
-    /// The index is random, in the lowest quarter of the tick: at least 256 indices, or all if a
-    /// tick has fewer. If the claim would not fit then, it starts at the floor itself.
+    /// The index is random: in the lowest quarter of the tick, but among at least 256 indices, or
+    /// all of a smaller tick. If the claim would not fit there, it starts at the floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

@@ -1,7 +1,7 @@
-//! The one place that replaces the standard atomics by loom's, so that the models of
+//! The one place that replaces the standard atomics with loom's, so that the models of
 //! [`shard`](crate::shard) and of a shared counter's ranges check the shipped code.
 //!
-//! The models need `RUSTFLAGS="--cfg snowbank_loom"`, and `cargo test --release --package
+//! Run the models with `RUSTFLAGS="--cfg snowbank_loom"` and `cargo test --release --package
 //! snowbank-core --lib models`.
 
 #[cfg(snowbank_loom)]
@@ -18,8 +18,8 @@ pub(crate) use std::sync::{
 #[cfg(not(snowbank_loom))]
 pub(crate) use crossbeam::queue::ArrayQueue;
 
-/// A bounded queue with crossbeam's interface on loom's mutex. The models check the use of the
-/// queue only.
+/// A bounded queue with crossbeam's interface on loom's mutex. The models check only how the queue
+/// is used.
 #[cfg(snowbank_loom)]
 #[derive(Debug)]
 pub(crate) struct ArrayQueue<T> {
@@ -51,13 +51,14 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// Locks, also after another thread panicked while it held the lock. The data behind these locks is
+/// Locks, even if another thread panicked while it held the lock. The data behind these locks is
 /// valid between any two statements, so a poisoned lock can be used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Checks a model in every interleaving of its threads, with few forced switches between them.
+/// Checks a model in every interleaving of its threads, with at most three forced switches between
+/// them.
 #[cfg(all(test, snowbank_loom))]
 pub(crate) fn check_model(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,17 +1,17 @@
-//! The cluster that a daemon belongs to. Its endpoints may be of two clusters by mistake, and one
-//! that was away at the start was not compared. So each new connection must show that it leads to
-//! the same cluster.
+//! The cluster that a daemon belongs to. By mistake, its endpoints may be of two clusters, and an
+//! endpoint that was away at the start was not compared. So each new connection must show that it
+//! leads to the same cluster.
 //!
 //! No write reaches another cluster, as long as one endpoint may lead to the daemon's own. If none
-//! does, its floor is raised before the daemon ends (`Member::leave_cluster`).
+//! does, the daemon raises the other cluster's floor before it ends (`Member::leave_cluster`).
 //! - A cluster is known by an identity that was drawn when the fleet was prepared there, or the
-//!   counter was made. Only a copy of the cluster has it too.
-//! - The daemon reads the identity before its first write, and keeps the connection that it read it
-//!   on.
+//!   counter was made. Only a copy of the cluster has the same identity.
+//! - The daemon reads the identity before its first write, and keeps the connection that gave the
+//!   answer.
 //! - A later connection is asked for the identity before anything else. A server of etcd or
 //!   ZooKeeper is a member of one cluster for as long as it runs.
-//! - The answer is as new as the cluster has it: etcd's reads are linearizable, and a ZooKeeper
-//!   catches up with its leader first (SYNC).
+//! - The answer is up to date: etcd's reads are linearizable, and a ZooKeeper catches up with its
+//!   leader first (SYNC).
 //!
 //! etcd also names its cluster in each answer, which needs no permission. But that name is a hash
 //! of the members' addresses, so two clusters that were set up alike share it.
@@ -40,11 +40,11 @@ impl Cluster {
         Ok(Cluster { key: key.to_owned(), identity: read(text)?, read })
     }
 
-    /// Checks the value of the key at a new connection. One that is missing or cannot be read is of
-    /// another cluster.
+    /// Checks the value of the key at a new connection. A value that is missing or cannot be read
+    /// counts as another cluster's.
     ///
     /// # Errors
-    /// It is another cluster, in words.
+    /// Returns a message if it is another cluster.
     pub(super) fn check(&self, text: Option<&str>) -> Result<(), String> {
         let found = match text.map(self.read) {
             Some(Ok(identity)) if identity == self.identity => return Ok(()),

@@ -1,20 +1,21 @@
 //! The rules of a shared counter: a ticket source whose numbers several daemons take from one key
 //! at the coordinator. Pure: answers come in, decisions go out.
 //!
-//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, if
-//! the key still has the value that it read. So each number is in one daemon's range:
-//! - Of two writes that expect one value, the coordinator does one.
-//! - A write without an answer counts only if the key then has its identity. Otherwise its range is
-//!   abandoned, done or not.
-//! - After a loss of the grant (a restored snapshot) a write from before does not count: another
-//!   copy of this process may find the same identity.
-//! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
+//! The key has the next free number. A daemon takes a range of numbers by writing a higher number,
+//! if the key still has the value that the daemon read. So each number is in one daemon's range:
+//! - Of two writes that expect the same value, the coordinator does only one.
+//! - A write whose answer was lost counts only if the key then has the write's identity. Otherwise
+//!   its range is abandoned, whether the write was done or not.
+//! - After a loss of the grant (a restored snapshot), an earlier write does not count: another copy
+//!   of this process may find the same identity.
+//! - If the key is gone, was made again, or is below what this daemon had, the daemon never begins
+//!   it anew.
 //!
 //! A source whose maximum the key has reached gets an empty range, and nothing is written: its
 //! counter has ended.
 //!
-//! A value that no write of Snowbank can have left ([`CounterLoss::Leaps`]) is not counted on: one
-//! wrong write by hand would use up all numbers for good.
+//! From a value that no write of Snowbank can have left ([`CounterLoss::Leaps`]), no range is
+//! taken: one wrong write by hand would use up all numbers for good.
 
 use std::fmt;
 
@@ -26,8 +27,8 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most,
-/// or a few requests' worth.
+/// The most IDs from the first ID of a range to its end. A range has 10 million numbers at most, or
+/// as many as a few requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
@@ -35,25 +36,25 @@ const RANGE_IDS_MAX: u64 = 1 << 40;
 pub struct CounterKey {
     format: u64,
     /// The identity of the counter, drawn when it was made. A counter that was made again has
-    /// another.
+    /// another identity.
     pub counter: String,
     /// The next free number: all below it may have been handed out. Text, because JavaScript's
     /// numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
-    /// The first number of the range that this write took. After an operator's command it is
+    /// The first number of the range that this write took. After an operator's command it equals
     /// `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by
-    /// it.
+    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
+    /// writes by it.
     pub write: String,
-    /// The name, for people, of the daemon or the command that wrote it.
+    /// The name of the daemon or the command that wrote it, for people.
     pub writer: String,
 }
 
 impl CounterKey {
-    /// Returns the value of a write that takes a range, of the counter with this identity.
+    /// Returns the value that takes this range of the counter with this identity.
     pub fn new(counter: &str, range: NumberRange, write: &str, writer: &str) -> Self {
         let [counter, write, writer] = [counter, write, writer].map(str::to_owned);
         let NumberRange { from, to: next } = range;
@@ -93,7 +94,7 @@ pub(super) struct Claim {
 pub(super) enum CounterLoss {
     /// The key is gone.
     Gone,
-    /// The key's next number is below what this daemon's state knows: the two numbers.
+    /// The key's next number is below what this daemon's state knows. Has both numbers.
     WentBack(u64, u64),
     /// The counter was made again.
     Replaced,
@@ -147,7 +148,7 @@ impl fmt::Display for CounterLoss {
 /// The next step after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The range is this daemon's. An empty one: no number is left for its source.
+    /// The range is this daemon's. If it is empty, no number is left for the source.
     Ours(NumberRange),
     /// Write this.
     Write(Claim),
@@ -173,7 +174,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// A counter of which all numbers below `floor` may have been handed out.
+    /// Creates a counter whose numbers below `floor` may all have been handed out.
     pub(super) fn new(numbering: Numbering, floor: u64) -> Self {
         let end = numbering.id_bound(numbering.end());
         let whole = numbering.ticket().and_then(|counter| counter.clone().up_to(LAST_ID).ok());
@@ -181,8 +182,8 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None }
     }
 
-    /// Decides how to take `count` numbers, where the key is as read. `generation` changes when the
-    /// grant is lost. `draw` gives the identity of a write.
+    /// Decides how to take `count` numbers, given the key as it was read. `generation` changes when
+    /// the grant is lost. `draw` gives the identity of a write.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -246,7 +247,7 @@ impl Counter {
         Ok(Some(key).filter(|key| key.next >= self.floor))
     }
 
-    /// Returns the furthest end of a range that begins here. If the increment is longer than
+    /// Returns the furthest end of a range that begins here. If the increment is larger than
     /// [`RANGE_IDS_MAX`], that range has one number.
     fn furthest(&self, from: u64) -> Position {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::CoordinatorKind;
 
-/// The place of one member of a coordinator, as in `http://HOST:PORT`. The scheme names the kind,
-/// and TLS or not.
+/// The place of one member of a coordinator, as in `http://HOST:PORT`. The scheme names the
+/// coordinator's kind, and says whether TLS is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The coordinator's kind.
@@ -17,7 +17,7 @@ pub struct Endpoint {
     pub(super) port: u16,
 }
 
-/// A text is no endpoint.
+/// The text is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found {0:?}, allowed: {forms}", forms = forms())]
 pub struct WrongEndpoint(String);

@@ -1,8 +1,8 @@
 //! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
 //!
 //! Each call is one request. A new connection first asks for the cluster, and then for a token if
-//! there is a user. A token that has expired ends its connection, and the next one gets another.
-//! Each answer must be of the connection's cluster, because a proxy may lead it to another one.
+//! there is a user. A token that has expired ends its connection, and the next connection gets a
+//! new token. Each answer must be of the connection's cluster, because a proxy may lead elsewhere.
 
 mod connection;
 
@@ -35,7 +35,7 @@ const TRANSACTION: &str = "/v3/kv/txn";
 /// `INVALID_ARGUMENT`, `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// A part of the refusal of a client certificate with a common name, while authentication is on.
-/// Its status is 400 or 401.
+/// The refusal's status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
 /// Parts of the messages of a gateway that cannot connect to its own etcd: the connection was
 /// closed, refused, or used when it was closed. Messages of etcd itself do not speak of
@@ -58,7 +58,7 @@ struct Session {
 }
 
 impl Session {
-    /// Asks something, and checks that the answer is of the connection's cluster.
+    /// Makes a request, and checks that the answer is of the connection's cluster.
     async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
         let answer = self.post(path, body).await?;
         line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.connection.authority)?;
@@ -136,12 +136,12 @@ impl line::Session for Session {
     }
 }
 
-/// Returns the identity of the cluster that an answer is of.
+/// Returns the identity of the cluster that an answer comes from.
 fn cluster_of(answer: &Value) -> &str {
     answer["header"]["cluster_id"].as_str().unwrap_or_default()
 }
 
-/// Returns the fault that an answer without success reports.
+/// Returns the fault that an unsuccessful answer reports.
 fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
     let answer: Value = serde_json::from_slice(text).unwrap_or_default();
     let message = answer["message"].as_str().or(answer["error"].as_str());
@@ -208,8 +208,8 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
 
 /// Returns the transaction that writes keys if all have the expected values, and else reads them.
 ///
-/// Values are compared, and not revisions: after a restore from a backup, other writes bring old
-/// revisions back.
+/// Values are compared, not revisions: after a restore from a backup, other writes reach old
+/// revisions again.
 fn transaction(swaps: &[Swap]) -> Value {
     let mut compare = Vec::new();
     let mut success = Vec::new();

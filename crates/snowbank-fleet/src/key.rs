@@ -10,15 +10,15 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It reads no other one: another one may mean
-/// something else.
+/// The format of values that this release writes. It reads no other, because another format may
+/// mean something else.
 pub(super) const FORMAT: u64 = 2;
 
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far
 /// shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
-/// The prefix, in a marker, of an ID space that a colliding one has replaced.
+/// The prefix, in a marker, of an ID space that a colliding space has replaced.
 const REPLACED: &str = "replaced ";
 
 /// The value at a worker ID's key.
@@ -30,24 +30,25 @@ pub struct NumberKey {
     /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a
     /// state recognises an old write of its own that a restored coordinator brings back.
     pub term: String,
-    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by
-    /// it.
+    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
+    /// writes by it.
     pub write: String,
     /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers
     /// end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The highest bound of the term. A release may lower `id_bound`, but not this one, so it hides
-    /// no restore.
+    /// The highest bound of the term. A release may lower `id_bound` but not this bound, so a
+    /// release hides no restore.
     #[serde(with = "id_bound")]
     pub highest: u64,
     /// The bound at which the term began. If an earlier holder was granted more, the coordinator
     /// went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon: its bounds are this and `max_ahead_ms` ahead of its clock at most.
+    /// The holder's horizon. The holder's bounds are at most `horizon_ms` + `max_ahead_ms` ahead of
+    /// its clock.
     pub horizon_ms: u64,
-    /// The distance that the holder's IDs may be ahead of its clock.
+    /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
     /// True if the holder released the number: all IDs that it handed out are below the bound.
     pub released: bool,
@@ -55,12 +56,12 @@ pub struct NumberKey {
     pub holder: String,
     /// The source that uses the number.
     pub source: String,
-    /// The instant since which this holder has it, in seconds of Unix time.
+    /// The instant since which this holder has the number, in seconds of Unix time.
     pub since_unix_s: i64,
 }
 
 impl NumberKey {
-    /// Returns the value of a holder, without a write and its bound.
+    /// Returns the value of a holder, before a write and its bound are filled in.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
         NumberKey {
@@ -105,13 +106,13 @@ impl NumberKey {
 pub struct Marker {
     format: u64,
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have
-    /// different ones.
+    /// different identities.
     pub identity: String,
     /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
     pub(super) write: String,
-    /// The ID spaces, in the order of their first use: a space's place is part of its keys. One
-    /// that a colliding one has replaced keeps its place, with `REPLACED` before it: no daemon
-    /// finds it.
+    /// The ID spaces, in the order of their first use: a space's place is part of its keys. A space
+    /// that a colliding space has replaced keeps its place, with `REPLACED` before its name, so no
+    /// daemon finds it.
     pub spaces: Vec<String>,
     /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
     floor_unix_ms: i64,
@@ -128,8 +129,8 @@ fn name_of(known: &str) -> &str {
 
 /// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
 ///
-/// Which numbers of them collide does not matter: other daemons of the fleet may have any of them.
-/// Equal spaces are one.
+/// Which of their numbers collide does not matter: other daemons of the fleet may have any of them.
+/// Returns false for equal spaces, which are one.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
     one != other && first.runs_beside(&second)
@@ -144,7 +145,7 @@ impl Marker {
         Marker { format, identity, write, spaces, floor_unix_ms: 0, reach_ms: 0, poll_ms: 0 }
     }
 
-    /// Returns the marker of a new fleet whose daemons poll after this time.
+    /// Returns the marker of a new fleet whose daemons poll at this interval.
     pub fn polled_each(self, period: Duration) -> Self {
         Marker { poll_ms: millis(period), ..self }
     }
@@ -222,7 +223,7 @@ impl Marker {
         name_of(&self.spaces[index])
     }
 
-    /// Returns the index of an ID space, also of one that was replaced.
+    /// Returns the index of an ID space, even if the space was replaced.
     pub(super) fn index_of(&self, space: &str) -> Option<usize> {
         self.spaces.iter().position(|known| name_of(known) == space)
     }
@@ -233,7 +234,7 @@ impl Marker {
         (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
     }
 
-    /// Replaces ID spaces. Returns those that daemons could use until now.
+    /// Marks ID spaces as replaced. Returns those that daemons could use until now.
     pub(super) fn replace(&mut self, indices: &[usize]) -> Vec<String> {
         let mut replaced = Vec::new();
         for &index in indices {
@@ -287,7 +288,7 @@ impl Paths {
         format!("{}/space-{place}/", self.prefix)
     }
 
-    /// Returns the key of a shared counter: of the ticket source of this name.
+    /// Returns the key of the shared counter that the ticket source of this name uses.
     pub fn counter(&self, source: &str) -> String {
         format!("{}/ticket-{source}", self.prefix)
     }
@@ -326,7 +327,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
-    // The format comes first, because nothing else is known of a later one.
+    // The format is checked first, because nothing else is known of a later format.
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
@@ -411,7 +412,7 @@ mod tests {
         }
     }
 
-    /// Somebody wrote it by mistake.
+    /// Somebody may have written such a reach by mistake.
     #[test]
     fn a_reach_that_no_daemon_has_is_not_believed() {
         let mut marker = Marker { reach_ms: u64::MAX, ..Marker::new("1f", Vec::new()) };

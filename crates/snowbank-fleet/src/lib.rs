@@ -9,14 +9,15 @@
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
 //!   of each answer. Both are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `line` implements it: the connection to one of its
-//!   members. `etcd` and `zookeeper` speak the members' protocols, and `kind` lists them.
+//! - `Coordinator`: what a coordinator can do. `line` implements this trait on a connection to one
+//!   of the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
+//!   lists them.
 //! - `endpoint`: the places of the members. `cluster`: the check that new connections lead to the
 //!   same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
 //!   them.
 //! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
-//!   and how long others wait for that.
+//!   and how long other daemons wait for that.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a
@@ -60,9 +61,9 @@ pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Pr
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
 ///
-/// A value is expected by its whole text, which holds the identity of its write. So a coordinator
-/// that was restored to an older state never passes for unchanged. If it compared its own counts of
-/// writes, it could.
+/// Values are compared by their whole text, which holds the identity of the write. So a coordinator
+/// that was restored to an older state never passes for unchanged, as it could if its own counts of
+/// writes were compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -116,7 +117,7 @@ impl NoAnswer {
         NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
     }
 
-    /// Returns the error for a coordinator that another one has replaced.
+    /// Returns the error for a coordinator that another coordinator has replaced.
     pub fn foreign(reason: impl Into<String>) -> Self {
         NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
@@ -130,16 +131,16 @@ impl fmt::Display for NoAnswer {
 
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
-/// A write without an answer may have been done, or be done later. Reads may lag behind writes;
+/// A write without an answer may have been done, or may be done later. Reads may lag behind writes;
 /// swaps never do.
 pub trait Coordinator: Send {
-    /// From now on, gives up a connection whose answer is late, and asks on another one. So a
+    /// From now on, gives up a connection whose answer is late, and asks again on another. So a
     /// daemon soon notices that a number is lost.
     fn hurry(&mut self) {}
 
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another. A simulated coordinator may have
-    /// one.
+    /// connection, so at least one of them soon opens another. A simulated coordinator may have a
+    /// single connection.
     fn connections(&self) -> u64 {
         0
     }
@@ -150,12 +151,12 @@ pub trait Coordinator: Send {
     }
 
     /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
-    /// sleeps. In a simulation none may pass.
+    /// sleeps. In a simulation, time may stand still.
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }
 
-    /// Reads keys, in their order.
+    /// Reads keys, and returns their values in the same order.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -173,13 +174,13 @@ pub trait Coordinator: Send {
     /// that do not answer soon are left out. A single endpoint is not asked.
     ///
     /// # Errors
-    /// Two endpoints report different clusters, in words.
+    /// Returns a message if two endpoints report different clusters.
     fn read_at_each(&mut self, _key: &str) -> Result<Vec<(String, Option<String>)>, String> {
         Ok(Vec::new())
     }
 
     /// From now on, uses a new connection only if it leads to this cluster. The open connection has
-    /// shown that it does. Only the first call has an effect. A simulated coordinator is one
+    /// shown that it leads there. Only the first call has an effect. A simulated coordinator is one
     /// cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 

@@ -28,23 +28,25 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in, while other endpoints are untried: one whose machine is gone
-/// must not use up the time of the others. The last round waits longer ([`Patience::opening`]).
+/// The time to connect and log in, while other endpoints are untried: an endpoint whose machine is
+/// gone must not use up the time of the others. The last round waits longer
+/// ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which all endpoints are compared. They are asked at the same time, so an endpoint
-/// that hangs delays a start by this much at most. An endpoint that answers later is left out, as
+/// that hangs delays a start by this much at most. An endpoint that answers later is left out, like
 /// one that is away.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The time for an answer. It is far above a leader's election, and far below the default horizon.
+/// The time for an answer. It is far longer than a leader's election, and far shorter than the
+/// default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy
 /// coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// The factor by which an answer may be later than those before.
+/// The factor by which an answer may take longer than earlier answers.
 const LATER_BY: u32 = 4;
 
 /// The longest answer: the keys of a hundred thousand numbers.
@@ -57,11 +59,11 @@ pub struct Access {
     pub kind: &'static CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
-    /// The user, where the coordinator asks for one.
+    /// The user, if the coordinator asks for one.
     pub user: Option<User>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
-    /// The file of that certificate, if there is one.
+    /// The file of this side's certificate, if there is one.
     pub certificate: Option<PathBuf>,
     /// Reads the boot clock.
     pub boot_clock: fn() -> BootMicros,
@@ -132,7 +134,7 @@ async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn S
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     is_in_hurry: bool,
-    /// The time that answers took of late, or that was waited for them.
+    /// The time that recent answers took, or that this side waited for them.
     of_late: Duration,
 }
 
@@ -148,14 +150,15 @@ impl Patience {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that was waited for it. Each answer lowers the time
-    /// by half at most, so that a slow write's retry has longer even after a fast answer.
+    /// Notes the time that an answer took, or that this side waited for it. Each answer lowers the
+    /// noted time by half at most, so that the retry of a slow write has more time even after a
+    /// fast answer.
     pub(super) fn note(&mut self, took: Duration) {
         self.of_late = took.max(self.of_late / 2);
     }
 
-    /// Returns the time to open a connection in the last round. A round trip of a second takes
-    /// three seconds for TCP and TLS.
+    /// Returns the time to open a connection in the last round. If a round trip takes a second, TCP
+    /// and TLS take three.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
     }
@@ -171,8 +174,8 @@ impl Patience {
 }
 
 /// Returns for each try of a call the longest time to open its connection; `None`:
-/// [`Patience::opening`]. The first try is on the connection that is open. Of several endpoints,
-/// one that hangs must not use up the time of the others: only the last round waits for slow ones.
+/// [`Patience::opening`]. If a connection is open, the first try uses it. Of several endpoints, one
+/// that hangs must not use up the time of the others: only the last round waits for slow ones.
 fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -191,7 +194,8 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// Runs futures at the same time, and returns in their order the results of those that end in time.
+/// Runs futures at the same time. Returns their results in order, with `None` for those that do not
+/// end in time.
 async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     let ended = poll_fn(|context| {
@@ -217,7 +221,7 @@ pub(super) enum Fault {
     Endpoint(String),
     /// Every endpoint will say the same.
     Lasting(String),
-    /// The endpoint belongs to another cluster. Another endpoint may not.
+    /// The endpoint belongs to another cluster. Another endpoint may belong to the right one.
     Foreign(String),
 }
 
@@ -234,7 +238,8 @@ pub(super) trait Session: Sized + Send {
     /// Connects within this time. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
 
-    /// Logs in, once the cluster is known to be the right one. Does nothing if opening did it.
+    /// Logs in, once the cluster is known to be the right one. Does nothing if `open` has logged
+    /// in.
     async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
         Ok(())
     }
@@ -265,11 +270,11 @@ pub(super) struct Line<S> {
     /// The endpoint that answered last.
     current: usize,
     session: Option<S>,
-    /// The sessions that were opened so far.
+    /// The number of sessions that were opened so far.
     opened: u64,
     /// The cluster that each new session must belong to.
     cluster: Option<Cluster>,
-    /// The cluster's identity as the first session reported it, and the endpoint of that.
+    /// The cluster's identity as the first session reported it, and that session's endpoint.
     cluster_id: Option<(String, String)>,
     patience: Patience,
 }
@@ -290,7 +295,7 @@ impl<S: Session> Line<S> {
         })
     }
 
-    /// Makes one exchange, at one endpoint after the other until one answers.
+    /// Makes one exchange, trying one endpoint after the other until one answers.
     fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
         let mut faults = Vec::new();
@@ -311,11 +316,11 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time, and returns the answers within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. Of those
-    /// that answer, the first of the list stays connected.
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The first
+    /// endpoint in the list that answers stays connected.
     ///
     /// # Errors
-    /// Two endpoints report different clusters, in words.
+    /// Returns a message if two endpoints report different clusters.
     fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
@@ -345,7 +350,7 @@ impl<S: Session> Line<S> {
                     }
                     found.push((endpoint, answer));
                 }
-                // A daemon that knows its cluster leaves the endpoints of others out.
+                // A daemon that knows its cluster leaves out the endpoints of other clusters.
                 Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
                     return Err(format!("{endpoint}: {reason}"));
                 }
@@ -355,7 +360,7 @@ impl<S: Session> Line<S> {
         Ok(found)
     }
 
-    /// Makes one exchange at the current endpoint. A session stays only after an answer.
+    /// Makes one exchange at the current endpoint. The session is kept only after an answer.
     fn try_call<T>(
         &mut self,
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
@@ -458,7 +463,7 @@ impl<S: Session> Coordinator for Line<S> {
     }
 }
 
-/// Checks that a cluster that was found is the known one, which the other endpoint has reported.
+/// Checks that the cluster found is the known cluster, which endpoint `other` has reported.
 pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
     if found == known {
         return Ok(());
@@ -469,9 +474,9 @@ pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(),
     )))
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The coordinator was
-/// replaced only if all endpoints are of another cluster, and an operator must act only if all of
-/// them say so.
+/// Returns the error for the faults of all endpoints, with their names. The coordinator counts as
+/// replaced only if all endpoints are of another cluster. The error is lasting only if all faults
+/// are.
 fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
     let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
     let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));

@@ -31,12 +31,12 @@ pub use tried::Tried;
 pub use want::{JoinError, Taken, Want};
 
 /// The most tries of one write that is refused, because another write of ours came first or the
-/// marker has changed. Each such refusal needs a lost answer before it, or an event of the whole
+/// marker has changed. Each such refusal follows a lost answer, or an event that concerns the whole
 /// fleet.
 const TRIES_MAX: usize = 5;
 
-/// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which
-/// can be cloned.
+/// A daemon of a fleet. `C` is a box with any kind of coordinator, or in tests a simulated
+/// coordinator, which can be cloned.
 #[derive(Clone)]
 pub struct Member<C> {
     coordinator: C,
@@ -54,15 +54,15 @@ pub struct Member<C> {
     tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
-    /// True once the endpoints need no comparison: each new connection shows its cluster.
+    /// True once the endpoints need no more comparison: each new connection shows its cluster.
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
-    /// The last poll that had an answer. Until there is one, the last that was tried. `None`: none
-    /// was tried yet, and no number taken.
+    /// The last poll that had an answer, or, before there is one, the last that was tried. `None`
+    /// if no poll was tried yet and no number was taken.
     polled: Option<Polled>,
-    /// The clocks as the caller last gave them. The time since then is added: a job may have waited
-    /// for other jobs, or a call for answers.
+    /// The clocks as the caller last gave them. Each use adds the time since then: a job may have
+    /// waited for other jobs, or a call for answers.
     clocks: Clocks,
 }
 
@@ -142,8 +142,8 @@ enum Stop {
 }
 
 impl From<NoAnswer> for Stop {
-    /// In another cluster, other daemons may have the numbers, and its answers about this daemon's
-    /// keys mean nothing.
+    /// In another cluster, other daemons may have the numbers, and that cluster's answers about
+    /// this daemon's keys mean nothing.
     fn from(answer: NoAnswer) -> Self {
         if answer.is_foreign { Stop::Foreign(answer.reason) } else { Stop::NoAnswer(answer) }
     }
@@ -206,7 +206,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &self.notes
     }
 
-    /// Returns bounds with the sources' indices in this member instead of those in the daemon.
+    /// Returns the bounds with each source's index in this member instead of its index in the
+    /// daemon.
     fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
         let mut placed = bounds.to_vec();
         for bound in &mut placed {
@@ -224,9 +225,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // A source that had to wait may have taken its numbers with a higher bound than this
-            // one, which was asked for meanwhile. A start without the coordinator may continue up
-            // to the higher bound, so no key may sink below it.
+            // While this bound was asked for, a source that had to wait may have taken its numbers
+            // with a higher bound. A start without the coordinator may continue up to the higher
+            // bound, so no key may sink below it.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
@@ -249,8 +250,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Raised::from(self.ended(raised))
     }
 
-    /// Returns the end of a call. A daemon that has lost a number ends, and the next start must
-    /// ask.
+    /// Returns the result of a call. A daemon that has lost a number ends, and forgets its
+    /// ceilings, so that its next start asks.
     fn ended<T>(&mut self, result: Result<T, Stop>) -> Result<T, Stop> {
         let result = result.map_err(|stop| self.leave_cluster(stop));
         if !matches!(result, Ok(_) | Err(Stop::NoAnswer(_))) {
@@ -259,8 +260,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         result
     }
 
-    /// Returns whether the coordinator holds a bound at all keys of these numbers. It is false for
-    /// a source that went on without asking.
+    /// Returns whether the coordinator holds a bound at all keys of these numbers. Returns false
+    /// for a source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -289,8 +290,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
-    /// once a clock is near that bound. The state must have stored it already. The notes drop the
-    /// higher bound before the write.
+    /// once a clock is near that bound. The state must have stored the bound already. The notes
+    /// drop the higher bound before the write.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -313,9 +314,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Releases numbers that were just taken, and under which nothing was handed out since. A
-    /// number that goes on in its term is kept, because only this state can use it before its
-    /// bound.
+    /// Releases numbers that were just taken and under which nothing was handed out. A number that
+    /// continues its earlier term is kept, because only this state can use it before its bound.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -354,8 +354,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.or_went_back(seen)
     }
 
-    /// Returns what was seen. If that is a loss, polls first: the other keys may show that the
-    /// coordinator went back, and that must be noticed before the daemon ends.
+    /// Returns `seen`. If it is a loss, polls first: the other keys may show that the coordinator
+    /// went back, which must be noticed before the daemon ends.
     fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
         match seen {
             Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
@@ -392,7 +392,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Checks that a bound can have been granted to somebody, before anything of it is remembered.
+    /// Checks that the key's bound can have been granted to somebody, before anything of the key is
+    /// remembered.
     fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), Stop> {
         let wall = self.clocks_now().wall;
         let held = &self.sources[source];
@@ -428,9 +429,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns
-    /// the bound that the keys have then: a higher one that is found meanwhile is kept, except by a
-    /// release.
+    /// Writes a bound to the keys of a source from index `from` on, as many as fit into one swap.
+    /// Returns the bound that the keys then have. A higher bound that is found at a key is kept,
+    /// except by a release.
     fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
             if !is_release {
@@ -472,7 +473,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                         highest = highest.max(seen.id_bound);
                     }
                     if is_done {
-                        // It was done before: its answer was lost.
+                        // The write was done before, and its answer was lost.
                         return Ok(bound.id_bound);
                     }
                     if !is_release {

@@ -3,16 +3,17 @@
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
 //! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them,
 //! because the machine does not remember for longer which copy is the newest. They count only in
-//! the directory that they were written in: a copy of it may have been made together with the locks
-//! that show which copy is the newest. A missing or damaged file costs time: the daemon then starts
-//! like any other. It also forgets how far other daemons reach, which matters if a restored marker
-//! has forgotten it too.
+//! the directory that they were written in: a copy of that directory may have been made together
+//! with the locks that show which copy is the newest. If the file is missing or damaged, the daemon
+//! starts like any other, which takes longer. It has also forgotten how far other daemons reach,
+//! which matters if a restored marker has forgotten it too.
 //!
-//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without
-//! asking, so it counts only in the same fleet at the same endpoints, and only while the difference
-//! of the clocks is the one that is noted with it. If that has jumped, the machine may have been
-//! restored from a snapshot, perhaps twice. The state keeps a difference too, but takes the new one
-//! at a jump. A daemon may be killed right after that, so the ceiling needs its own difference.
+//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below a noted
+//! ceiling without asking. So the ceiling counts only in the same fleet at the same endpoints, and
+//! only while the difference of the clocks is as noted with it. If the difference has jumped, the
+//! machine may have been restored from a snapshot, perhaps twice. The state keeps a difference too,
+//! but takes the new one at a jump. A daemon may be killed right after taking it, so the ceiling
+//! needs its own difference.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -51,7 +52,7 @@ pub struct Note {
     /// The fleet whose coordinator has acknowledged a bound: the marker's identity.
     pub identity: String,
     /// The highest bound that the coordinator had acknowledged, and that was not released. A lower
-    /// one there shows that the coordinator went back. The bound counts in every boot and
+    /// bound at the coordinator shows that it went back. The bound counts in every boot and
     /// directory, because it is a fact about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
@@ -66,7 +67,7 @@ pub struct Note {
     /// True while nobody else can have the numbers before `covered` has passed. False during the
     /// pause after taking them, and once a release was tried.
     pub is_held: bool,
-    /// The difference of the clocks, wall − boot, when that ceiling was asked for, in microseconds.
+    /// The difference of the clocks, wall − boot, when `covered` was asked for, in microseconds.
     pub wall_minus_boot_us: i64,
 }
 
@@ -78,10 +79,11 @@ struct Document {
     life: Option<String>,
     /// The fleet where the ceilings count.
     fleet: String,
-    /// The longest [`reach`](crate::rules::reach) that a marker had. One that was restored may have
+    /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
     /// forgotten it.
     reach_ms: u64,
-    /// The longest reach for which this state has waited until other daemons have polled it.
+    /// The longest reach that other daemons have read by now: this state has waited for their
+    /// polls.
     settled_reach_ms: u64,
     notes: Vec<Note>,
 }
@@ -96,9 +98,8 @@ pub struct Notes {
 
 impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
-    /// changes when the machine is restored from a snapshot. The writes and ceilings of an earlier
-    /// boot's notes do not count, because copies of a state are noticed only within a boot. `fleet`
-    /// identifies the fleet and its coordinator.
+    /// changes when the machine is restored from a snapshot. `fleet` identifies the fleet and its
+    /// coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -145,7 +146,7 @@ impl Notes {
         }
     }
 
-    /// Replaces the note of a source, and makes that durable.
+    /// Replaces the note of a source, and makes the notes durable.
     ///
     /// # Errors
     /// The old notes may still be there.
@@ -159,7 +160,7 @@ impl Notes {
         Duration::from_millis(self.document.reach_ms).min(REACH_MAX)
     }
 
-    /// Notes the reach of a marker. Returns true if it is longer than those before.
+    /// Notes the reach of a marker. Returns true if it is the longest so far.
     pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let before = self.longest_reach();
         self.document.reach_ms = millis(before.max(reach).min(REACH_MAX));
@@ -171,7 +172,7 @@ impl Notes {
         Duration::from_millis(self.document.settled_reach_ms)
     }
 
-    /// Notes that this state has waited until other daemons have polled a reach.
+    /// Notes that this state has waited until the polls of other daemons have read a reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
         self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }
@@ -199,7 +200,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         file.sync_all()
     });
     if written.is_err() {
-        // It would only take up room.
+        // A partial file would only take up room.
         let _ = fs::remove_file(&temporary);
     }
     written?;
@@ -207,8 +208,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Overwrites the notes, which needs no free block. The first byte is missing meanwhile, so that
-/// after a kill the file counts as damaged.
+/// Overwrites the notes, which needs no free disk space. The first byte is missing meanwhile, so
+/// that after a kill the file counts as damaged.
 fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);

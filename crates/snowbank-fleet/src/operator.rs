@@ -1,4 +1,4 @@
-//! An operator at a coordinator: prepares a fleet, lists its numbers, and frees one.
+//! An operator's commands at a coordinator: prepare a fleet, list its numbers, free a number.
 
 mod spaces;
 
@@ -42,17 +42,18 @@ pub struct Entry {
     pub number: u64,
     /// `held`, `released`, `unreadable`, or `free`: held until an instant that has passed.
     pub state: &'static str,
-    /// The holder for people, or why the key cannot be read.
+    /// The holder's name for people, or why the key cannot be read.
     pub holder: String,
     /// The source that uses it.
     pub source: String,
-    /// Since when.
+    /// When the holder took the number.
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
     /// The instant of that ID.
     pub until: String,
-    /// True if a daemon can take it now. What an operator released waits for the clock.
+    /// True if a daemon can take the number now. A number that an operator released is free once
+    /// the clock is near its bound.
     #[serde(skip)]
     pub is_free: bool,
 }
@@ -69,13 +70,14 @@ pub struct Freeing<'a> {
     pub now: UnixMicros,
     /// True if the holder may still run.
     pub is_forced: bool,
-    /// True if a bound that no clock explains is wrong: no such IDs were handed out.
+    /// True if the operator knows that a bound that no clock explains is wrong: no such IDs were
+    /// handed out.
     pub is_lowering: bool,
 }
 
 impl Freeing<'_> {
-    /// Returns the bound at which the next holder starts: that of the key. `None` is a key that
-    /// cannot be read: the bound is then the furthest that daemons accept.
+    /// Returns the bound at which the next holder starts: the key's bound. If the key cannot be
+    /// read (`None`), returns the furthest bound that daemons accept.
     ///
     /// # Errors
     /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been
@@ -108,7 +110,6 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    /// Returns the marker, and its text.
     fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
         let name = self.name;
         let key = Paths::of(self.name).marker();
@@ -177,8 +178,8 @@ impl Operator<'_> {
     }
 
     /// Stores the highest number of a shared counter that was handed out: daemons take only later
-    /// ones. `write` is the identity of this write. With `is_lowering`, the operator knows that the
-    /// key has a wrong value.
+    /// ones. `write` is the identity of this write. `is_lowering` is true if the operator knows
+    /// that the key's value is wrong.
     ///
     /// # Errors
     /// Higher numbers may have been handed out, or the coordinator did not answer.
@@ -215,7 +216,7 @@ impl Operator<'_> {
         let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
         match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
             Swapped::Done => Ok(()),
-            // Its answer was lost, and it was tried again.
+            // The answer was lost, and the write was tried again.
             Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
@@ -230,8 +231,8 @@ impl Operator<'_> {
     }
 
     /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts
-    /// at its bound. `write` is the identity of this write. Without `is_forced`, a holder that may
-    /// still run keeps the number.
+    /// at the number's bound. Unless `freeing.is_forced`, a holder that may still run keeps the
+    /// number.
     ///
     /// A key that cannot be read gets the furthest bound that daemons accept.
     ///
@@ -287,7 +288,7 @@ impl Operator<'_> {
         ];
         match self.coordinator.swap(&swaps)? {
             Swapped::Done => Ok(held),
-            // Its answer was lost, and it was tried again.
+            // The answer was lost, and the write was tried again.
             Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
                 Err(refused(String::from("the fleet's marker has just changed; try again")))

@@ -16,7 +16,7 @@ use snowbank_client::protocol::Info;
 use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
 
-/// The most daemons that are asked: the first ones.
+/// The most daemons that are asked. Later ones are left out.
 pub const PEERS_MAX: usize = 256;
 
 /// The peers' addresses, and the credentials for them.
@@ -78,8 +78,8 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 
 impl PeerAccess {
     /// Returns the token for an address that one of the setting's addresses led to. A client sends
-    /// it at once. So there is none unless both addresses are private ([`is_private`]), not even
-    /// for a name that has a loopback address today.
+    /// the token at once. So an address gets it only if both addresses are private
+    /// ([`is_private`]). A name that only happens to have a loopback address today gets none.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
@@ -91,8 +91,8 @@ pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns the client of an address that one of the setting's addresses led to. Its certificate
-/// must have the name in the setting.
+/// Returns the client of an address that one of the setting's addresses led to. The server's
+/// certificate must have the name in the setting.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
     let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
@@ -108,7 +108,6 @@ fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address
     Client::new(options).map_err(|error| error.to_string())
 }
 
-/// Resolves each address of the setting.
 async fn resolve_all(
     addresses: &[Address],
     wait: Duration,
@@ -125,7 +124,6 @@ async fn resolve_all(
     found
 }
 
-/// Resolves one address.
 async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, String> {
     let (host, port) = match address {
         Address::Tcp { host, port } | Address::Tls { host, port } if host.parse::<IpAddr>().is_err() => {
@@ -168,8 +166,8 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
 }
 
 /// Returns the answers in the order of the setting, each daemon once. A name may have addresses of
-/// both families, IPv4 and IPv6. One that does not answer is left out if one of the other family
-/// does: one daemon may have both, and listen on one.
+/// both families, IPv4 and IPv6. An address that does not answer is left out if one of the other
+/// family does: a daemon may have both addresses, and listen on one.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     // The places that answered, and whether by IPv6.

@@ -12,19 +12,19 @@
 //!   `member::resume`). So it has only what the daemon before it had.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an
-//!   instant in the marker, which every write of a key by a daemon compares. It is above all IDs
-//!   that the coordinator knows nothing of: those from before the fleet, those of replaced ID
-//!   spaces, and those that were granted by writes which a restored coordinator lost. No grant
-//!   reaches further than `max_ahead` and a horizon from its holder's clock, however far ahead it
-//!   starts ([`counts_from`]). Daemons may differ in both: the marker has the longest [`reach`] of
-//!   all.
+//!   instant in the marker, and a daemon's every write of a key compares the marker. The floor is
+//!   above all IDs that the coordinator knows nothing of: those from before the fleet, those of
+//!   replaced ID spaces, and those that were granted by writes which a restored coordinator lost.
+//!   However far ahead a grant starts, it reaches no further than `max_ahead` and a horizon from
+//!   its holder's clock ([`counts_from`]). Daemons may differ in these settings, so the marker has
+//!   the longest [`reach`] of all.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock
 //! only decides when a number counts as abandoned.
 //!
 //! A coordinator that was restored to an older state is recognised by a bound that is lower than
-//! one that it had acknowledged ([`Seen::Older`]). The daemon that sees it raises the floor
-//! ([`floor_after_loss`]) before anything else.
+//! one that it had acknowledged ([`Seen::Older`]). The daemon that sees such a bound raises the
+//! floor ([`floor_after_loss`]) before anything else.
 
 use std::fmt;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 /// horizon at most.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
-/// The most that clocks of a fleet are expected to differ. A bound that is further ahead than its
-/// holder's reach and this was not granted to anybody.
+/// The most that clocks of a fleet are expected to differ. A bound that is ahead by more than its
+/// holder's reach plus this was never granted.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
 /// The start of a source under a number that it may take.
@@ -73,7 +73,7 @@ pub struct Taker<'a> {
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,
-    /// The distance that IDs may be ahead of the wall clock.
+    /// How far IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
 }
 
@@ -88,7 +88,7 @@ pub struct Acknowledged<'a> {
     pub until: UnixMicros,
 }
 
-/// A number is another daemon's.
+/// The number belongs to another daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The value at its key.
@@ -100,7 +100,7 @@ pub struct Held {
 /// The proof by this machine's marks that a state may continue with the worker IDs that it had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proof {
-    /// None: the state may be an older copy.
+    /// No proof: the state may be an older copy.
     None,
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
     /// a worker ID since, so only the coordinator knows whose it is.
@@ -127,7 +127,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
-/// Others may have taken a number in a history that the coordinator has lost. So a state has its
+/// Others may have taken a number in a history that the coordinator has lost. So a state gets its
 /// own number [`Again`](Taking::Again) only while nobody [may have](may_be_abandoned) taken it.
 ///
 /// # Errors
@@ -158,15 +158,15 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
 /// holder's bound is minutes ahead. A clean stop leaves a bound that is near. An operator's release
 /// leaves the holder's bound: if a restore loses that release, the holder still knows by its clock
 /// that others may have had its number ([`may_be_abandoned`]). The instant is at most the holder's
-/// `max_ahead` before the bound, because the holder counts with that.
+/// `max_ahead` before the bound, because the holder relies on that.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
 }
 
 /// Returns whether others may have taken a number with this bound from a holder with this
-/// `max_ahead`. They may take it from `max_ahead` before the bound on ([`free_at`]), and their
-/// clocks may be ahead by `max_ahead`.
+/// `max_ahead`. They may take it once their clocks, which may be ahead by `max_ahead`, are within
+/// `max_ahead` of the bound ([`free_at`]).
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
@@ -176,8 +176,8 @@ pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
 
-/// Returns the lowest ID that a daemon may make under a number that it does not hold. A fleet
-/// without a floor has 0.
+/// Returns the lowest ID that a daemon may make under a number that it does not hold. Returns 0 for
+/// a fleet without a floor.
 pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     if floor.0 <= 0 {
         return 0;
@@ -186,9 +186,9 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
-/// Returns how far ahead of another daemon's clock a daemon with these settings hands out IDs. Its
-/// clock is ahead by `max_ahead` at most, and its IDs are ahead of that clock by as much and a
-/// horizon. It is in whole milliseconds, as in the marker.
+/// Returns how far ahead of another daemon's clock a daemon with these settings may hand out IDs.
+/// Its clock is at most `max_ahead` ahead, and its IDs are at most `max_ahead` and a horizon ahead
+/// of its clock. The result is in whole milliseconds, as in the marker.
 pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
     let reach = horizon.saturating_add(max_ahead.saturating_mul(2));
     Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
@@ -206,20 +206,20 @@ pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reac
 }
 
 /// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a
-/// term. 0: it had acknowledged none. `None`: there is no key.
+/// term. `acknowledged` is 0 if there was no such bound.
 ///
-/// Another term begins at the number's bound or above, so its `from` must reach the acknowledged
-/// bound.
+/// Another term begins at the number's bound or above. So the `from` of a key in another term must
+/// reach the acknowledged bound.
 pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
     let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound.max(key.highest) } else { key.from };
     reaches < acknowledged
 }
 
-/// Returns the latest instant that a bound in the coordinator can have. A later one was never
-/// granted. If it counted, a mistake, or somebody who writes keys, could take the number out of use
-/// for as long as the bound says. `from` is the wall clock, or an instant that is known to be
-/// behind bounds that were granted.
+/// Returns the latest instant that a bound at the coordinator can have. A later one was never
+/// granted. If a later bound counted, a mistake, or somebody who writes keys, could take the number
+/// out of use for as long as the bound says. `from` is the wall clock, or a later instant that
+/// granted bounds are known to have reached.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))
@@ -229,7 +229,7 @@ pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
 /// [`reach`].
 ///
 /// # Errors
-/// In words, why it cannot.
+/// Says why the bound cannot have been granted.
 pub fn check_bound(
     numbering: &Numbering,
     key: &NumberKey,
@@ -299,13 +299,13 @@ pub struct Holding {
     /// Writes of this state that may be the key's last. Those before the last known one are
     /// dropped.
     writes: Vec<String>,
-    /// The last of the dropped writes. None of them can be done any more, so a key that has one
-    /// shows that the coordinator went back, even if only to a write with the same bound.
+    /// The latest of the dropped writes. None of them can take effect any more. So if the key has
+    /// one, the coordinator went back, even if only to a write with the same bound.
     replaced: Vec<String>,
 }
 
-/// The replaced writes that a daemon remembers for each number. A restore that loses a raise shows
-/// by the bound. Only writes after new connections leave the bound as it is.
+/// The replaced writes that a daemon remembers for each number. If a restore loses a raise, the
+/// bound shows it. Only writes that follow new connections leave the bound as it is.
 const REPLACED_MAX: usize = 64;
 
 impl Holding {
@@ -340,7 +340,7 @@ impl Holding {
         self.forget_before(self.writes.len() - 1);
     }
 
-    /// Allows a release to lower the bound, before it is tried.
+    /// Lets a release lower the bound. The caller tries the release after this.
     pub fn lower(&mut self, id_bound: u64) {
         self.acknowledged = self.acknowledged.min(id_bound);
     }
@@ -358,7 +358,7 @@ impl Holding {
         &self.writes
     }
 
-    /// Decides what an answer means, for a daemon in this term. `key` is its text, read.
+    /// Decides what an answer means, for a daemon in this term. `key` is the parsed text.
     pub fn see(&mut self, text: Option<&str>, key: &Result<Option<NumberKey>, KeyError>, term: &str) -> Seen {
         let key = match key.clone() {
             Ok(key) => key,
@@ -369,7 +369,7 @@ impl Holding {
             return if is_older { Seen::Older(Loss::Gone) } else { Seen::Lost(Loss::Gone) };
         };
         let known = self.writes.iter().position(|write| *write == key.write);
-        // Its own last write may be of the term before.
+        // This state's own last write may be of an earlier term.
         let its_term = if known.is_some() { &key.term } else { term };
         if self.replaced.contains(&key.write) || is_older(Some(&key), its_term, self.acknowledged) {
             return Seen::Older(Loss::WentBack);

@@ -1,8 +1,8 @@
 //! ZooKeeper. Each key is a persistent node, below the nodes of its path.
 //!
 //! A swap reads the nodes first, compares their values, and then writes all of them or none: each
-//! must still have the count of writes that was read. Both steps use one session. It ends if a
-//! server is restored from a backup, or the daemon is paused, between the steps.
+//! must still have the count of writes that was read. Both steps use one session. The session ends
+//! if, between the steps, a server is restored from a backup or the daemon is paused.
 
 mod jute;
 mod session;
@@ -37,10 +37,9 @@ const ERROR: i32 = -1;
 /// All permissions.
 const ALL: i32 = 31;
 
-/// The most tries of one swap against others that write the same nodes.
+/// The most tries of one swap while other clients write the same nodes.
 const TRIES_MAX: usize = 3;
 
-/// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     text: String,
@@ -56,7 +55,7 @@ fn get_data(path: &str) -> Request {
     (GET_DATA, Writer::default().text(path).boolean(false).0)
 }
 
-/// Encodes the body of a create. A node that a user makes is that user's alone.
+/// Encodes the body of a create. If there is a user, only that user may use the node.
 fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
     let (scheme, id) = if has_user { ("auth", "") } else { ("world", "anyone") };
     // One ACL entry; no flags: the node outlasts its session.
@@ -73,7 +72,7 @@ fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
 
 fn node_in(mut reader: Reader<'_>) -> Option<Node> {
     let text = reader.text()?;
-    // The transactions of its creation and last write, their times, and its count of writes.
+    // The transactions of creation and last write, the times of both, and then the count of writes.
     let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
     Some(Node { text, writes: reader.int()? })
 }
@@ -95,7 +94,6 @@ async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node
     Ok(nodes)
 }
 
-/// Returns the names of the nodes below a path.
 async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Fault> {
     let sync = (SYNC, Writer::default().text("/").0);
     let request = (GET_CHILDREN, Writer::default().text(path).boolean(false).0);
@@ -119,15 +117,15 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
             (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.writes),
             (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.writes),
             (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
-            // A key that must not exist is compared when the nodes are read. No caller expects that
-            // of a key that others may make.
+            // A key that must be missing is compared only when the nodes are read. No caller
+            // compares such a key if others may make it.
             (None, None) => writer,
         };
     }
     (MULTI, writer.int(ERROR).boolean(true).int(-1).0)
 }
 
-/// Returns the error of a [`MULTI`] that was not done; 0: it was.
+/// Returns the error of a [`MULTI`], or 0 if it was done.
 fn error_of(answer: &Answer) -> Result<i32, Fault> {
     let error = match answer.error {
         0 => error_in(Reader(&answer.body)).ok_or_else(garbled)?,
@@ -136,10 +134,10 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
     fault_of(error).map_or(Ok(error), Err)
 }
 
-/// Returns the first error among a transaction's results; 0: there is none. If the transaction was
-/// done, its first result is no error, and reading ends there. If not, each result is an error
-/// code. The operations before the one that failed have 0. Those after it have a code that says
-/// only that another one failed.
+/// Returns the first error among a transaction's results, or 0 if there is none. If the transaction
+/// was done, its first result is no error, and reading ends there. If it was not done, each result
+/// is an error code: 0 before the failed operation, and after it a code that says only that another
+/// one failed.
 fn error_in(mut reader: Reader<'_>) -> Option<i32> {
     let mut first = 0;
     while reader.int()? == ERROR && !reader.boolean()? {
@@ -149,7 +147,7 @@ fn error_in(mut reader: Reader<'_>) -> Option<i32> {
     Some(first)
 }
 
-/// Makes the nodes above a path, where they are missing.
+/// Makes the missing nodes above a path.
 async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
     let mut requests = Vec::new();
     for (end, _) in path.match_indices('/').skip(1) {
@@ -195,7 +193,7 @@ impl line::Session for Session {
                         make_parents(self, path).await?;
                     }
                 }
-                // Written by another meanwhile.
+                // Another client has written a node meanwhile.
                 _ => {}
             }
         }

@@ -65,7 +65,7 @@ pub enum Format {
         /// True if the check symbol follows.
         check: bool,
     },
-    /// `objectid`: 24 hexadecimal digits, the Unix seconds and then the whole ID.
+    /// `objectid`: 24 hexadecimal digits: the Unix seconds, and then the whole ID.
     ObjectId,
     /// `uuidv7`: the Unix milliseconds, the whole ID, and 11 bits of a digest of the source's name.
     UuidV7,
@@ -99,8 +99,8 @@ impl Format {
         }
     }
 
-    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs its
-    /// layout.
+    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs the
+    /// IDs' layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
@@ -220,7 +220,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A format for the IDs of one source. It writes IDs and reads them back.
+/// A format for the IDs of one source.
 #[derive(Clone, Debug)]
 pub struct Codec(Kind);
 
@@ -238,8 +238,8 @@ impl Codec {
     /// Appends the text of an ID.
     ///
     /// # Errors
-    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or the layout's
-    /// last, or if its instant does not fit the format.
+    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or above the
+    /// layout's last ID, or if its instant does not fit the format.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         if id > LARGEST_ID {
             return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LARGEST_ID}")));

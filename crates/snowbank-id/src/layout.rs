@@ -1,7 +1,7 @@
 //! Layouts: how an ID is divided into fields.
 //!
 //! A layout is a mixed-radix number. Each field takes a number of values, 2^12, 10^3 or any other,
-//! and its *weight* is the product of the sizes below it:
+//! and its *weight* is the product of the sizes of the fields below it:
 //!
 //! ```text
 //!   ID = time × W₀ + field₁ × W₁ + … + fieldₙ × 1        Wᵢ = sizeᵢ₊₁ × … × sizeₙ
@@ -77,7 +77,7 @@ pub struct Layout {
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,
-    /// The product of the sizes of the node fields, or 1 without any.
+    /// The product of the sizes of the node fields, or 1 if there are none.
     workers: u64,
 }
 
@@ -108,7 +108,8 @@ impl Layout {
         u64::try_from(per_second).unwrap_or(u64::MAX)
     }
 
-    /// Returns the number of worker IDs, which start at 0. It is 1 without a node field.
+    /// Returns the number of worker IDs, which start at 0. If there is no node field, the only
+    /// worker ID is 0.
     pub fn workers(&self) -> u64 {
         self.workers
     }
@@ -146,8 +147,8 @@ impl Layout {
         UnixMicros::from_unix_ms(self.epoch_unix_ms.saturating_add(since_epoch_ms))
     }
 
-    /// Returns how many decimals of a second write the start of every tick exactly: 0 if ticks
-    /// start at whole seconds, else 3.
+    /// Returns how many decimals of a second are needed to write the start of every tick exactly: 0
+    /// if ticks start at whole seconds, else 3.
     pub fn decimals(&self) -> u8 {
         let whole_seconds = self.tick_ms.is_multiple_of(1000) && self.epoch_unix_ms % 1000 == 0;
         if whole_seconds { 0 } else { 3 }

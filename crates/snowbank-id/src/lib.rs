@@ -1,7 +1,6 @@
 //! The arithmetic of Snowbank's IDs: no I/O, no clock, no randomness.
 //!
-//! - [`layout`]: how an ID is divided into fields, and the positions that a layout and worker IDs
-//!   give it.
+//! - [`layout`]: how an ID is divided into fields, and its position under a layout and worker IDs.
 //! - [`numbering`]: the ID at each position of a source, by a layout or by a counter.
 //! - [`mod@format`]: an ID as a string, and back.
 //!

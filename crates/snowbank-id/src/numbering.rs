@@ -70,7 +70,7 @@ impl Numbering {
         self.snowflake().map_or(0, |(layout, _)| layout.tick_ms())
     }
 
-    /// Returns the number of IDs in one tick. All IDs of a counter are in one.
+    /// Returns the number of IDs in one tick. All IDs of a counter are in one tick.
     pub fn ids_per_tick(&self) -> u64 {
         match self {
             Numbering::Snowflake(numbering) => numbering.ids_per_tick(),
@@ -180,7 +180,7 @@ impl Numbering {
         }
     }
 
-    /// Returns the first position whose ID is at least `bound`; the end if there is none.
+    /// Returns the first position whose ID is at least `bound`, or the end if there is none.
     pub fn position_from(&self, bound: u64) -> Position {
         let numbering = match self {
             Numbering::Ticket(counter) => return counter.position_from(bound),
@@ -200,8 +200,8 @@ impl Numbering {
         Position(low)
     }
 
-    /// Returns the numbers of its worker IDs in its ID space. A ticket counter has the number 0 in
-    /// a space of its own.
+    /// Returns the numbers of the worker IDs in their ID space. A ticket counter has the number 0
+    /// in a space of its own.
     pub fn numbers_in_space(&self) -> Vec<u64> {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
@@ -231,9 +231,10 @@ impl Numbering {
         }
     }
 
-    /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is
-    /// the same, and the other has all worker IDs of this one. For ticket counters of one name this
-    /// is always true, because one bound holds for every increment and offset.
+    /// Returns true if each bound of the other numbering holds for all IDs of this one: the ID
+    /// space is the same, and the other numbering has all worker IDs of this one. For ticket
+    /// counters of one name this is always true, because one bound holds for every increment and
+    /// offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

@@ -42,15 +42,15 @@ impl<'a> Mount<'a> {
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 
-    /// Returns true if this mount shows at its point what another mount has there: a service
-    /// manager mounts a directory on itself, so that a unit may write there.
+    /// Returns true if this mount shows at its point what the mount below has there already. A
+    /// service manager mounts a directory on itself, so that a unit may write there.
     fn repeats(&self, below: &Mount<'_>) -> bool {
         let inside = self.point.strip_prefix(below.point);
         self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)
     }
 }
 
-/// Returns true if another directory than this namespace's own is mounted at the directory.
+/// Returns true if a directory from outside this namespace is mounted at `directory`.
 fn is_mounted_from_outside(mounts: &str, directory: &Path) -> bool {
     let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(Mount::parse).collect();
     let above = mounts.iter().filter(|mount| directory.starts_with(mount.point) && directory != mount.point);
@@ -76,7 +76,7 @@ mod tests {
         assert!(is_mounted_from_outside(&of_this_device, Path::new("/run/lock/snowbank")));
     }
 
-    /// As `ReadWritePaths=` of a unit does.
+    /// `ReadWritePaths=` of a unit makes such a mount.
     #[test]
     fn a_directory_that_is_mounted_on_itself_comes_from_inside() {
         let directory = Path::new("/run/lock/snowbank");

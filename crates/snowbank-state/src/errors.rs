@@ -17,10 +17,10 @@ pub struct StateError {
 /// The cause of an error, which decides the exit code of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Another daemon of this machine has a worker ID or a counter, or one that can make the same
+    /// Another daemon of this machine has this worker ID or counter, or one that can make the same
     /// IDs.
     WorkerIdHeld,
-    /// Another process has the state directory, or its file has a lock's name.
+    /// Another process has the state directory, or something else has the name of a lock's file.
     InUse,
     /// A worker ID, or a counter, was moved away by `snowbank state export`.
     Released,
@@ -32,7 +32,7 @@ pub enum Cause {
     Damaged,
     /// The system refuses.
     System {
-        /// Another try may work.
+        /// True if another try may work.
         may_pass: bool,
     },
 }
@@ -63,7 +63,8 @@ impl StateError {
         Self::of_system(error, not_locked(path, error, advice))
     }
 
-    /// Returns the error for another user's file, or something that is no file, with a lock's name.
+    /// Returns the error for a lock's name that leads to another user's file, or to something that
+    /// is no file.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
         let advice = "find out who put it there and remove it, or";
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }

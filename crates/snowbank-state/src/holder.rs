@@ -1,5 +1,5 @@
-//! The process that holds a lock: by the kernel's list of locks, or by the line that it wrote into
-//! the lock's file.
+//! Finds the process that holds a lock: by the kernel's list of locks, or by the line that the
+//! holder wrote into the lock's file.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,9 +14,9 @@ const LIST_READS: u32 = 5;
 /// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty
 /// if its holder is not known.
 ///
-/// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes
-/// of other containers, and cannot be matched with files of some file systems. Only then the file's
-/// line counts.
+/// The kernel lists the holder of this moment, whatever the file contains. The list leaves out
+/// processes of other containers, and cannot be matched with files of some file systems. Only then
+/// does the file's line count.
 pub(super) fn holder(file: &File) -> String {
     let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));
     match listed {
@@ -25,15 +25,16 @@ pub(super) fn holder(file: &File) -> String {
     }
 }
 
-/// Returns the line of the file's last holder. A holder may be writing it at this moment; then it
-/// is short.
+/// Returns the line of the file's last holder. The line is short if a holder is writing it at this
+/// moment.
 pub(super) fn line(file: &File) -> io::Result<String> {
     let mut line = [0; HOLDER_BYTES as usize];
     let length = file.read_at(&mut line, 0)?;
     Ok(String::from_utf8_lossy(&line[..length]).into_owned())
 }
 
-/// Returns ` (process 123, as its file says)` if a holder's line begins so; else nothing.
+/// Returns ` (process 123, as its file says)` if a holder's line begins with its process; else an
+/// empty text.
 fn holder_in(line: &str) -> String {
     match line.split_once(',') {
         Some((process, _)) if process.starts_with("process ") => format!(" ({process}, as its file says)"),
@@ -59,7 +60,7 @@ fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> 
 fn listed_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A process that waits for the lock has an arrow before its kind.
+        // A process that waits has an arrow before the lock's kind.
         match words[..] {
             [_, "FLOCK", _, _, process, of, ..] if of == inode => process.parse().ok(),
             _ => None,

@@ -1,5 +1,5 @@
 //! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them
-//! with the state file's.
+//! with those in the state file.
 
 use std::fmt;
 use std::fs;
@@ -8,15 +8,15 @@ use std::io::Read;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// This application's ID, hashed with the machine's identity as the key, as machine-id(5) asks: no
-/// file discloses the identity. `systemd-id128 machine-id
+/// This application's ID. It is hashed with the machine's identity as the key, as machine-id(5)
+/// asks, so that no file discloses that identity. `systemd-id128 machine-id
 /// --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
 
 /// A process that kept ceilings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Drawn by each process, 128 bits in hexadecimal, because process IDs are used again.
+    /// 128 bits in hexadecimal. Each process draws its own, because process IDs are used again.
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
@@ -43,8 +43,8 @@ impl Owner {
 
 /// Draws 128 bits in hexadecimal.
 ///
-/// They are drawn from the system's randomness, so that machines made from one image draw different
-/// ones. Without a random device they are drawn from the clock and the thread. Two states with the
+/// They come from the system's randomness, so that machines made from one image draw different
+/// bits. If there is no random device, they come from the clock and the thread. Two states with the
 /// same identity would be taken for copies of each other, and the lower one would be refused.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
@@ -55,8 +55,8 @@ pub fn draw_identity() -> String {
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot
 /// of the machine: until it is seeded again, which may take a minute, two copies draw the same
 /// bits. In a fleet each of them would then take the other's write for its own, and both would hand
-/// out the same IDs. With the clocks, both copies would also have to read three clocks in the same
-/// nanoseconds.
+/// out the same IDs. Because of the clocks, that happens only if both copies also read the same
+/// nanoseconds from three clocks.
 fn with_clocks(random: u128) -> String {
     let mut hash = hmac_sha256::Hash::new();
     hash.update(random.to_be_bytes());
@@ -67,8 +67,8 @@ fn with_clocks(random: u128) -> String {
 }
 
 /// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two
-/// copies of one memory hardly read the same values, because each has run since the snapshot for a
-/// time of its own.
+/// copies of one memory hardly read the same values, because each has run for a different time
+/// since the snapshot.
 fn nanos() -> [i64; 3] {
     [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| {
         let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
@@ -91,8 +91,8 @@ impl fmt::Display for Owner {
 /// The machine and the boot in which a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that
-    /// file.
+    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` if that file has
+    /// no machine ID.
     pub machine: Option<String>,
     /// The boot of that machine, from the kernel. `None` if the kernel does not report it.
     pub boot: Option<String>,

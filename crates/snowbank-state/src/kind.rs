@@ -14,11 +14,11 @@ pub(super) use self::snowflake::by_name;
 
 /// A kind of source, as locks and records need it.
 pub(super) trait Kind {
-    /// Returns its worker IDs, each with the name of its lock file. A ticket counter has one lock,
-    /// for worker 0.
+    /// Returns the source's worker IDs, each with the name of its lock file. A ticket counter has
+    /// one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns whether a lock of this name protects other IDs for sure. Such locks need not be
+    /// Returns whether a lock of this name certainly protects other IDs. Such locks need not be
     /// read: over time there is one for each worker ID that this machine ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
@@ -26,8 +26,8 @@ pub(super) trait Kind {
     /// under another increment or offset.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
-    /// Checks that no held lock protects IDs that it can make. Returns the free locks whose marks
-    /// count for it.
+    /// Checks that no held lock protects IDs that the source can make. Returns the free locks whose
+    /// marks count for the source.
     ///
     /// # Errors
     /// The first held lock that protects such IDs.
@@ -43,7 +43,6 @@ pub(super) trait Kind {
     fn record_key(&self, source: &str) -> String;
 }
 
-/// Returns the kind of a numbering.
 pub(super) fn kind_of(numbering: &Numbering) -> &dyn Kind {
     match numbering {
         Numbering::Snowflake(numbering) => numbering,

@@ -5,7 +5,7 @@
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs
 //!   were granted.
 //! - `kind`: what locks and records ask of a kind of source.
-//! - `writers`, `holder`: which files are trusted, and whose they are.
+//! - `writers`, `holder`: which files are trusted, and which process holds a lock.
 //! - [`survey()`]: the contents of a lock directory, read without locking.
 //! - [`system_error`]: which of the operating system's errors may pass.
 

@@ -24,9 +24,9 @@ use super::writers::{Untrusted, Writers, open_file};
 use super::{Cause, Owner, StateError, TakenOver};
 use snowbank_id::numbering::Numbering;
 
-/// For this user alone. The package's directory is for root and its group.
+/// A directory that is made is for this user alone. The package's is for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
-/// More than the length of a mark. No program of this project writes a longer line.
+/// More than the length of a mark, the longest line that this project's programs write there.
 const MARK_BYTES_MAX: usize = 128;
 
 /// The locks of a source's worker IDs, held until this is dropped.
@@ -47,7 +47,7 @@ impl WorkerLocks {
         WorkerLocks { files: Vec::new(), of_kin: Vec::new(), colliding: Vec::new(), state: None }
     }
 
-    /// Checks that this process still holds all of them.
+    /// Checks that this process still holds all of the locks.
     ///
     /// # Errors
     /// Another process could hold a worker ID, because a lock's file was removed or replaced.
@@ -55,16 +55,16 @@ impl WorkerLocks {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Marks grants from now on as grants of the owner's state.
+    /// Marks later grants as grants of the owner's state.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
 
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a
-    /// sync: a boot forgets it.
+    /// sync: the next boot forgets it.
     ///
     /// # Errors
-    /// Some could not be marked and keep their old marks.
+    /// Some worker IDs could not be marked, and keep their old marks.
     pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         self.mark(&Mark::granted(id_bound, state))
@@ -82,17 +82,17 @@ impl WorkerLocks {
     /// Marks all of the worker IDs.
     ///
     /// # Errors
-    /// Some could not be marked: theirs are as they were.
+    /// Some worker IDs could not be marked, and keep their old marks.
     pub fn mark(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        // A failure of one does not keep the others from being marked.
+        // If one cannot be marked, the others still are.
         let marked = self.files.iter().map(|file| file.file.write_all_at(text.as_bytes(), HOLDER_BYTES));
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Writes this mark into the counter's locks under other increments and offsets that say that
-    /// it was moved away: the counter is back. Those locks are free, and no daemon can keep one
-    /// while this lock is held.
+    /// Records that the counter is back: its locks under other increments and offsets get this mark
+    /// if they say that it was moved away. Those locks are free, and no daemon can keep one while
+    /// this lock is held.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
@@ -143,7 +143,7 @@ impl WorkerLocks {
         own.chain(others).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
     }
 
-    /// Returns whether this lock file is of IDs of another increment or layout.
+    /// Returns whether this lock file belongs to another increment, offset or layout.
     pub fn is_of_kin(&self, path: &Path) -> bool {
         self.others().any(|(other, _)| other == path)
     }
@@ -170,8 +170,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records. Returns the locks in the order of the records. A worker ID that
-/// records share is locked for the record with the highest bound.
+/// Locks all worker IDs of records. Returns the locks in the order of the records. If records share
+/// a worker ID, it is locked for the record with the highest bound.
 ///
 /// # Errors
 /// As [`lock_workers`].
@@ -217,7 +217,6 @@ fn lock_workers_but(
     Ok(WorkerLocks { files, of_kin, colliding: free_marks(colliding, writers)?, state: None })
 }
 
-/// Reads the marks of locks that no daemon holds.
 fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {
     let mut marks = Vec::new();
     for path in paths {
@@ -271,7 +270,7 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
     directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(Untrusted::NotSeen)?;
     match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Untrusted::NotSeen(error)),
-        // Made by this process, or by another at the same time.
+        // The directory was made by this process, or by another at the same time.
         _ => writers_of(directory),
     }
 }

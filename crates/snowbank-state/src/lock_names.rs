@@ -1,5 +1,5 @@
-//! The names of lock files: a hash of an ID space with a worker ID's number, or of a ticket
-//! counter's name with its increment and offset.
+//! The names of lock files: a hash of an ID space, and a worker ID's number; or a hash of a ticket
+//! counter's name, and its increment and offset.
 
 use std::fs;
 use std::io;
@@ -14,14 +14,13 @@ pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, P
     names.map(|(worker, name)| (worker, directory.join(name))).collect()
 }
 
-/// Returns the name of a lock.
 pub(super) fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 /// Returns the lock files of all counters of this name that can hand out the same numbers,
-/// including its own. Their marks bind this counter, although they were left under another
-/// increment or offset.
+/// including this counter's own. Their marks bind this counter, even if they were left under
+/// another increment or offset.
 pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<Vec<PathBuf>> {
     let mut kin = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -33,7 +32,7 @@ pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<V
     Ok(kin)
 }
 
-/// A name for an ID space that is the same in every process and release: FNV-1a, 64 bits.
+/// Returns a name for an ID space. It is the same in every process and release: FNV-1a, 64 bits.
 pub(super) fn fingerprint(space: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in space.bytes() {

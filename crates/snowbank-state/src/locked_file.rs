@@ -2,7 +2,7 @@
 //!
 //! The locks are advisory (`flock`). The open file holds the lock, so the system releases it
 //! however the process ends. The files stay: removing a file that another process is about to lock
-//! would give the lock to both. If another program removes one, its holder notices
+//! would give the lock to both. If another program removes a file, the lock's holder notices
 //! ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -16,17 +16,18 @@ use super::TakenOver;
 use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
-/// The length of the holder's line, padded with spaces, so that text after it stays when another
-/// holder's line replaces it. It has room for the longest ID space: 62 fields of one bit each.
+/// The length of a holder's line. The line is padded with spaces, so that the text after it stays
+/// when another holder's line replaces it. There is room for the longest ID space: 62 fields of one
+/// bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show`
-/// may hold it for a moment to find its holder.
+/// may hold the lock for a moment to find its holder.
 const ATTEMPTS: usize = 5;
-/// The pause before a held lock is tried again. A process that only looks for the holder keeps it
-/// for microseconds.
+/// The pause before a held lock is tried again. A process that only looks for the holder keeps the
+/// lock for microseconds.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
-/// Device and inode: the same file, whatever its name.
+/// Device and inode, which identify a file whatever its name.
 pub(super) type FileId = (u64, u64);
 
 pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
@@ -48,7 +49,7 @@ pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
 /// The reason why a file could not be locked.
 #[derive(Debug)]
 pub(super) enum FileLockError {
-    /// Another process has it.
+    /// Another process has the lock.
     Held {
         /// ` (process 123)`, or empty.
         holder: String,
@@ -76,8 +77,8 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks the file and writes its holder into it. A missing file is made. A file that other
-    /// users could have written is removed under its lock, and made again. `pause` separates two
-    /// tries.
+    /// users could have written is removed while it is locked, and made again. `pause` separates
+    /// two tries.
     pub(super) fn lock(
         path: &Path,
         writers: Writers,
@@ -132,8 +133,8 @@ impl LockedFile {
     }
 }
 
-/// Checks that a name still leads to the same file. If the system does not answer, it counts as the
-/// same.
+/// Checks that a name still leads to the same file. If the system does not answer, the file counts
+/// as the same.
 pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
     let happened = match fs::symlink_metadata(path) {
         Ok(metadata) if file_id(&metadata) == id => return Ok(()),
@@ -171,12 +172,12 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
         Writers::Group(_) => {}
         Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),
     }
-    // The process's umask has removed bits.
+    // The umask may have removed bits.
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
 }
 
-/// Writes the holder of the lock, for the refusal of another daemon.
+/// Writes the lock's holder into the file, so that the refusal of another daemon can name it.
 fn describe(file: &File, what: &str) -> io::Result<()> {
     let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
     debug_assert!(line.len() < HOLDER_BYTES as usize, "a holder's line that is cut off names no IDs");

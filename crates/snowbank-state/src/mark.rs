@@ -2,9 +2,10 @@
 //! them until its next boot.
 //!
 //! A mark is in the lock file of the worker ID, which a restored state directory does not contain.
-//! It is written when a ceiling is durable, before anything below it is claimed, and lowered before
-//! the ceiling is. So it is never above the newest state. A state whose start lies below the mark
-//! is an older copy, or another state: IDs may have been handed out above that start.
+//! A mark is written when a ceiling is durable, before anything below the ceiling is claimed. It is
+//! lowered before the ceiling is. So a mark is never above the ceiling in the newest state. A state
+//! whose start lies below the mark is an older copy, or another state: IDs may have been handed out
+//! above that start.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use snowbank_id::numbering::Numbering;
 pub struct Mark {
     /// The lowest ID that was not granted.
     pub id_bound: u64,
-    /// The identity of the state that granted them: [`Owner::state`](super::Owner).
+    /// The identity of the state that granted the IDs: [`Owner::state`](super::Owner).
     pub state: String,
     /// The fate of the worker ID.
     pub fate: Fate,
@@ -41,7 +42,6 @@ impl Fate {
     const WORDS: [(Fate, &str); 3] =
         [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
 
-    /// Returns its word in a mark, padded.
     fn padded_word(self) -> &'static str {
         Fate::WORDS.into_iter().find(|(of, _)| *of == self).map_or("", |(_, word)| word)
     }
@@ -90,9 +90,10 @@ impl fmt::Display for Mark {
 /// The meaning of marks for a source that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marked {
-    /// Nothing was granted at or above its start.
+    /// Nothing was granted at or above the source's start.
     Below,
-    /// Another state granted IDs at or above its start. It may start at this position.
+    /// Another state granted IDs at or above the source's start. The source may start at this
+    /// position.
     ByAnother(Position),
     /// Its own state granted IDs that the records do not cover: the records are an older copy.
     SinceThisCopy(Position),
@@ -106,8 +107,8 @@ pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) 
     let mut marks = own;
     let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
     for mark in of_kin {
-        // The counter was moved away under another increment, and has counted under this one since
-        // it returned.
+        // The counter was moved away under another increment, and has counted under this increment
+        // since it came back.
         let is_back = mark.is_released() && granted > Some(mark.id_bound);
         if !is_back {
             marks.push(mark);
@@ -116,7 +117,8 @@ pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) 
     marks
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are its state's.
+/// Compares a source's start with the marks of its worker IDs. `records` are those of the source's
+/// state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
@@ -141,7 +143,8 @@ pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
 }
 
-/// Returns the highest mark if it is beyond a source's start and this instant: it is not believed.
+/// Returns the highest mark if it is beyond both a source's start and this instant. Such a mark is
+/// not believed.
 pub fn beyond(
     marks: &[Mark],
     numbering: &Numbering,
@@ -219,8 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// During a catch-up too, with any tick: a kill then leaves a mark that the next start
-        /// believes.
+        /// This holds during a catch-up too, and with any tick: after a kill, the next start
+        /// believes the mark.
         #[test]
         fn a_mark_of_any_ceiling_that_the_rule_allows_is_believed(
             tick in prop::sample::select(vec!["1ms", "10ms", "1s", "3600s", "86400s"]),

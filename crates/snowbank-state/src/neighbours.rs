@@ -3,9 +3,9 @@
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different
 //! epochs lock different files, and may still make the same IDs. Each lock's file names its worker
 //! ID and space. A daemon first locks its own files. Then it reads the others, except those whose
-//! names show that they cannot collide. If one that can make the same IDs is held, the daemon does
-//! not start. If it is free, its mark counts. If two daemons start at once, each writes its own
-//! files before it reads, so at least one of them sees the other.
+//! names show that they cannot collide. If a lock that protects the same IDs is held, the daemon
+//! does not start. If such a lock is free, its mark counts. If two daemons start at once, each
+//! writes its own files before it reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -19,9 +19,9 @@ use snowbank_id::numbering::TicketCounter;
 
 /// The IDs of a held lock.
 pub(super) enum HeldIds {
-    /// A worker ID's: its number, and its space.
+    /// Those of a worker ID: its number, and its space.
     Worker(u64, Space),
-    /// A ticket counter's.
+    /// Those of a ticket counter.
     Counter(TicketCounter),
 }
 
@@ -30,7 +30,6 @@ pub(super) type Held = (HeldIds, File);
 /// A free lock of a worker ID: its number, its space, and its path.
 pub(super) type Free = (u64, Space, PathBuf);
 
-/// The locks of a directory.
 #[derive(Default)]
 pub(super) struct Locks {
     pub(super) held: Vec<Held>,
@@ -54,7 +53,7 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
             (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
             (_, false) => {}
             (Some(ids), true) => locks.held.push((ids, file)),
-            // Its holder is writing it at this moment, and reads our locks next.
+            // Its holder is writing the line at this moment, and reads our locks next.
             (None, true) if !line.contains('\n') => {}
             (None, true) => {
                 let reason = format!(
@@ -79,7 +78,7 @@ fn refused(path: &Path, error: &io::Error) -> StateError {
 }
 
 /// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`,
-/// a ticket counter's. The directory may hold other programs' locks.
+/// a ticket counter's lock. The directory may hold other programs' locks.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
     name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
@@ -90,7 +89,8 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the line of a lock, its file, and whether it is held; `None` if it is no file.
+/// Returns the line of a lock, its file, and whether the lock is held. `None` if the path leads to
+/// no file.
 fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
     // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {

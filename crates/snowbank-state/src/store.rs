@@ -4,7 +4,7 @@
 //! - `plan`: the rules of a start.
 //! - `directory`: the state directory and its lock.
 //! - `file`: writing the state file in place, and replacing it after a failure.
-//! - `copies`: the text of its two copies.
+//! - `copies`: the text of the state file's two copies.
 //! - `moved`: exports and imports.
 //! - [`simulated`]: the two copies over a simulated disk, for tests.
 
@@ -30,8 +30,8 @@ use super::{Left, StateError, TakenOver};
 use snowbank_id::layout::Position;
 use snowbank_id::numbering::Numbering;
 
-/// Returns the record of another machine, if there is one among these. A machine without an
-/// identity finds none.
+/// Returns the first record of another machine, if there is one. If this machine has no identity,
+/// returns `None`.
 pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
     let here = here.machine.as_ref()?;
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
@@ -46,7 +46,7 @@ pub struct DiskStore {
     sources: Vec<Record>,
     /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
-    /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is
+    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs: each is
     /// written as long as its source's own record is lower.
     let_go: Vec<Record>,
     host: HostIdentity,
@@ -63,7 +63,7 @@ pub struct FirstRecord<'a> {
     pub start: Position,
     /// True if a fleet's coordinator assigned its worker IDs.
     pub assigned: bool,
-    /// A bound above all that was granted under worker IDs assigned to this state before.
+    /// A bound above all that was granted under worker IDs that were assigned to this state before.
     pub assigned_bound: Option<u64>,
 }
 
@@ -94,21 +94,21 @@ impl DiskStore {
         }
     }
 
-    /// Sets the records to drop once their sources' own are as high. The fleet's coordinator holds
-    /// their bounds.
+    /// Sets the records that are dropped once their sources' own records are as high. The fleet's
+    /// coordinator holds their bounds.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
         let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
         DiskStore { let_go, ..self }
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub fn path(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// Waits until the names of the directory and of the state file are durable. Nothing that is
-    /// stored counts before.
+    /// Waits until the names of the directory and of the state file are durable. Until then,
+    /// nothing that is stored counts.
     ///
     /// # Errors
     /// They may not be durable.
@@ -117,8 +117,8 @@ impl DiskStore {
     }
 
     /// Makes these records of all sources durable. All records of this boot get the wall − boot
-    /// that is believed now: a start must not find an older value in a record that did not change
-    /// otherwise.
+    /// that is believed now: a start must not find an older value in a record that is otherwise
+    /// unchanged.
     fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
         let mut let_go = self.let_go.clone();
@@ -150,16 +150,16 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Makes later writes record an upper bound of ID time − boot until the next write, in
-    /// microseconds.
+    /// Lets later writes record this bound, in microseconds: until the next write, ID time − boot
+    /// is at most this.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
-    /// Makes every later write record that the state does not know the counters of these sources: a
-    /// start refuses them.
+    /// Lets every later write record that the state does not know the counters of these sources: a
+    /// start then refuses these sources.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
@@ -171,7 +171,7 @@ impl DiskStore {
     /// [`raise`](DiskStore::raise).
     ///
     /// # Errors
-    /// The lower ceilings may not be durable; then the old ones may stand.
+    /// The lower ceilings may not be durable. The old ones may then still stand.
     pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for left in trims {
@@ -181,8 +181,8 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second,
-    /// and around each write.
+    /// Checks that the stored ceilings are still this process's alone. The caller does this about
+    /// once a second, and around each write.
     ///
     /// # Errors
     /// Another process could have taken them over.
@@ -192,7 +192,8 @@ impl DiskStore {
     }
 }
 
-/// Returns the records of `let_go` that a start still needs: no source's record keeps their order.
+/// Returns the records of `let_go` that a start still needs, because no source's record keeps their
+/// order of IDs.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

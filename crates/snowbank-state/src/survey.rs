@@ -1,5 +1,5 @@
-//! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while
-//! they are read.
+//! Reads the marks of worker IDs: nothing is made or written, and each lock is held only while its
+//! file is read.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -18,13 +18,12 @@ use snowbank_id::numbering::Numbering;
 pub struct Seen {
     /// The worker ID. 0 for a ticket counter.
     pub worker: u64,
-    /// ` (process 123)`, or empty, if a process has the lock.
+    /// If a process has the lock: ` (process 123)`, or empty.
     pub holder: Option<String>,
-    /// Its mark; `None` without one: nothing was granted since the boot, as far as this directory
-    /// knows.
+    /// Its mark. `None`: as far as this directory knows, nothing was granted since the boot.
     ///
     /// # Errors
-    /// In one line: why it cannot be read.
+    /// In one line: why the mark cannot be read.
     pub mark: Result<Option<Mark>, String>,
 }
 
@@ -96,7 +95,7 @@ fn read_lock(path: &Path, writers: Writers) -> io::Result<(Option<String>, Optio
     let file = open_file(path, OpenOptions::new().read(true))?;
     let holder = LockedFile::holder_of(&file);
     if !writers.alone_wrote(&file.metadata()?) {
-        // A start does not believe its mark either.
+        // A start does not believe the mark in such a file either.
         return Ok((holder, None));
     }
     // A mark that is being written at this moment can be read a moment later.

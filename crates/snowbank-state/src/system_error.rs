@@ -1,5 +1,5 @@
-//! The operating system's errors that may pass. One function decides them, so that one error has
-//! one exit code.
+//! Decides which errors of the operating system may pass. One function does so, so that one error
+//! has one exit code.
 
 use std::io::{self, ErrorKind};
 
@@ -27,8 +27,8 @@ pub fn may_pass(error: &io::Error) -> bool {
     !is_named && !Errno::from_io_error(error).is_some_and(|number| LASTING.contains(&number))
 }
 
-/// As [`may_pass`], for a file or a directory. An error that this program found, and not the
-/// system, lasts: the file belongs to another program.
+/// Returns the same as [`may_pass`] for the system's error about a file or a directory. An error
+/// that this program itself found lasts: the file belongs to another program.
 pub fn file_may_pass(error: &io::Error) -> bool {
     error.raw_os_error().is_some() && may_pass(error)
 }

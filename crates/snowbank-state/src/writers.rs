@@ -1,8 +1,8 @@
 //! The users who may write a file or a directory. Content that another user could have written is
 //! not believed.
 //!
-//! Trusted are root, this process's user, and the group of a directory that its owner made writable
-//! for the group.
+//! Root and this process's user are trusted, and so is the group of a directory that its owner made
+//! writable for the group.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -46,7 +46,7 @@ pub(super) enum Untrusted {
 
 impl Writers {
     /// Returns who may write the files of a directory. Its owner must be root, this process's user,
-    /// or `other_owner`.
+    /// or allowed by `other_owner`.
     pub(super) fn of(directory: &Path, other_owner: impl Fn(u32) -> bool) -> Result<Writers, Untrusted> {
         let found = fs::symlink_metadata(directory).map_err(Untrusted::NotSeen)?;
         let owner = found.uid();
@@ -71,8 +71,8 @@ impl Writers {
         }
     }
 
-    /// Returns the mode of files that they share. Other users may not even read them, because a
-    /// reader can lock them.
+    /// Returns the mode of the files that these users share. Other users may not even read such a
+    /// file, because a reader can lock it.
     pub(super) fn file_mode(self) -> u32 {
         match self {
             Writers::Owner(_) => 0o600,

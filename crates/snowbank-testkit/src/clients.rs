@@ -28,7 +28,7 @@ pub fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a command succeeds, such as one that loads a library, or else [`skip`]s.
+/// Returns whether a command succeeds, such as one that loads a library. If it fails, [`skip`]s.
 pub fn can_run(command: &mut Command, what: &str) -> bool {
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {

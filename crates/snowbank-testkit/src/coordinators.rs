@@ -23,7 +23,7 @@ pub use self::zookeeper::ZooKeeper;
 
 /// The files with which a coordinator serves TLS.
 pub struct Tls {
-    /// Certificates of the authority of its clients.
+    /// Certificates of the authority that signs its clients' certificates.
     pub ca: PathBuf,
     /// Its own certificate.
     pub certificate: PathBuf,
@@ -35,19 +35,18 @@ pub struct Tls {
 /// and never answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Returns `Some` if something listens there.
 fn listens(address: SocketAddr) -> Option<()> {
     TcpStream::connect(address).ok().map(drop)
 }
 
-/// The process of a coordinator, with its directory and its port. Dropping it kills it and removes
-/// its data.
+/// The process of a coordinator, with its directory and its port. Dropping this value kills the
+/// process and removes its data.
 pub struct Server {
     name: &'static str,
     directory: TempDir,
     port: Port,
     child: Option<Child>,
-    /// The files for TLS, if it serves only TLS.
+    /// The files for TLS, if the coordinator serves only TLS.
     tls: Option<Tls>,
 }
 
@@ -68,8 +67,8 @@ impl Server {
         self.port.address()
     }
 
-    /// Starts the process, which logs into a file. Returns once it answers the probe, or over TLS
-    /// once it listens. Panics with its log if it ends.
+    /// Starts the process, which logs into a file. Returns once the process answers the probe; with
+    /// TLS, once it listens. Panics with the log if the process ends.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
         let name = self.name;
         let log = self.path("log");
@@ -103,28 +102,28 @@ impl Drop for Server {
 
 /// A coordinator that runs on this machine.
 pub trait Coordinator {
-    /// Its name in a configuration.
+    /// Returns its name in a configuration.
     fn name(&self) -> &'static str {
         self.server().name
     }
 
-    /// The scheme of its endpoints.
+    /// Returns the scheme of its endpoints.
     fn scheme(&self) -> &'static str {
         self.name()
     }
 
-    /// Its process.
+    /// Returns its process.
     fn server(&self) -> &Server;
 
-    /// Its process, to change.
+    /// Returns its process, for changes.
     fn server_mut(&mut self) -> &mut Server;
 
-    /// The address of its clients' listener.
+    /// Returns the address of its clients' listener.
     fn address(&self) -> SocketAddr {
         self.server().address()
     }
 
-    /// Its process ID while it runs.
+    /// Returns its process ID while it runs.
     fn id(&self) -> u32 {
         self.server().child.as_ref().expect("it runs").id()
     }
@@ -153,7 +152,7 @@ pub trait Coordinator {
         self.kill();
         let data = self.server().data();
         let backup = self.server().path("backup");
-        // There may be an earlier one.
+        // There may be an earlier backup.
         let _ = fs::remove_dir_all(&backup);
         copy(&data, &backup);
         self.run();
@@ -185,17 +184,17 @@ pub trait Coordinator {
     /// Returns its message about a wrong password.
     fn wrong_password(&self) -> &'static str;
 
-    /// Its endpoint in a configuration.
+    /// Returns its endpoint in a configuration.
     fn url(&self) -> String {
         format!("{}://{}", self.scheme(), self.address())
     }
 
-    /// Its endpoint in a configuration, while it serves TLS.
+    /// Returns its endpoint in a configuration, while it serves TLS.
     fn tls_url(&self) -> String {
         format!("{}s://{}", self.scheme(), self.address())
     }
 
-    /// The table of a fleet in a configuration, with these endpoints in its list.
+    /// Returns the table of a fleet in a configuration, with these endpoints in its list.
     fn table(&self, endpoints: &[&str]) -> String {
         format!("[fleet]\ncoordinator = \"{}\"\nendpoints = {endpoints:?}\n", self.name())
     }
@@ -206,8 +205,8 @@ pub trait Coordinator {
     }
 }
 
-/// Runs a test on etcd alone, because its rules are the same at each coordinator. With
-/// `SNOWBANK_COORDINATORS=all`, as in `tests/long`, runs it on each.
+/// Runs a test on etcd alone, for rules that are the same at each coordinator. If
+/// `SNOWBANK_COORDINATORS` is set, as in `tests/long`, runs it on each.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);

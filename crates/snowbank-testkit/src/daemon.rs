@@ -41,7 +41,7 @@ impl Address {
         make(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
     }
 
-    /// The address of a TCP listener, with TLS or without.
+    /// Returns the address of a TCP listener, with TLS or without.
     pub fn tcp(&self) -> SocketAddr {
         match self {
             Address::Tcp(address) | Address::Tls(address) => *address,
@@ -68,7 +68,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// `snowbank serve` without an option, but with its own directories for locks and state.
+    /// Returns `snowbank serve` without options, but with its own directories for locks and state.
     pub fn bare() -> Setup {
         let directory = super::directory();
         let mut command = program();
@@ -78,12 +78,12 @@ impl Setup {
         Setup { command, directory, listeners: 1 }
     }
 
-    /// `snowbank serve` on a free loopback port.
+    /// Returns `snowbank serve` on a free loopback port.
     pub fn new() -> Setup {
         Setup::bare().args(["--listen", "127.0.0.1:0"])
     }
 
-    /// A daemon on a free loopback port with this configuration.
+    /// Returns a daemon on a free loopback port with this configuration.
     pub fn configured(toml: &str) -> Setup {
         Setup::new().config(toml)
     }
@@ -111,7 +111,7 @@ impl Setup {
         self
     }
 
-    /// The daemon's working directory is its own directory.
+    /// Makes the daemon's own directory its working directory.
     pub fn in_own_directory(mut self) -> Setup {
         self.command.current_dir(self.directory.path());
         self
@@ -124,19 +124,20 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// Adds a listener for clients of Redis on a free loopback port. Its address is the second one.
+    /// Adds a listener for clients of Redis on a free loopback port. Its address is the daemon's
+    /// second.
     pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
     /// Adds a listener for clients of this protocol on a free loopback port. Its address is the
-    /// second one.
+    /// daemon's second.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port, whose address is then the last one. Removes
+    /// Adds an admin listener on a free loopback port. Its address is the daemon's last. Removes
     /// the drain delay of a stop.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
@@ -145,8 +146,8 @@ impl Setup {
 
     /// Hands over a listening socket under this name, as a service manager does.
     pub fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
-        // The shell moves the socket to the descriptor that the protocol requires. Then it becomes
-        // the daemon, so the process ID stays.
+        // The shell moves the socket to the descriptor that the protocol requires. Then the shell
+        // becomes the daemon, so the process ID stays.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
         setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
         setup
@@ -172,7 +173,7 @@ impl Setup {
         self
     }
 
-    /// A path in the daemon's own directory.
+    /// Returns a path in the daemon's own directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -206,8 +207,7 @@ impl Setup {
         Ok(daemon)
     }
 
-    /// Starts a daemon that must wait for a worker ID, with all of `parts` in its log, and kills
-    /// it.
+    /// Starts a daemon, checks that it waits for a worker ID and logs all of `parts`, and kills it.
     #[track_caller]
     pub fn assert_waits(self, parts: &[&str]) {
         let mut daemon = self.start();
@@ -256,7 +256,8 @@ impl Ended {
         self.assert_refusal_with(2, parts);
     }
 
-    /// Checks that this is a refusal to start for a cause that may pass: the same with exit code 3.
+    /// Checks that this is a refusal to start for a cause that may pass: exit code 3, one line, all
+    /// of `parts`.
     #[track_caller]
     pub fn assert_refusal_for_now(&self, parts: &[&str]) {
         self.assert_refusal_with(3, parts);
@@ -273,7 +274,8 @@ impl Ended {
     }
 }
 
-/// A daemon that listens. Dropping it kills it, and fails if it has panicked.
+/// A daemon that listens. Dropping this value kills the daemon, and fails if the daemon has
+/// panicked.
 pub struct Daemon {
     child: Child,
     status: Option<ExitStatus>,
@@ -304,17 +306,17 @@ impl Daemon {
         self.connect().next(Ask::of(1)).ids()[0]
     }
 
-    /// The address of its first listener.
+    /// Returns the address of its first listener.
     pub fn tcp(&self) -> SocketAddr {
         self.addresses[0].tcp()
     }
 
-    /// A path in the daemon's own directory.
+    /// Returns a path in the daemon's own directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Its process ID.
+    /// Returns its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -329,19 +331,19 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until it has its worker IDs. A daemon that still waits for them listens too, and later
-    /// ends the connections that it accepted meanwhile.
+    /// Waits until the daemon has its worker IDs. A daemon that still waits for them listens too,
+    /// but later ends the connections that it accepted meanwhile.
     pub fn assert_has_numbers(&self) {
         // A daemon logs this only once it has them.
         self.assert_logs("the kernel's log");
     }
 
-    /// Replaces a file of its own directory in one step.
+    /// Replaces a file in the daemon's own directory in one step.
     pub fn replace(&self, name: &str, text: &str) {
         replace(&self.path(name), text);
     }
 
-    /// Draws without a wait until a refusal has this code. Returns the runs.
+    /// Draws IDs, by requests with no wait, until one is refused with this code. Returns the runs.
     pub fn draw_until(&self, ask: Ask, code: u16) -> Vec<Run> {
         const REQUESTS_BETWEEN_PAUSES: usize = 20;
         let mut wire = self.connect();
@@ -359,7 +361,7 @@ impl Daemon {
         runs
     }
 
-    /// Makes it reload. Returns the lines of its log about that.
+    /// Makes the daemon reload. Returns the lines that it logged meanwhile.
     pub fn reload(&self) -> String {
         const ENDS: [&str; 3] =
             ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
@@ -411,7 +413,7 @@ impl Daemon {
         self.wait();
     }
 
-    /// Its resident memory in KiB.
+    /// Returns its resident memory in KiB.
     pub fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("/proc is there");
@@ -476,7 +478,7 @@ pub fn replace(path: &Path, text: &str) {
     std::fs::rename(&unfinished, path).expect("the file is put in place");
 }
 
-/// The mode bits of a file.
+/// Returns the mode bits of a file.
 pub fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
     std::fs::symlink_metadata(path).expect("the file is there").permissions().mode() & 0o7777

@@ -31,7 +31,7 @@ impl FailingDisk {
         disk
     }
 
-    /// Puts it under a daemon.
+    /// Puts the disk under a daemon.
     pub fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", library())
@@ -50,7 +50,7 @@ impl FailingDisk {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Waits for a sync that begins from now on, and calls `meanwhile` again and again until then.
+    /// Calls `meanwhile` again and again until a new sync begins.
     pub fn await_sync(&self, mut meanwhile: impl FnMut()) {
         let before = self.calls().len();
         crate::poll("a sync", || {
@@ -59,21 +59,21 @@ impl FailingDisk {
         });
     }
 
-    /// Sets what the calls do from now on.
+    /// Sets the result of the disk's calls from now on.
     pub fn order(&self, lines: &str) {
-        // A rename puts it in place, so that no call reads half of it.
+        // A rename puts the order in place, so that no call reads half of it.
         let unfinished = self.control.with_extension("new");
         std::fs::write(&unfinished, lines).expect("the order is written");
         std::fs::rename(&unfinished, &self.control).expect("the order is given");
     }
 
-    /// Fails nothing from now on.
+    /// Makes all calls succeed from now on.
     pub fn works(&self) {
         self.order("");
     }
 }
 
-/// The library, compiled once for each test program.
+/// Returns the library, compiled once for each test program.
 pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -81,7 +81,8 @@ pub fn library() -> &'static Path {
         let directory = crate::program::built().join("failing_disk");
         std::fs::create_dir_all(&directory).expect("the directory can be made");
         let library = directory.join("failing_disk.so");
-        // A rename puts it in place, because another test program may use the existing one.
+        // A rename puts the library in place, because another test program may use the existing
+        // one.
         let unfinished = directory.join(format!("failing_disk.so.{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);

@@ -25,9 +25,9 @@ fn library() -> Option<PathBuf> {
 /// A change of the clock, which happened between two moments.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Until then the clock was as before.
+    /// Until this moment the clock was as before.
     pub before: Instant,
-    /// From then on it is as set.
+    /// From this moment on it is as set.
     pub after: Instant,
 }
 
@@ -55,11 +55,11 @@ impl FakeClock {
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
             .env("FAKETIME_NO_CACHE", "1")
-            // For a clock that stands still, the library takes its instant as local time.
+            // The library reads the instant of a stopped clock as local time.
             .env("TZ", "UTC")
     }
 
-    /// Sets the clock to this much ahead of the right time.
+    /// Sets the clock this far ahead of the right time.
     pub fn set(&self, offset_ms: i64) -> Step {
         *self.offset_ms.lock().expect("no holder panics") = offset_ms;
         let sign = if offset_ms < 0 { '-' } else { '+' };
@@ -76,7 +76,7 @@ impl FakeClock {
     /// Stops the clock at the start of its next second, because the library can only stop it at
     /// whole seconds. Returns the step, and that instant in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
-        /// Rather early than late, so that this is no step back.
+        /// The clock stops this early, so that it never steps back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;
@@ -86,7 +86,7 @@ impl FakeClock {
         (step, second as f64 * 1e3)
     }
 
-    /// Returns how far ahead of the right time it is.
+    /// Returns how far the clock is ahead of the right time.
     pub fn offset_ms(&self) -> i64 {
         *self.offset_ms.lock().expect("no holder panics")
     }
@@ -95,7 +95,7 @@ impl FakeClock {
         let unfinished = self.file.with_extension("new");
         std::fs::write(&unfinished, text).expect("the time is written");
         let before = Instant::now();
-        // A rename puts it in place, so that no reader finds half of it.
+        // A rename puts the file in place, so that no reader finds half of it.
         std::fs::rename(&unfinished, &self.file).expect("the clock is set");
         Step { before, after: Instant::now() }
     }

@@ -1,4 +1,4 @@
-//! File systems for one test, which can be full. Mounting them needs root.
+//! File systems that a test can fill. Mounting them needs root.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,16 +7,17 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A file system in memory or in a file, mounted until this is dropped.
+/// A file system in memory or in a file, mounted until this value is dropped.
 pub struct FileSystem {
     directory: TempDir,
 }
 
-/// The smallest that `mkfs.xfs` makes.
+/// The smallest file system that `mkfs.xfs` makes.
 const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
-    /// Mounts one of this type, in a file. Returns `None` if this user may not mount.
+    /// Mounts a file system of this type: in memory (tmpfs) or in a file. Returns `None` if this
+    /// user may not mount.
     pub fn mount_as(kind: &str) -> Option<FileSystem> {
         let make: &[&str] = match kind {
             "tmpfs" => {
@@ -49,7 +50,7 @@ impl FileSystem {
         Some(FileSystem { directory })
     }
 
-    /// The directory at which it is mounted.
+    /// Returns the directory at which it is mounted.
     pub fn point(&self) -> PathBuf {
         self.directory.path().join("disk")
     }
@@ -59,7 +60,7 @@ impl FileSystem {
         let mut ballast = File::create(self.point().join("ballast")).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
-            // Later writes then need no delayed allocation.
+            // The sync leaves no allocation to be done later.
             let _ = ballast.sync_all();
         }
     }

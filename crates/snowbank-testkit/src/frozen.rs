@@ -1,10 +1,10 @@
-//! One thread of a running daemon, stopped from outside by ptrace(2), like by a deadlock. The
-//! daemon needs no hook for it.
+//! Stops one thread of a running daemon from outside, by ptrace(2), as a deadlock would. The daemon
+//! needs no hook for that.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
-/// A thread that stands still until this is dropped.
+/// A thread that stands still until this value is dropped.
 pub struct FrozenThread {
     thaw: Option<Sender<()>>,
     tracer: Option<JoinHandle<()>>,

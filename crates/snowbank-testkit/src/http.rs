@@ -1,5 +1,5 @@
-//! A small client of HTTP/1.1 for the tests: of the admin listener, with one request for each
-//! connection, and of the front end, whose connections stay open.
+//! A small HTTP/1.1 client for the tests. Each connection to the admin listener has one request;
+//! connections to the front end stay open.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ pub struct Answer {
     pub code: u16,
     /// The names are in lower case.
     headers: Vec<(String, String)>,
-    /// All after the headers.
+    /// Everything after the headers.
     pub body: String,
 }
 
@@ -98,7 +98,6 @@ impl FrontEndClient {
         answer
     }
 
-    /// Decodes a chunked body.
     fn chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         loop {
@@ -124,7 +123,7 @@ pub fn finding(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
     findings.iter().find(|finding| finding["name"] == name).cloned()
 }
 
-/// Parses an answer that has a length.
+/// Parses an answer whose body is not chunked.
 pub fn parse(bytes: &[u8]) -> Answer {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
@@ -150,7 +149,7 @@ pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     samples.map(sample).collect()
 }
 
-/// One sample.
+/// Returns one sample.
 #[track_caller]
 pub fn sample(samples: &[(String, f64)], name: &str) -> f64 {
     let found = samples.iter().find(|(other, _)| other == name);

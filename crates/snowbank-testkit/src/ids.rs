@@ -4,16 +4,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::wire::Run;
 
-/// IDs per ms of Twitter's layout.
 const TWITTER_IDS_PER_MS: u64 = 1 << 12;
 const TWITTER_EPOCH_UNIX_MS: u64 = 1_288_834_974_657;
 
-/// The tick of an ID of Twitter's layout, in Unix ms.
+/// Returns the tick of an ID of Twitter's layout, in Unix ms.
 pub fn twitter_unix_ms(id: u64) -> u64 {
     (id >> 22) + TWITTER_EPOCH_UNIX_MS
 }
 
-/// Datacenter and worker of Twitter's layout as one number.
+/// Returns datacenter and worker of an ID of Twitter's layout as one number.
 pub fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
@@ -24,13 +23,13 @@ pub fn twitter_ids_between(first: u64, last: u64) -> u64 {
     ((last >> 22) - (first >> 22)) * TWITTER_IDS_PER_MS + (last & 0xFFF) + 1 - (first & 0xFFF)
 }
 
-/// The wall clock in Unix ms.
+/// Returns the wall clock in Unix ms.
 pub fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     now.as_millis() as u64
 }
 
-/// Checks that no ID is in two of the runs, nor twice in one. Runs with different strides may
+/// Checks that no ID is in two of the runs or twice in one of them. Runs with different strides may
 /// interleave.
 #[track_caller]
 pub fn assert_distinct(mut runs: Vec<Run>) {

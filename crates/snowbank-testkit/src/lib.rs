@@ -1,7 +1,7 @@
 //! Shared by the black-box tests: the real daemon as a child process, an independent client of the
-//! protocol, and the arithmetic of a few layouts. None of it uses the library, because a mistake on
-//! both sides of the wire would pass. Every wait ends at [`DEADLINE`], which a working daemon never
-//! reaches. No wait is a measurement.
+//! protocol, and the arithmetic of a few layouts. None of it uses Snowbank's own library, because a
+//! mistake made on both sides of the wire would go unnoticed. Every wait ends at [`DEADLINE`],
+//! which a working daemon never reaches. No wait is a measurement.
 
 #![allow(
     clippy::new_without_default,
@@ -46,7 +46,7 @@ pub use wire::{Ask, Reply, Wire};
 /// The longest that the tests wait for anything. On a busy machine a ZooKeeper starts in 40 s.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
-/// A source that always has IDs, and one of 16 a second.
+/// A source that always has IDs, and a source of 16 IDs a second.
 pub const TWO_SOURCES: &str = r#"
 [[sources]]
 name = "fast"
@@ -122,7 +122,7 @@ pub fn has_program(name: &str, package: &str) -> bool {
 pub struct Random(u64);
 
 impl Random {
-    /// The seed is printed with the output of a test that fails.
+    /// Returns the generator of a seed, and prints the seed for the case that the test fails.
     pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)

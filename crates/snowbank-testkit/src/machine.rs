@@ -1,4 +1,4 @@
-//! A machine with daemons that start and end: its state, its locks and its clock stay.
+//! A machine whose daemons start and end, while its state, its locks and its clock stay.
 
 use std::path::PathBuf;
 
@@ -28,12 +28,12 @@ impl Machine {
         Some(Machine { clock: Some(clock), ..machine })
     }
 
-    /// Its wall clock.
+    /// Returns its wall clock.
     pub fn clock(&self) -> &FakeClock {
         self.clock.as_ref().expect("a machine whose clock can be set")
     }
 
-    /// A path in its directory.
+    /// Returns a path in its directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

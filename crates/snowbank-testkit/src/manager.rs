@@ -30,7 +30,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Makes one that waits for messages.
+    /// Makes a manager that waits for messages.
     pub fn new() -> Manager {
         let directory = super::directory();
         let socket = UnixDatagram::bind(directory.path().join("notify")).expect("a socket");
@@ -51,7 +51,7 @@ impl Manager {
         Some(Message(text.lines().map(str::to_owned).collect()))
     }
 
-    /// Reads messages until one fits.
+    /// Reads messages until `does` holds for one.
     #[track_caller]
     pub fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
         let deadline = Instant::now() + DEADLINE;
@@ -75,7 +75,7 @@ impl Manager {
         all
     }
 
-    /// Stops reading, with a full socket, until the next read.
+    /// Fills the socket, as if the manager had stopped reading.
     pub fn stand_still(&self) {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket.set_nonblocking(true).expect("a mode");

@@ -51,7 +51,7 @@ impl Text {
         String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
     }
 
-    /// Waits until the writer closes. If its process has ended, that has already happened.
+    /// Returns all output, once the writer has closed the pipe or ended.
     pub(crate) fn whole(&self) -> String {
         poll("the end of a pipe", || self.reader.is_finished().then_some(()));
         self.so_far()

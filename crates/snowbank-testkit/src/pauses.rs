@@ -39,7 +39,6 @@ impl PauseWatch {
     }
 }
 
-/// The pauses of processes.
 #[derive(Debug)]
 pub(crate) struct Pauses(Vec<Look>);
 

@@ -27,7 +27,7 @@ impl Port {
     pub fn take() -> Port {
         static TAKEN: AtomicUsize = AtomicUsize::new(0);
         let ports = candidates();
-        // Processes start at different ports, so few ask for one that is held.
+        // Processes start at different ports, so they rarely ask for a port that is held.
         let first = std::process::id() as usize * 61 + TAKEN.fetch_add(1, Ordering::Relaxed);
         let mut from_first = ports.clone().cycle().skip(first % ports.len()).take(ports.len());
         from_first.find_map(Port::hold).expect("a free port below the kernel's own")
@@ -42,12 +42,12 @@ impl Port {
         Some(Port { address, _held: held })
     }
 
-    /// The address with this port.
+    /// Returns the address with this port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The port.
+    /// Returns the port's number.
     pub fn number(&self) -> u16 {
         self.address.port()
     }

@@ -75,7 +75,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // An immediate stop, because no data must last.
+        // An immediate stop, because no data needs to last.
         let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
         let _ = self.server.wait();
     }
@@ -93,14 +93,15 @@ fn run(command: &mut Command) {
     lines(command);
 }
 
-/// The directory of the server's programs, which Debian keeps out of the path.
+/// Returns the directory of the server's programs, which Debian keeps out of the path.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let programs = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
     programs.filter(|programs| programs.join("initdb").is_file()).max()
 }
 
-/// A program run as a user that is not root, because PostgreSQL refuses root.
+/// Returns a command that runs a program as a user other than root, because PostgreSQL refuses
+/// root.
 fn as_postgres(program: &Path) -> Command {
     if !geteuid().is_root() {
         return Command::new(program);

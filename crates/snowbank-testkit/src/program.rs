@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The end of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Said {
     /// The exit code; `None` if a signal ended it.
@@ -30,7 +30,7 @@ pub fn path() -> Option<PathBuf> {
     Some(built().join("snowbank")).filter(|path| path.is_file())
 }
 
-/// The program, without standard input and without a variable of Snowbank.
+/// Returns the program as a command without standard input and without variables of Snowbank.
 pub fn program() -> Command {
     let path = path().unwrap_or_else(|| {
         let release = if built().ends_with("release") { " --release" } else { "" };
@@ -51,7 +51,7 @@ pub fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said
     Said::by(program().args(arguments))
 }
 
-/// Runs the program with these arguments and a configuration, without a state. Returns the exit
+/// Runs the program with these arguments and a configuration, on an empty state. Returns the exit
 /// code and both outputs.
 pub fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let directory = super::directory();

@@ -12,12 +12,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// The last ID.
+    /// Returns the last ID.
     pub fn last(&self) -> u64 {
         self.first + u64::from(self.count - 1) * u64::from(self.stride)
     }
 
-    /// All IDs, in order.
+    /// Returns all IDs, in order.
     pub fn ids(self) -> impl Iterator<Item = u64> {
         (0..u64::from(self.count)).map(move |index| self.first + index * u64::from(self.stride))
     }
@@ -84,7 +84,7 @@ impl Reply {
         }
     }
 
-    /// The tag of its request.
+    /// Returns the tag of its request.
     pub fn tag(&self) -> u16 {
         match self {
             Reply::Runs(tag, _)

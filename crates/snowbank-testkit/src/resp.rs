@@ -1,4 +1,4 @@
-//! A client of bytes for Redis' protocol.
+//! A client for Redis' protocol that compares bytes.
 
 use std::io::Read;
 
@@ -62,7 +62,7 @@ impl Client {
         String::from_utf8(self.read(size + 2)).expect("UTF-8")
     }
 
-    /// Reads lines until one is found.
+    /// Reads lines until `is_found` holds for one.
     pub fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
         let mut lines = vec![self.line()];
         while !lines.last().is_some_and(|line| is_found(line)) {
@@ -71,14 +71,14 @@ impl Client {
         lines
     }
 
-    /// Reads to the end, and finds this text.
+    /// Reads to the end, and checks that this text has come.
     pub fn is_closed_after(&mut self, text: &str) {
         let rest = self.rest();
         let rest = String::from_utf8_lossy(&rest);
         assert!(rest.contains(text), "{rest:?}");
     }
 
-    /// Reads to the end.
+    /// Checks that the connection ends without further bytes.
     pub fn is_closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }

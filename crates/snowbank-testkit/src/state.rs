@@ -14,24 +14,24 @@ use crate::{Daemon, poll};
 pub struct Shown {
     /// The ID below which all of its IDs lie.
     pub bound: u64,
-    /// Its daemon stopped in order.
+    /// True if its daemon stopped in order.
     pub clean: bool,
-    /// Its worker IDs were given to another state directory.
+    /// True if its worker IDs were given to another state directory.
     pub released: bool,
 }
 
 impl Machine {
-    /// The state directory.
+    /// Returns the state directory.
     pub fn state(&self) -> PathBuf {
         self.path("state")
     }
 
-    /// The state file.
+    /// Returns the state file.
     pub fn file(&self) -> PathBuf {
         self.state().join("ceilings")
     }
 
-    /// The disk under the state directory, which works for now.
+    /// Returns the disk under the state directory, which works for now.
     pub fn disk(&self) -> FailingDisk {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
@@ -54,8 +54,8 @@ impl Machine {
         }
     }
 
-    /// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be
-    /// late on a busy machine.
+    /// Draws until an ID is above the ceiling that is stored now, and returns that ID. A raise may
+    /// be late on a busy machine.
     pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
         let bound = self.shown().bound;
         poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
@@ -96,8 +96,8 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the ID below which IDs were granted to the only worker ID, as its lock has it. After
-    /// a kill between the two writes, the state may be one raise ahead.
+    /// Returns the mark of the only worker ID, from its lock file. The state may be one raise
+    /// ahead, if the daemon was killed between the two writes.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");
@@ -105,7 +105,7 @@ impl Machine {
         mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
     }
 
-    /// Checks that a start refuses the state as older than the newest, each time.
+    /// Checks that two starts, one after the other, refuse the state as older than the newest.
     #[track_caller]
     pub fn assert_older_is_refused(&self) {
         let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];

@@ -36,7 +36,7 @@ const REPLY_LENGTH_MAX: usize = 65_536;
 /// Kind, flags and tag, which `length` counts.
 const HEAD: usize = 4;
 
-/// One frame with any content.
+/// Returns one frame with any content.
 pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 + body.len());
     bytes.extend_from_slice(&((HEAD + body.len()) as u32).to_le_bytes());
@@ -46,7 +46,8 @@ pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a vector: hexadecimal with spaces, and `61*513` for a byte that is repeated.
+/// Returns the bytes of a vector: hexadecimal with spaces, and `61*513` for a byte that is
+/// repeated.
 pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
     let word = |word: &str| match word.split_once('*') {
@@ -56,17 +57,17 @@ pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     vector.split(' ').flat_map(word).collect()
 }
 
-/// A request for INFO.
+/// Returns a request for INFO.
 pub fn info(tag: u16) -> Vec<u8> {
     frame(0x02, 0, tag, &[])
 }
 
-/// A PING.
+/// Returns a PING.
 pub fn ping(tag: u16, body: &[u8]) -> Vec<u8> {
     frame(0x03, 0, tag, body)
 }
 
-/// A request with a token.
+/// Returns a request with a token.
 pub fn auth(tag: u16, token: &[u8]) -> Vec<u8> {
     frame(0x04, 0, tag, token)
 }
@@ -87,37 +88,38 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// `count` IDs of source 0, with a wait in which even a busy machine raises a ceiling.
+    /// Returns a request for `count` IDs of source 0, with a wait in which even a busy machine
+    /// raises a ceiling.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }
 
-    /// The same with the server's default wait.
+    /// Returns the same request with the server's default wait.
     pub fn default_wait(self) -> Ask {
         Ask { max_wait_ms: 65_535, ..self }
     }
 
-    /// The same with this tag.
+    /// Returns the same request with this tag.
     pub fn tag(self, tag: u16) -> Ask {
         Ask { tag, ..self }
     }
 
-    /// The same of this source.
+    /// Returns the same request to this source.
     pub fn source(self, source: u16) -> Ask {
         Ask { source, ..self }
     }
 
-    /// The same with this wait.
+    /// Returns the same request with this wait.
     pub fn wait_ms(self, max_wait_ms: u16) -> Ask {
         Ask { max_wait_ms, ..self }
     }
 
-    /// The same with these flags.
+    /// Returns the same request with these flags.
     pub fn flags(self, flags: u8) -> Ask {
         Ask { flags, ..self }
     }
 
-    /// The request's frame.
+    /// Returns the request's frame.
     pub fn bytes(self) -> Vec<u8> {
         let mut body = self.count.to_le_bytes().to_vec();
         body.extend_from_slice(&self.source.to_le_bytes());
@@ -133,9 +135,9 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// The other streams that a connection can use.
+/// Another stream that a connection can use, such as TLS.
 pub trait Transport: Read + Write + std::fmt::Debug + Send {
-    /// The connection below.
+    /// Returns the TCP connection below.
     fn tcp(&self) -> &TcpStream;
 
     /// Shuts down the writing side.
@@ -176,14 +178,14 @@ impl Wire {
         Wire::of(stream)
     }
 
-    /// A connection that is open already.
+    /// Returns a client on a TCP connection that is open already.
     pub fn over_tcp(stream: TcpStream) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(DEADLINE))?;
         Wire::of(Stream::Tcp(stream))
     }
 
-    /// A connection over something else.
+    /// Returns a client on another kind of stream.
     pub fn over(transport: Box<dyn Transport>) -> Wire {
         transport.tcp().set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
         Wire::of(Stream::Other(transport)).expect("a timeout can be set")
@@ -203,7 +205,7 @@ impl Wire {
         }
     }
 
-    /// The TCP connection.
+    /// Returns the TCP connection.
     pub fn tcp(&self) -> &TcpStream {
         match &self.stream {
             Stream::Tcp(stream) => stream,
@@ -338,7 +340,8 @@ impl Wire {
         reply
     }
 
-    /// Requests IDs, and again if the ceiling was not raised within the wait, as on a busy machine.
+    /// Requests IDs, and repeats the request if the ceiling was not raised within its wait, as on a
+    /// busy machine.
     pub fn next_once_granted(&mut self, ask: Ask) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();

@@ -1,7 +1,7 @@
-//! A client that keeps all replies: many connections that request IDs without a pause, and each
-//! reply with the moments before its request and after its arrival. A daemon reads its clock
-//! between these. So the clock's time at the two moments bounds the IDs, on any machine, however
-//! busy.
+//! A client that keeps all replies. Many connections request IDs all the time, and each reply is
+//! kept with the moments before its request and after its arrival. The daemon reads its clock
+//! between these two moments, so the clock's times at both bound the IDs, however busy the machine
+//! is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ use super::pauses::PauseWatch;
 use super::wire::{Ask, EXHAUSTED, NO_CEILING, Reply, Run, Wire};
 use super::{Daemon, Random, poll};
 
-/// The wait of a request that gives none.
+/// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Plays a scene again if the machine starved a request. `play` returns `None` then.
+/// Plays a scene up to five times. `play` returns `None` if the machine starved a request.
 pub fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
     (0..5).find_map(|_| play()).expect("a scene in which the machine starves no request")
 }
@@ -46,13 +46,13 @@ pub struct Sample {
     pub highest_before: u64,
     /// The answer.
     pub came: Came,
-    /// It waited in vain, and meanwhile the daemon had to wait for a core. Known once the requests
-    /// have ended.
+    /// True if the request waited in vain while the daemon had to wait for a core. Known once the
+    /// requests have ended.
     pub is_starved: bool,
 }
 
 impl Sample {
-    /// The first and the last ID.
+    /// Returns the first and the last ID.
     pub fn ids(&self) -> Option<(u64, u64)> {
         match &self.came {
             Came::Ids(runs) => Some((runs[0].first, runs[runs.len() - 1].last())),
@@ -66,7 +66,7 @@ impl Sample {
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
     }
 
-    /// The code and the time to wait of a refusal.
+    /// Returns the code and the time to wait of a refusal.
     pub fn refusal(&self) -> Option<(u16, u32)> {
         match self.came {
             Came::Ids(_) => None,
@@ -110,7 +110,7 @@ impl Witness {
         Witness::beside(daemon, loads, &[])
     }
 
-    /// The same for a daemon that needs these other processes.
+    /// Does the same as [`Witness::of`] for a daemon that needs these other processes.
     pub fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
         let pauses = PauseWatch::of([&[daemon.id()], others].concat());
         let highest = Arc::new(AtomicU64::new(0));
@@ -125,8 +125,8 @@ impl Witness {
         Witness { connections: connections.collect(), pauses }
     }
 
-    /// Waits until every connection has had a reply for which `is_it` holds, to a request after
-    /// `moment`.
+    /// Waits until every connection has had a reply, to a request after `moment`, for which `is_it`
+    /// holds.
     pub fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
@@ -144,7 +144,7 @@ impl Witness {
         self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
     }
 
-    /// Waits for this long, while all connections are answered.
+    /// Waits for this long, and then until every connection has had another answer.
     pub fn await_time(&self, span: Duration) {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
@@ -219,12 +219,12 @@ pub struct Testimony {
 }
 
 impl Testimony {
-    /// All replies.
+    /// Returns all replies.
     pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.connections.iter().flatten()
     }
 
-    /// All IDs.
+    /// Returns all IDs.
     pub fn runs(&self) -> Vec<Run> {
         let runs = |sample: &Sample| match &sample.came {
             Came::Ids(runs) => runs.clone(),

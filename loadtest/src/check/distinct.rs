@@ -1,9 +1,9 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
 //! Positions are kept as disjoint spans, neighbours merged. A source that hands out everything
-//! needs one span; one that is half idle needs a few for each tick. Positions older than any reply
-//! to come may be forgotten ([`Distinct::forget_below`]), because an ID from there would be outside
-//! its promised window; so the memory follows the window, not the run.
+//! needs one span; one that is half idle needs a few for each tick. Positions that no later reply
+//! may contain are forgotten ([`Distinct::forget_below`]): their IDs would be outside the promised
+//! window. So memory grows with the window, not with the run.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,8 @@ pub(crate) struct Distinct {
     spans: BTreeMap<u64, u64>,
 }
 
-/// The reason why a position cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAdded {
-    /// The position is taken.
     Twice { position: u64 },
     /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
@@ -72,7 +70,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Returns the number of positions between the first and the last that did not come.
+    /// Returns how many positions between the first and the last have not come.
     pub(crate) fn left_out(&self) -> u64 {
         self.spans.iter().zip(self.spans.iter().skip(1)).map(|((_, before), (start, _))| start - before).sum()
     }

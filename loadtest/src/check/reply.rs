@@ -8,7 +8,6 @@ use crate::promise::{Promise, Span};
 /// The request that a reply is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// The number of IDs asked for.
     pub(crate) count: u32,
     /// The wall clock when the request was sent, in Unix microseconds.
     pub(crate) sent_us: i64,
@@ -17,7 +16,7 @@ pub(crate) struct Asked {
 }
 
 /// The receipt of a reply, and how well the clocks agree: together they bound the time of its IDs.
-/// Kept apart from the reply, because it holds for all IDs of a frame.
+/// Both are kept apart from the reply, because they hold for all IDs of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
@@ -31,11 +30,10 @@ pub(crate) struct Received {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<Checked>,
-    /// IDs of the current reply that have come.
+    /// The number of IDs of the current reply so far.
     pub(crate) found: u64,
 }
 
-/// An ID that was checked.
 #[derive(Debug, Clone, Copy)]
 struct Checked {
     id: u64,
@@ -51,7 +49,6 @@ impl Checked {
 }
 
 impl ConnectionCheck {
-    /// Returns the last ID that came.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last.map(|last| last.id)
     }
@@ -74,7 +71,7 @@ impl ConnectionCheck {
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        // To find a position costs more than all else that is checked.
+        // Finding a position costs more than all other checks.
         let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
                 let next = Checked { id: run.first, position: last.position + 1, ..last };

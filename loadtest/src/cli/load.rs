@@ -134,7 +134,7 @@ impl FrontEnds {
 }
 
 impl Load {
-    /// Returns the run of these options, of this length.
+    /// Returns the scenario of these options, with this length.
     pub(super) fn scenario(&self, drive: Drive, length: Duration) -> Result<Scenario, Failure> {
         let usual = match drive {
             Drive::Open { .. } => OPEN_LOOP_THREADS,
@@ -208,7 +208,7 @@ impl TlsOptions {
 }
 
 impl Latencies {
-    /// Returns those given; without any, the default of an open loop.
+    /// Returns the objectives given; if there are none, the default of an open loop.
     pub(super) fn of_open_loop(&self) -> Vec<Latency> {
         let mut latencies = self.given();
         if latencies.is_empty() {

@@ -63,7 +63,7 @@ impl Arguments {
                 "a sweep has one --address: the saturation point is that of one daemon",
             ));
         }
-        // The rate of each step takes its place.
+        // The rate of each step replaces this rate.
         let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };
         Ok(Settings {
             origin: origin::of_this_process(),

@@ -9,7 +9,6 @@ use statrs::statistics::Statistics;
 /// ten comparisons of equal runs would find a difference.
 const CONFIDENCE: f64 = 0.999;
 
-/// An interval of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Interval {
     pub(crate) low: f64,
@@ -25,8 +24,8 @@ impl Interval {
     }
 }
 
-/// Estimates from the same figure of several runs: Student's t for two sides of one variance.
-/// Returns `None` for one run on each side, or if a value is 0.
+/// Estimates the ratio from one figure of several runs, by Student's t for two sides of equal
+/// variance. Returns `None` for one run on each side, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;

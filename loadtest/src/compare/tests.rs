@@ -1,4 +1,4 @@
-//! Runs made up: equal ones, slower ones, and ones that carry no answer.
+//! Made-up runs: equal ones, slower ones, and ones that give no answer.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::report::figure::Figures;
 use crate::report::tests as invented;
 
-/// Puts a figure before the others of a run: the first of a name counts.
+/// Puts a figure before the others of a run, because the first one with a name counts.
 fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
     let mut figures = Figures::default();
     figures.add(row, name, unit, value);
@@ -14,7 +14,7 @@ fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>
     run.figures = figures;
 }
 
-/// Runs with this figure, and the others of the invented run.
+/// Returns runs with these values of a figure, and the invented run's other figures.
 fn runs(row: &str, name: &str, unit: Unit, values: &[f64]) -> Vec<Run> {
     let mut runs = vec![invented::run(&[60.0; 5]); values.len()];
     for (number, run) in runs.iter_mut().enumerate() {

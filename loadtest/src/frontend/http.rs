@@ -18,14 +18,13 @@ pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", authorize: No
 /// The most headers of a reply, those of a proxy included.
 const MAX_HEADERS: usize = 64;
 
-/// A request without its count: the bytes before it and behind it.
+/// A request without its count: the bytes before and after the count.
 #[derive(Debug)]
 pub(super) struct Http {
     pub(super) before: Vec<u8>,
     pub(super) after: Vec<u8>,
 }
 
-/// A whole reply.
 struct Reply<'a> {
     status: u64,
     body: Cow<'a, [u8]>,
@@ -90,7 +89,7 @@ impl FrontEnd for Http {
     }
 }
 
-/// Returns the refusal of a reply with another status than 200: Snowbank's are JSON.
+/// Returns the refusal in a reply whose status is not 200. Snowbank's refusals are JSON.
 fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, words) = match (json["error"].as_str(), json["message"].as_str()) {
@@ -128,7 +127,6 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     Ok(body.map(|body| (Reply { status, body }, end)))
 }
 
-/// Returns the value of the first header of that name.
 fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]> {
     let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     found.map(|header| header.value.trim_ascii())
@@ -136,7 +134,7 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
 
 /// Returns the content of a body in chunks, and its size; `None` if it is not all there.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // Finds its end first, so that a long body that comes in pieces is copied once.
+    // This finds the end of the body first, so that a long body in pieces is copied once.
     let mut chunks = Vec::new();
     let mut taken = 0;
     loop {

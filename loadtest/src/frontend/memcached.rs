@@ -51,7 +51,7 @@ fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, Fa
     next_line(conversation)
 }
 
-/// Returns the refusal in a line, if it is one.
+/// Returns the refusal in a line, if the line is one.
 fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
     let words = line.strip_prefix(b"SERVER_ERROR ").or_else(|| line.strip_prefix(b"CLIENT_ERROR "));
     words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)

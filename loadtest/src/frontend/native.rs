@@ -32,7 +32,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
 }
 
-/// Asks for INFO. A source that it does not have is refused later.
+/// Asks for INFO. A source that INFO does not list is refused later.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
@@ -42,7 +42,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     Ok(Met { front_end: Arc::new(Native { source }), info: Some(info), version: None })
 }
 
-/// Waits for the next reply; an error reply is an error.
+/// Waits for the next reply. An error reply is returned as a failure.
 fn next_reply<T>(
     conversation: &mut Conversation<'_>,
     mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
@@ -61,7 +61,6 @@ fn next_reply<T>(
     taken.map_err(|refusal| conversation.refused(&refusal))
 }
 
-/// Appends a request for IDs of a source.
 pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
     let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
     request::encode_next(out, tag, &next);
@@ -109,7 +108,7 @@ impl FrontEnd for Native {
         Ok(Some((if more { Part::More } else { Part::End }, size)))
     }
 
-    /// A connection that is refused gets an error with tag 0, and closes.
+    /// Reads the error with tag 0 that a refused connection gets before it closes.
     fn unasked(&self, bytes: &[u8], unanswered: usize) -> Result<(), Fault> {
         match frame(bytes).map_err(|reason| unreadable(&reason))? {
             None => Ok(()),

@@ -12,7 +12,6 @@ use crate::target::{Conversation, Token};
 pub(super) static ROW: Row =
     Row { name: "noeqd", protocol: "noeqd's protocol", authorize: Some(authorize), meet };
 
-/// The size of an ID.
 const ID_SIZE: usize = 8;
 
 /// The protocol. It has no errors: a refusal closes the connection.

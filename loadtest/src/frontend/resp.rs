@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 pub(super) static ROW: Row =
     Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };
 
-/// The key of a Redis that this process counts with, in all its runs. No other client uses it.
+/// The key with which this process counts in a Redis, in all its runs. No other client uses it.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
 
 /// Redis removes the key this long after the last run began: longer than a run may take.
@@ -23,7 +23,7 @@ const KEY_SECONDS: &[u8] = b"604800";
 /// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
 pub(super) enum Resp {
-    /// `None` is the front end's own choice.
+    /// `None`: the front end chooses.
     Source(Option<String>),
     /// Numbers from this key.
     Counter(&'static str),
@@ -33,7 +33,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     expect(conversation, &[b"AUTH", token.bytes()], b"+OK")
 }
 
-/// Knows Snowbank and Redis by their INFO.
+/// Recognizes Snowbank and Redis by their INFO.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let head = ask(conversation, &[b"INFO", b"server"])?;
     let length = head.strip_prefix(b"$").and_then(number);
@@ -58,7 +58,7 @@ fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
 
 /// Makes the key, or keeps its number, and has Redis remove it later.
 fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
-    // Null if it was there.
+    // The answer is null if the key was there.
     ask(conversation, &[b"SET", KEY.as_bytes(), b"0", b"NX"])?;
     expect(conversation, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS], b":1")?;
     Ok(Resp::Counter(KEY.as_str()))

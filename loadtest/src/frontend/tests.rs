@@ -16,7 +16,7 @@ fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The result of a reply to a request for this many IDs: the IDs, and what ended it.
+/// What was read from a reply: the IDs, and how it ended.
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that comes in these pieces.
@@ -71,7 +71,7 @@ fn requests_are_those_of_the_protocols() {
     assert_eq!(asked(&Noeqd, 7), "\u{7}");
 }
 
-/// A whole reply with the IDs 7 and 9 in each protocol.
+/// Returns a whole reply with the IDs 7 and 9 in each protocol.
 fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
     let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();

@@ -2,7 +2,7 @@
 //!
 //! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
 //! requests one after the other, on the second core. A seed decides everything, so a test that
-//! fails names it.
+//! fails names its seed.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const STEP_NS: u64 = 200 * US;
 /// The target's work for a request.
 const WORK_NS: u64 = 20 * US;
 
-/// The neighbours of a run.
+/// What disturbs the machine during a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
@@ -41,7 +41,7 @@ enum Noise {
 
 const NOISES: [Noise; 4] = [Noise::Quiet, Noise::BusyLoops, Noise::Bursts, Noise::Host];
 
-/// The ways of a target to be bad.
+/// The ways in which a target behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Target {
     Sound,
@@ -91,15 +91,15 @@ const BAD: [Target; 14] = [
     Target::FallsSilent,
 ];
 
-/// Times, each from an instant until another.
+/// Spans of time, each from one instant until another.
 type Spans = Vec<(u64, u64)>;
 
 /// A core, by the times in which it does not run the target, the generator or the sleepers.
 struct Core {
     all: Spans,
-    /// Those in which other programs have it.
+    /// The times in which other programs have it.
     others: Spans,
-    /// Those in which the target's own threads or children have it.
+    /// The times in which the target's own threads or children have it.
     own: Spans,
 }
 
@@ -116,7 +116,7 @@ impl Core {
         at
     }
 
-    /// Returns for how long a thread that is due waits for a program.
+    /// Returns for how long a thread that is due waits because a program has the core.
     fn waited_ns(&self, from: u64, until: u64) -> u64 {
         (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }
@@ -160,7 +160,7 @@ fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
     }
 }
 
-/// The times at which the target itself stops.
+/// Returns the times at which the target itself stops.
 fn own_stops(target: Target, cores: &[Core; 2], random: &mut fastrand::Rng) -> Spans {
     match target {
         Target::Stops { length_ms, each_ms } => {
@@ -277,7 +277,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         waited.push((free, cores[1].waited_ns(begun + work_ns, free)));
         worked.push((begun, begun + work_ns));
         let late_ns = if target == Target::OneSlowConnection && number % 8 == 0 { 5 * MS } else { 0 };
-        // The generator's next request wakes its thread, unless the core does not run.
+        // The generator's next request wakes its thread, if the core runs.
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
@@ -334,7 +334,7 @@ fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
 }
 
-/// Returns the verdicts of all seeds, and prints their numbers: a row of docs/capacity.md.
+/// Returns the verdicts of all seeds, and prints the number of each: a row of docs/capacity.md.
 fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
     let all: Vec<Verdict> = seeds().map(|seed| verdict(target, noise, seed)).collect();
     let [pass, fail, none] = [0, 1, 2].map(|code| all.iter().filter(|one| one.exit_code() == code).count());
@@ -348,7 +348,7 @@ fn no_bad_target_passes_anywhere() {
         // What burns both cores delays the generator more than the target.
         let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
-            // Without a stall, this one never stops.
+            // If there is no stall, this target never stops.
             if (target, noise) == (Target::StopsAfterStalls, Noise::Quiet) {
                 continue;
             }
@@ -377,7 +377,7 @@ fn stalls_are_found_in_their_length() {
         let found = run(Target::Sound, noise, &mut fastrand::Rng::with_seed(1)).stalls.total;
         let found_ns = found.as_nanos() as u64;
         let cores = machine(Target::Sound, noise, &mut fastrand::Rng::with_seed(1));
-        // Programs count on the target's core.
+        // Other programs count only on the target's core.
         let first = if noise == Noise::Host { 0 } else { 1 };
         let gaps = joined(&cores.map(|core| core.all)[first..]);
         let true_ns: u64 = gaps.iter().map(|gap| gap.1 - gap.0).sum();

@@ -5,7 +5,8 @@ use crate::measure::Refusals;
 
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
-/// Counts a thousand requests that took so long, `certain_us` of it for certain.
+/// Counts a thousand requests that took `response_us`, of which `certain_us` is certainly the
+/// target's.
 fn counts(response_us: u64, certain_us: u64) -> Counts {
     let mut counts = Counts::default();
     (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
@@ -14,7 +15,6 @@ fn counts(response_us: u64, certain_us: u64) -> Counts {
     counts
 }
 
-/// Returns ten seconds of an open loop.
 fn outcome(counts: Counts, faults: &[Fault]) -> Outcome {
     Outcome {
         counts,
@@ -35,7 +35,7 @@ fn verdict(counts: Counts, faults: &[Fault]) -> Verdict {
     judge(&outcome(counts, faults), &objectives())
 }
 
-/// The stalls of a machine that stood still once, for so long.
+/// Returns the stalls of a machine that stood still once, for this long.
 fn stood(ms: u64) -> StallSum {
     let longest = Duration::from_millis(ms);
     StallSum { count: 1, total: longest, longest }
@@ -99,7 +99,7 @@ fn late_sending_is_the_generators() {
     let verdict = with_stalls(0);
     assert_eq!(verdict.exit_code(), 2);
     assert!(verdict.reasons()[0].contains("bottleneck: requests left late by 8.9"), "{verdict:?}");
-    // Stalls that explain most of it are the machine's.
+    // If stalls explain most of the lateness, it is the machine's.
     assert!(with_stalls(8).reasons()[0].starts_with("this machine stood still"));
 }
 
@@ -143,7 +143,7 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
             .exit_code()
     };
     assert_eq!(of(5_000, Fault::Violation(Violation::Duplicate { id: 5 })), 1);
-    // So long that the target's idle timeout may have closed it.
+    // In 5 s, the target's idle timeout may have closed the connection.
     let closed = || Fault::Closed { unanswered: 3, reason: None };
     assert_eq!([of(5_000, closed()), of(900, closed())], [2, 1]);
     let after_turn =

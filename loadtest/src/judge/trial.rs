@@ -1,5 +1,5 @@
-//! A run, and more of the same if the machine's stalls decide the first one's answer. Their
-//! requests are judged together: a second run cannot hide what the first one showed.
+//! A run, and further ones if the machine's stalls decide the answer of the first. The requests of
+//! all runs are judged together: a second run cannot hide what the first one showed.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 /// The number of runs before "no verdict", by default.
 const DEFAULT_RUNS: u32 = 2;
 
-/// The time that they may take, by default: with the echo after them, a minute.
+/// The time that the runs may take by default: with the echo after them, a minute.
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
 /// Runs a scenario until it has a verdict or the user interrupts it, at most `runs` times. Then

@@ -8,15 +8,16 @@ use crate::run::Outcome;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
 
-/// Names the generator as the reason of something.
+/// Names the generator as the cause of something.
 pub(super) fn by_generator(reason: &str) -> String {
     format!("the generator was the bottleneck: {reason}")
 }
 
-/// Returns the reasons why more requests failed than may.
+/// If more requests failed than allowed, returns the reasons.
 pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> {
     let counts = &outcome.counts;
-    // What is still open when the user or a fault of the generator ends a run was not refused.
+    // If the user or a fault of the generator ends a run, requests that are still open were not
+    // refused.
     let unanswered = if outcome.is_cut_short() { 0 } else { counts.unanswered };
     let share = counts.error_share(unanswered);
     if share <= objectives.errors {
@@ -29,7 +30,8 @@ pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> 
         let all = counted(counts.requests, "request");
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }
-    // The warm-up has the same rate. A target that refuses there may only seem to keep it later.
+    // The warm-up has the same rate. A target that refuses requests then may only seem to keep the
+    // rate later.
     let in_warm_up = count_of(&counts.warm_up_refused);
     if in_warm_up > 0 {
         let requests = counted(in_warm_up, "request");
@@ -114,7 +116,6 @@ pub(super) fn open_rate(outcome: &Outcome, objectives: &Objectives) -> String {
     format!("{missed}; this machine stood still {stood}, or the generator sent late")
 }
 
-/// Returns one line about a fault.
 pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
     match fault {
         Fault::Violation(violation) => violation.describe(promise),

@@ -1,8 +1,8 @@
 //! Measures the distance to a target's clock: in the warm-up, and again during the run.
 //!
 //! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once
-//! would accuse a sound target after minutes. A forwarded port looks like a target on this machine
-//! and has another clock.
+//! would accuse a sound target after minutes. A target behind a forwarded port seems to be on this
+//! machine, but has another clock.
 
 use super::Now;
 use super::connection::InFlight;
@@ -11,8 +11,8 @@ use super::connection::InFlight;
 /// short round trip, and so short that clocks drift by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// The largest distance of a clock at the other end of a connection within this machine. IDs dated
-/// further off are the target's fault.
+/// The largest distance of the clock at the other end of a local connection. If IDs are dated
+/// further off, the target is at fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
 /// The knowledge about a target's clock before the run.
@@ -22,7 +22,6 @@ pub(crate) enum Clock {
     Same,
     /// It seems to be on this machine, and may be behind a forwarded port.
     Nearby,
-    /// It is on another machine.
     Other,
 }
 
@@ -35,7 +34,7 @@ pub(super) struct ClockOffset {
     /// The shortest round trip of the period, and the offset seen in it.
     best: (u64, i64),
     period_ends_ns: u64,
-    /// The target's clock less ours, where it was furthest; 0 while nothing was seen.
+    /// The largest distance seen so far, as the target's clock less ours; 0 before any.
     pub(super) seen_us: i64,
 }
 
@@ -65,7 +64,7 @@ impl ClockOffset {
             return;
         }
         let (round_trip_ns, offset_us) = self.best;
-        // The reply was dated at any time of its round trip.
+        // The target may have dated the reply at any time of the round trip.
         let known_us = offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000);
         let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;
         self.known_us = Some(if is_too_far { 0 } else { known_us });

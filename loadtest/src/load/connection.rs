@@ -25,14 +25,13 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: Stream,
-    /// The index of its target.
     pub(super) peer: usize,
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
     out: Vec<u8>,
-    /// Ended by the announced outage and not open again.
+    /// Ended by the announced outage, and not yet open again.
     pub(super) is_down: bool,
-    /// Opened again since.
+    /// Opened again after the outage ended it.
     pub(super) is_reopened: bool,
     /// The start of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
@@ -60,8 +59,8 @@ impl Connection {
         })
     }
 
-    /// Returns true if something waits to be flushed. After a flush, the socket took no more: the
-    /// target reads more slowly than we write.
+    /// Returns true if something waits to be flushed. After a flush, true means that the socket
+    /// took no more: the target reads more slowly than we write.
     pub(super) fn is_dirty(&self) -> bool {
         !self.out.is_empty() || self.stream.has_unsent()
     }

@@ -12,7 +12,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::schedule::Schedule;
 
 /// A request overdue by this time may be sent by any thread. A thread that is not held up wakes
-/// within a fifth of this time. A run with a thread that is held up cannot show a p99.9 below it.
+/// within a fifth of this time. A run with a thread that is held up cannot show a p99.9 below this
+/// time.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
     use crate::schedule::Arrivals;
 
-    /// Requests every 100 us from 0 on, of `threads` threads in turn.
+    /// Returns the schedules of `threads` threads that send in turn, one request every 100 us.
     fn lanes(threads: usize) -> Lanes {
         Lanes::new((0..threads).map(|thread| schedule(thread, threads)))
     }
@@ -123,7 +124,7 @@ mod tests {
     fn every_request_is_taken_once_whoever_takes_it() {
         let lanes = &lanes(3);
         let now_ns = 1_000_000_000;
-        // The first thread is held up altogether; the others race for what is its.
+        // The first thread never runs; the others race for its requests.
         let take_all =
             |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {

@@ -29,12 +29,12 @@ pub(super) struct Meter {
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
-    /// It has no response times: the collector adds up those of the seconds.
+    /// Without response times: the collector adds up those of the seconds.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
     /// The outage of a daemon of our own as this thread sees it: requests due in it do not count.
-    /// Empty in a run without one, and without an end until all connections are back.
+    /// Empty in a run without an outage; open-ended until all connections are back.
     outage: Range<u64>,
     /// `None` in the warm-up.
     began: Option<Began>,
@@ -151,19 +151,19 @@ impl Meter {
 
     fn time(&mut self, request: &InFlight, now: Now) {
         let sent_ns = request.sent_ns.max(request.intended_ns);
-        // An answer that came while the thread was busy or did not run lay here unread.
+        // If an answer came while the thread was busy or not running, it lay here unread.
         let target_ns = now.ns.min(self.busy_since_ns).saturating_sub(sent_ns);
         self.second.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
         self.counts.target.saturating_record(target_ns);
         if target_ns < MIN_STALL_NS {
             self.counts.settling.certain.saturating_record(target_ns);
         } else {
-            // It is certain once the stalls are known.
+            // The certain part is known once the stalls are.
             self.counts.settling.slow.push_back(Slow { sent_ns, received_ns: now.ns, target_ns });
         }
     }
 
-    /// Decides which slow requests a stall of the machine touched, once it is known.
+    /// Decides which slow requests a stall touched, if all stalls of their time are known.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }

@@ -20,8 +20,8 @@ impl Worker<'_> {
     /// fault stays a fault.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        // This includes a connection that is open again: a process that was killed takes
-        // connections until the kernel has closed its listener.
+        // A reopened connection is excused too: a killed process takes connections until the kernel
+        // has closed its listener.
         if !matches!(fault, Fault::Closed { .. }) || self.meter.outage_lasting(now).is_none() {
             return Err(fault);
         }
@@ -55,8 +55,8 @@ impl Worker<'_> {
                 continue;
             }
             let opened = self.shared.peers[connection.peer].access.open(REOPEN_TIMEOUT);
-            // Where one is refused, all are. One that cannot be watched stays down, and is tried
-            // again.
+            // If one connection is refused, all are. One that cannot be watched stays down, and is
+            // tried again.
             let Ok(stream) = opened else { break };
             if let Ok(open) = Connection::watched(stream, connection.peer, &self.epoll, index) {
                 *connection = open;

@@ -67,7 +67,6 @@ impl Worker<'_> {
         Ok(taken)
     }
 
-    /// Takes a refusal of the next request.
     fn refuse(
         &mut self,
         index: usize,

@@ -21,13 +21,13 @@ use crate::promise::Span;
 use crate::scenario::Drive;
 use crate::target::Stream;
 
-/// Several replies of the largest frame at once.
+/// Room for several replies of the largest frame.
 const INPUT_SIZE: usize = 256 * 1024;
 
-/// The longest sleep: a stop is seen within it. A longer one means that the thread was paused.
+/// The longest sleep, so that a stop is soon seen. A thread that sleeps longer was paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// The shortest sleep after which a system call that shows its real end is worthwhile.
+/// The shortest sleep whose real end is worth a system call.
 const LONG_SLEEP_NS: u64 = 500_000;
 
 /// The interval at which positions go to the collector and timeouts are checked.
@@ -67,8 +67,8 @@ pub(crate) fn run(
     shared: &Shared<'_>,
     to: &SyncSender<Message>,
 ) {
-    // The default of 50 us would be the larger part of a slip. Where the change is refused, the
-    // slip is still measured.
+    // The default timer slack of 50 us would be the larger part of a slip. If the change is
+    // refused, the slip is still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
             self.shared.watched.add_late(first_due_ns, now.ns);
         }
         for _ in 0..MAX_SENDS_PER_TURN {
-            // Without requests the end of an outage would go unseen.
+            // An outage prolongs the run: without requests, the end of the outage would go unseen.
             let end_ns = if self.meter.outage_lasting(now).is_none() { self.end_ns } else { u64::MAX };
             let Some(due_ns) = self.shared.lanes.take(self.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);

@@ -7,7 +7,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::retry_on_intr;
 
-/// Several turns of requests at once; each is 16 bytes.
+/// Room for several turns of requests of 16 bytes each.
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// Starts a thread that sends back each byte of this many connections, and ends when they have

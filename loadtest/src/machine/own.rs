@@ -21,14 +21,13 @@ pub(super) const THREADS_MAX: usize = 64;
 pub(crate) struct Used {
     /// Processor time of all threads since the target was first seen.
     pub(crate) cpu: Option<Duration>,
-    /// Resident memory in bytes.
     pub(crate) memory: Option<u64>,
 }
 
 /// Sums up what generator and target used of the cores.
 #[derive(Debug)]
 pub(crate) struct OwnTime {
-    /// Of the targets, in their order.
+    /// The owners of the targets, in their order.
     pub(super) owners: Vec<Owner>,
     /// The target's processes that were found last, and the time that each had used when it was
     /// last read.
@@ -41,7 +40,7 @@ impl OwnTime {
     pub(crate) fn of(owners: Vec<Owner>) -> Self {
         let mut own = Self { owners, processes: BTreeMap::new(), target_ns: 0 };
         own.find_processes();
-        // The time before the run.
+        // The time used before the run.
         own.processes.iter_mut().for_each(|(&process, used_ns)| *used_ns = used_by(process).unwrap_or(0));
         own
     }
@@ -59,7 +58,7 @@ impl OwnTime {
         if !self.sees_all() {
             return Used::default();
         }
-        // A process that was killed has none.
+        // A killed process has no memory.
         let memory = self.processes.keys().filter_map(|&process| processor::memory_of_process(process));
         Used { cpu: Some(Duration::from_nanos(used_ns)), memory: memory.reduce(|all, one| all + one) }
     }
@@ -67,7 +66,7 @@ impl OwnTime {
     /// Returns the processor time of the target's processes since they were first seen.
     pub(super) fn target_used_ns(&mut self) -> u64 {
         for (&process, before_ns) in &mut self.processes {
-            // One that has ended uses no more.
+            // An ended process uses no more.
             if let Some(now_ns) = used_by(process) {
                 self.target_ns += now_ns.saturating_sub(std::mem::replace(before_ns, now_ns));
             }
@@ -101,7 +100,7 @@ pub(super) fn threads_of<'a>(processes: impl Iterator<Item = &'a u32>) -> impl I
 fn children_of(process: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for thread in threads_of([process].iter()) {
-        // Each thread lists the processes that it started. One that has ended has no list.
+        // Each thread lists the processes that it started. An ended thread has no list.
         let list = std::fs::read_to_string(thread.join("children")).unwrap_or_default();
         children.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
     }

@@ -9,11 +9,9 @@ const ESTABLISHED: &str = "01";
 /// The process that a target runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It runs on another machine.
     Remote,
     /// It runs on this machine, and its process cannot be seen.
     Unknown,
-    /// The process of this number.
     Process(u32),
 }
 
@@ -28,8 +26,8 @@ impl Owner {
         inode.and_then(holder_of).map_or(Self::Unknown, Self::Process)
     }
 
-    /// Returns the owner of a Unix socket, by the process that listens on it. The first process of
-    /// the system listens for services that it starts, and tells nothing.
+    /// Returns the owner of a Unix socket, by the process that listens on it. The system's first
+    /// process listens for the services that it starts, so it counts as unknown.
     pub(crate) fn of_listener(process: Option<u32>) -> Self {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }

@@ -23,7 +23,7 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
-    /// It could have run, but something else did or a quota was used up.
+    /// The thread could have run, but something else did or a quota was used up.
     pub(crate) waited_ns: u64,
 }
 
@@ -48,7 +48,7 @@ impl RunDelay {
         delay
     }
 
-    /// Returns 0 where the kernel does not show it.
+    /// Returns the times since the last call; 0 if unknown.
     pub(crate) fn since_last(&mut self) -> Since {
         let mut text = [0; 96];
         let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The place where systemd and container runtimes mount control groups.
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
-/// Returns the time for which quotas have held up the control group of this process, and those
-/// around it, since they were made. It is 0 where there are none.
+/// Returns the time for which quotas have held up the control group of this process and the groups
+/// around it, since they were made; 0 without quotas.
 pub(crate) fn held_up() -> Duration {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut sum = Duration::ZERO;
@@ -36,7 +36,6 @@ fn throttled(statistics: &str) -> Duration {
     in_ns.or(in_us).unwrap_or_default()
 }
 
-/// Returns the number behind a name of `cpu.stat`.
 fn number_of(name: &str, statistics: &str) -> Option<u64> {
     statistics.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }

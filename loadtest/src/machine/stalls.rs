@@ -8,11 +8,11 @@ use std::time::Duration;
 /// machine.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
-/// The queue behind a stall is served after at most this many times its length, by a target that is
-/// up to 80 % busy.
+/// A target that is up to 80 % busy serves the queue behind a stall within this many times the
+/// stall's length.
 const QUEUE_LENGTHS: u64 = 4;
 
-/// A queue stands for at most this long.
+/// A queue lasts at most this long.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
 /// Stalls are kept for this long. Every request that they delayed has been answered, or has failed,
@@ -43,7 +43,6 @@ pub(crate) struct Stalls(Mutex<Record>);
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The start of the measurement.
     from_ns: u64,
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
@@ -51,7 +50,7 @@ struct Record {
     /// behind a stall, so each is kept as a stall of no width that ends when it was sent.
     /// Ascending.
     bunches: VecDeque<Stall>,
-    /// The sum of those that are no longer kept.
+    /// The sum of the stalls that are no longer kept.
     past: StallSum,
 }
 
@@ -69,8 +68,8 @@ impl Stall {
     }
 }
 
-/// Returns the lengths of the stalls that touch a request, or whose queue does. A stall that begins
-/// later does not end earlier.
+/// Returns the lengths of the stalls that touch a request, or whose queue touches it. A stall that
+/// begins later never ends earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -87,7 +86,7 @@ impl Stalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a stall. What several cores lost at the same time is one.
+    /// Adds a stall. What several cores lost at the same time counts as one.
     pub(crate) fn add(&self, stall: Stall) {
         let mut record = self.record();
         let begin = record.recent.partition_point(|known| known.until_ns <= stall.from_ns);
@@ -108,7 +107,7 @@ impl Stalls {
         record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
-    /// Adds requests that the generator sent at once, the first of them late by so much.
+    /// Adds requests that the generator sent at once, the first of them late by `late_ns`.
     pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
         if late_ns < MIN_STALL_NS {
             return;
@@ -123,8 +122,8 @@ impl Stalls {
     }
 
     /// Returns the delay that the machine may have caused to a request that left and came back at
-    /// these instants: the lengths of the stalls that touch it, or whose queue does, each once; and
-    /// a quarter on top for the queue behind them, or behind a bunch that was sent late.
+    /// these instants: the sum of the stalls that touch it or whose queue touches it, and for the
+    /// queue a quarter of that sum, or of a bunch's lateness if that is longer.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();
@@ -147,7 +146,6 @@ impl Record {
 }
 
 impl StallSum {
-    /// Adds the sum of another run.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.total += other.total;
@@ -171,14 +169,15 @@ mod tests {
     fn what_two_cores_lost_at_the_same_time_counts_once() {
         let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum(u64::MAX);
         assert_eq!((all.count, all.total.as_nanos(), all.longest.as_nanos()), (2, 25, 15));
-        // They are not joined over a gap.
+        // Stalls are not joined over a gap.
         let all = stalls(0, &[(10, 20), (20, 30), (31, 41)]).sum(u64::MAX);
         assert_eq!((all.count, all.longest.as_nanos()), (3, 10));
     }
 
     #[test]
     fn only_the_measurement_counts() {
-        // It ends with the last answer, which a stall may have delayed beyond the planned end.
+        // The measurement ends with the last answer, which a stall may have delayed beyond the
+        // planned end.
         let of = |until_ns| stalls(15, &[(0, 10), (10, 20), (40, 50)]).sum(until_ns);
         assert_eq!([u64::MAX, 44, 30].map(|until_ns| of(until_ns).total.as_nanos()), [15, 9, 5]);
     }

@@ -1,8 +1,8 @@
 //! The target's waits for a core.
 //!
 //! A sleeper hardly runs, so the kernel lets it run soon even where other programs share its core.
-//! A thread of the target that works may have to wait until each of them had its turn. The kernel
-//! counts that time for each thread.
+//! A busy thread of the target may have to wait until each of those programs has had its turn. The
+//! kernel counts that time for each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::stalls::{MIN_STALL_NS, Stall};
 /// The time between two looks: short in comparison with any wait that matters.
 pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 
-/// The number of looks after which new threads are looked for.
+/// New threads are searched for after this many looks.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The number of looks that are remembered, four seconds in all: a longer wait counts as that long.
+/// The number of looks that are remembered: four seconds. A longer wait counts as four seconds.
 const REMEMBERED: usize = 1_024;
 
 /// The processor time used until a look, in nanoseconds.
@@ -31,7 +31,6 @@ pub(crate) struct Look {
     pub(crate) own_ns: u64,
 }
 
-/// A thread of the target.
 #[derive(Debug)]
 struct Thread {
     run_delay: RunDelay,
@@ -40,15 +39,16 @@ struct Thread {
     idle: Idle,
 }
 
-/// The look before a thread last ran: since some instant after it, the thread was idle or waited.
+/// The look before a thread last ran. The thread stopped running after that look, and has been idle
+/// or waiting since.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
-    /// The time for which it ran until the next look.
+    /// The time for which the thread ran between that look and the next.
     ran_ns: u64,
 }
 
-/// The waits of the target's threads, told from look to look.
+/// The waits of the target's threads, found from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     threads: BTreeMap<PathBuf, Thread>,
@@ -69,13 +69,13 @@ impl Waits {
         }
     }
 
-    /// Reads for how long each thread ran and waited since the last look. The look comes after
-    /// this, so that it includes all that ran during these waits.
+    /// Reads for how long each thread ran and waited since the last look. The next look comes after
+    /// this call, so that it includes all that ran during these waits.
     pub(super) fn read_threads(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }
 
-    /// Returns the stall behind the waits since the last look, that of the thread that lost most.
+    /// Of the stalls behind the threads' waits since the last look, returns the one that lost most.
     pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
         self.add(now);
         let looks = &self.looks;
@@ -90,7 +90,7 @@ impl Waits {
         }
     }
 
-    /// Returns the least time between two instants for which the target did not run.
+    /// Returns for how long, at least, the target did not run between two instants.
     pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
         let before = last_look(&self.looks, from_ns);
         let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
@@ -110,7 +110,7 @@ impl Idle {
     ///
     /// The waits began at most their own length before the first of these looks, and not before the
     /// thread last ran. Time in which other threads of the target ran is not lost: the thread may
-    /// have waited for them. Nor is more lost than target and generator left of all cores.
+    /// have waited for them. The loss is at most what target and generator left of all cores.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
@@ -138,8 +138,8 @@ mod tests {
     }
 
     /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores. The thread
-    /// ran for `ran_ms` meanwhile. The target has used `target_ms` at the looks, which are 4 ms
-    /// apart from 0 on, and the generator `generator_ms` at the last one.
+    /// ran for `ran_ms` meanwhile. The looks are 4 ms apart, from 0 on. By each, the target has
+    /// used `target_ms`; by the last, the generator has used `generator_ms`.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {
@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_wait_begins_after_the_thread_ran_however_late_the_look_is() {
-        // It ran for a quarter of the time. Then nothing looked for 20 ms, and it waited for 16.
+        // The thread ran for a quarter of the time. Then no look came for 20 ms, and it waited for
+        // 16 of them.
         let (mut waits, mut idle) = (Waits::default(), Idle::default());
         for turn in 0..=6 {
             waits.add(look(turn * 4, turn, turn));

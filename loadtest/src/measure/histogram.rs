@@ -18,14 +18,14 @@ impl TimeHistogram {
         Duration::from_nanos(self.0.value_at_quantile(quantile))
     }
 
-    /// Returns the time at a quantile, if there is any.
+    /// Returns the time at a quantile; `None` if the histogram is empty.
     pub(crate) fn known_at(&self, quantile: f64) -> Option<Duration> {
         (!self.0.is_empty()).then(|| self.at(quantile))
     }
 
-    /// Adds the times of another one.
+    /// Adds the times of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
-        // Fails only for a histogram of a larger range, and all have the same.
+        // `add` fails only for a histogram of a larger range, and here all have the same.
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());
     }

@@ -10,14 +10,14 @@ use crate::machine::stalls::Stalls;
 pub(crate) struct Slow {
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
-    /// The target's own part.
+    /// The target's own part of that time.
     pub(crate) target_ns: u64,
 }
 
 /// The times of the target that no stall of the machine explains.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
-    /// Those that a stall may have touched, in the order of their receipt on each thread.
+    /// The requests that a stall may have touched, in the order of their receipt on each thread.
     pub(crate) slow: VecDeque<Slow>,
     /// The target's own part of each request, less the stalls that excuse it.
     pub(crate) certain: TimeHistogram,

@@ -2,7 +2,7 @@ use super::*;
 
 const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
 
-/// Reads INFO with one source of these keys.
+/// Reads an INFO whose only source has these keys.
 fn info(source: &str) -> Info {
     let json = format!(r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a",{source}}}]}}"#);
     Info::from_json(json.as_bytes()).expect("sound JSON")
@@ -48,8 +48,8 @@ fn an_id_is_the_next_one_where_only_the_sequence_differs() {
                 assert_eq!(next, last + 1, "{layout}, {index}");
             }
         }
-        // With the sequence at the end of the layout, most pairs are next to each other. The last
-        // ID of a worker and the first of the next worker are not.
+        // In Twitter's layout the sequence is the lowest field, so most pairs are direct
+        // neighbours. The last ID of a worker and the first ID of the next worker are not.
         let next = ids.windows(2).filter(|pair| promise.is_next(pair[0], pair[1])).count();
         assert!(layout != TWITTER || (8_900..8_999).contains(&next), "{layout}: {next}");
         assert!(!promise.is_next(ids[0], ids[0]) && !promise.is_next(ids[1], ids[0]));
@@ -81,7 +81,7 @@ fn tickets_keep_their_increment() {
     assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
     assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(18));
     assert_eq!((promise.id_at(5), promise.increment()), (11, Some(2)));
-    // A single ID by a protocol without strides, and one of the other daemon.
+    // A single ID from a protocol without strides, and an ID of the other daemon.
     assert_eq!(spans(&promise, single(7)), Ok(vec![Span { start: 3, end: 4 }]));
     assert_eq!(spans(&promise, single(8)), Err(8));
 }

@@ -20,7 +20,6 @@ pub(crate) struct Figure {
     pub(crate) value: Value,
 }
 
-/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
     /// None: words, or a number of things.
@@ -32,7 +31,7 @@ pub(crate) enum Unit {
     Us,
     #[serde(rename = "s")]
     S,
-    /// 1 is the whole; of processor time, one core.
+    /// 1 is the whole. For processor time, 1 is one core.
     #[serde(rename = "share")]
     Share,
     #[serde(rename = "bytes")]
@@ -69,31 +68,27 @@ impl Figure {
 }
 
 impl Figures {
-    /// Adds a figure.
     pub(crate) fn add(&mut self, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
         let row = row.to_owned();
         let name = name.to_owned();
         self.0.push(Figure { row, name, unit, value: value.into() });
     }
 
-    /// Adds a figure that some runs do not have, if it is there.
+    /// Adds a figure if this run has it.
     pub(crate) fn add_if(&mut self, row: &str, name: &str, unit: Unit, value: Option<impl Into<Value>>) {
         if let Some(value) = value {
             self.add(row, name, unit, value);
         }
     }
 
-    /// Adds all figures of another list.
     pub(crate) fn extend(&mut self, others: &Self) {
         self.0.extend(others.0.iter().cloned());
     }
 
-    /// Returns the figures of a row.
     pub(crate) fn of_row(&self, row: &str) -> impl Iterator<Item = &Figure> {
         self.0.iter().filter(move |figure| figure.row == row)
     }
 
-    /// Returns a figure.
     pub(crate) fn get(&self, row: &str, name: &str) -> Option<&Figure> {
         self.of_row(row).find(|figure| figure.name == name)
     }

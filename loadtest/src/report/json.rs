@@ -18,21 +18,20 @@ use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 use crate::units::lowercase;
 
-/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json
-/// describes it.
+/// The version of the file's format; it changes when a key goes or changes its meaning.
+/// loadtest/schema.json describes it.
 pub(crate) const FORMAT: u32 = 3;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
-/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some
-/// hundred points at most.
+/// The points of a percentile curve for each halving of the distance to 100 %: the curve is smooth,
+/// with a few hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
 /// A quantile with fewer values than this beyond it is decided by chance.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
-/// A run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// [`FORMAT`].
@@ -45,12 +44,10 @@ pub(crate) struct Run {
     pub(crate) reasons: Vec<String>,
     /// The first line of the report.
     pub(crate) summary: String,
-    /// The objectives of response time.
     pub(crate) objectives: Vec<Objective>,
     pub(crate) figures: Figures,
     /// The distributions that the page draws.
     pub(crate) curves: Vec<Curve>,
-    /// Second by second.
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
@@ -65,14 +62,12 @@ pub(crate) struct Objective {
     /// The target's own part at this quantile, less the machine's stalls. The target missed the
     /// objective if this is above the limit.
     pub(crate) certain_us: Option<f64>,
-    /// True if the value is within the limit.
     pub(crate) met: bool,
 }
 
-/// A distribution of times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
-    /// The row of its quantiles.
+    /// The row of the quantiles.
     pub(crate) row: String,
     /// Pairs of a quantile from 0 to 1 and its value in microseconds, ever finer towards 1.
     pub(crate) points: Vec<(f64, f64)>,
@@ -136,10 +131,10 @@ impl Run {
         self.curves.push(Curve { row: row.to_owned(), points });
     }
 
-    /// Returns the whole seconds of the measurement, without late answers after the last.
+    /// Returns the whole seconds of the measurement, without late answers after the last second.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
-        // The measurement ends with the last receipt, a moment before or after the last second
-        // does.
+        // The measurement ends with the last receipt, a moment before or after the end of the last
+        // second.
         let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
         self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
     }
@@ -203,7 +198,7 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
-/// Returns the figures of the targets of a run. They have one form of IDs.
+/// Returns the figures of a run's targets, whose IDs all have one form.
 pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
     let mut figures = Figures::default();
     let promise = &peers[0].promise;
@@ -265,7 +260,7 @@ impl Objective {
 /// Reads a file of one kind that `--json` wrote.
 ///
 /// # Errors
-/// One line if the file is not one that this version of `--json` writes.
+/// One line if the file is not of the form that this version of `--json` writes.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;

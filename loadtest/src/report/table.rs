@@ -7,7 +7,7 @@ use super::json::Run;
 use super::{ECHO, LATENCIES, QUANTILES, ROWS, TERMINAL_ROWS};
 use crate::judge::quantile_name;
 
-/// Words that go on beyond this column go on below.
+/// A word that would end beyond this column begins a new line.
 const WIDTH: usize = 100;
 
 /// The column at which a line's words begin.

@@ -19,7 +19,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines on standard output, a bar on a terminal's standard error, and the interrupt.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Hidden until runs begin, and where standard error is no terminal.
+    /// Hidden until runs begin, and always if standard error is no terminal.
     bar: ProgressBar,
     /// True if standard output is for the JSON. Lines then go to standard error.
     is_beside: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Returns the terminal of a command that writes this file of JSON.
+    /// Returns the terminal of a command that writes its JSON to the file `json`.
     pub(crate) fn new(json: Option<&Path>) -> Self {
         let bar = ProgressBar::hidden();
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:20}] {prefix}{msg}");
@@ -91,7 +91,7 @@ impl Terminal {
         self.bar.finish_and_clear();
     }
 
-    /// Prints lines where the bar stands. Their reader may leave early; the exit code stays.
+    /// Prints lines in place of the bar. If their reader has gone, the exit code stays the same.
     pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         self.bar.suspend(|| {
             let mut out: Box<dyn Write> =

@@ -1,4 +1,4 @@
-//! The first line, and an invented run for tests of reports and comparisons.
+//! Tests of the first line, and an invented run for tests of reports and comparisons.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::judge::{Latency, quantile_name};
 use crate::measure::SecondFigures;
 use crate::value::MAX_TIME;
 
-/// Returns an open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles
-/// following from them.
+/// Returns a run of an open loop with 10,000 IDs/s. Its seconds have the given medians; the other
+/// quantiles follow from the medians.
 pub(crate) fn run(p50s_us: &[f64]) -> Run {
     let mut sorted = p50s_us.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! From a target's address to open connections.
+//! Opens connections to the targets, and finds out what they promise.
 
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::scenario::Scenario;
 use crate::target::{Access, Conversation, GREETING_TIMEOUT, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds,
-/// and a target that takes each of them only after a retry must not delay the run for hours.
+/// and a target that takes each connection only after a retry must not delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A timeout of 0 is refused by the system.
+/// The shortest timeout to set: the system refuses 0.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Open connections, each with the index of its target, in one list for each thread.
@@ -24,7 +24,7 @@ pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
 /// The name of a daemon's process.
 const DAEMON_NAME: &str = "snowbank";
 
-/// Does all that comes before the load: each step blocks.
+/// Does everything that blocks, before the load begins.
 pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Failure> {
     let mut peers: Vec<Peer> = Vec::new();
     for number in 0..scenario.addresses.len() {
@@ -42,8 +42,8 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
     Ok((peers, streams))
 }
 
-/// Returns the clock of a target. A daemon has this machine's; another process on this machine may
-/// forward to any other.
+/// Returns the clock of a target. A daemon on this machine has this machine's clock. Another
+/// process here may forward to a daemon elsewhere.
 fn clock_of(owner: Owner) -> Clock {
     match owner {
         Owner::Remote => Clock::Other,
@@ -52,12 +52,12 @@ fn clock_of(owner: Owner) -> Clock {
     }
 }
 
-/// Greets the scenario's target of that number. INFO of the same daemon comes first: it names the
-/// source to draw from.
+/// Greets the scenario's target with that index. INFO at an address of its own comes first, because
+/// it names the source to draw from.
 ///
 /// # Errors
-/// [`Failure`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
-/// as large as the scenario's largest.
+/// [`Failure`] if the target speaks another protocol, its IDs cannot be checked, or it allows only
+/// smaller requests than the scenario's.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
     let endpoint = scenario.addresses[number].clone();
     let Scenario { protocol, tls, token, .. } = scenario;
@@ -126,7 +126,7 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
     Ok(streams)
 }
 
-/// Raises the soft limit of open files to the hard one: each connection is one.
+/// Raises the soft limit of open files to the hard limit: each connection is an open file.
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -17,7 +17,7 @@ use crate::machine::owner::Owner;
 use crate::measure::{Fault, Second, SecondFigures};
 use crate::promise::Span;
 
-/// Often enough to look alive, and too rarely to disturb the run.
+/// The time between updates of the bar, which looks alive and does not disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 struct Collector<'a, 'i> {
@@ -30,9 +30,9 @@ struct Collector<'a, 'i> {
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
-    /// When the measurement begins; `None` after that.
+    /// When the measurement begins; `None` once it has begun.
     begins_at: Option<Instant>,
-    /// When a daemon of our own is due to end; `None` also after that.
+    /// When our own daemon is due to end; `None` without an outage, or once it has begun.
     outage_at: Option<Instant>,
     samples: Samples,
     outcome: Outcome,
@@ -120,14 +120,14 @@ impl<'a, 'i> Collector<'a, 'i> {
         }
     }
 
-    /// Looks at what the target has used when the measurement begins.
+    /// Takes the first sample of the target's processor time when the measurement begins.
     fn begin_measurement(&mut self) {
         if self.begins_at.take_if(|at| *at <= Instant::now()).is_some() {
             self.samples.take(Instant::now(), self.shared.watched.target_used().cpu);
         }
     }
 
-    /// Brings about the outage of a daemon of our own when it is due.
+    /// Ends our own daemon and starts it again when the outage is due.
     fn end_daemon(&mut self) {
         let (Some(outage), Some(daemon)) = (self.shared.scenario.outage, &mut self.loaded.daemon) else {
             return;
@@ -152,7 +152,7 @@ impl<'a, 'i> Collector<'a, 'i> {
         (self.outcome, self.samples)
     }
 
-    /// Returns the numbers that the targets left out, if all are counters and no position is lost.
+    /// Returns how many numbers the targets left out, if all are counters and no position is lost.
     fn left_out(&self) -> Option<u64> {
         let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
         let is_known = are_counters && !self.outcome.too_scattered;
@@ -186,7 +186,7 @@ impl<'a, 'i> Collector<'a, 'i> {
 
     fn repeated(&mut self, peer: usize, position: u64) {
         let duplicate = Violation::Duplicate { id: self.shared.peers[peer].promise.id_at(position) };
-        // The connection on which it came may have noticed, too.
+        // The connection on which the ID came may have noticed it, too.
         if !self.outcome.faults.contains(&Fault::Violation(duplicate)) {
             self.outcome.faults.insert(0, Fault::Violation(duplicate));
         }
@@ -226,7 +226,7 @@ fn begin_log(began: SystemTime, loop_words: &str) -> Vec<u8> {
     log
 }
 
-/// Appends a second, whose histogram fits: one or two KiB.
+/// Appends a second to a log: one or two KiB.
 fn log_second(log: &mut Vec<u8>, number: u64, second: &Second) {
     let mut serializer = V2DeflateSerializer::new();
     let start = Duration::from_secs(number);

@@ -22,7 +22,7 @@ impl Outcome {
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
         self.too_scattered |= next.too_scattered;
-        // The positions of all rounds are kept together.
+        // The later count is for all rounds: their positions are kept together.
         self.left_out = next.left_out;
         self.rounds += next.rounds;
         self.planned = self.planned.zip(next.planned).map(|(one, other)| one + other);
@@ -33,8 +33,8 @@ impl Outcome {
     }
 }
 
-/// Returns the intervals of a log, each moved by `begin` seconds. Each line is its start in
-/// seconds, a comma and the rest.
+/// Returns the intervals of a log, each moved by `begin` seconds. An interval's line is its start
+/// in seconds, a comma and the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
     let later = lines.lines().filter_map(|line| {

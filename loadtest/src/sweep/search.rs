@@ -7,18 +7,18 @@
 //!
 //! The climb ends at the first rate that misses, even if a higher one would hold: an operator needs
 //! every rate up to the saturation point, and a rate that holds does not prove that lower ones do.
-//! A rate without a verdict misses too. A saturation point counts when a run of its own confirms
-//! it.
+//! A rate without a verdict misses too. A saturation point counts only if another run at its rate
+//! confirms it.
 
 use serde::{Deserialize, Serialize};
 
 /// The climb multiplies the rate by this.
 const FACTOR: f64 = 2.0;
 
-/// The growth of each step down from an unconfirmed rate, so that few steps are enough.
+/// The factor between one step down from an unconfirmed rate and the next, so that few steps are
+/// enough.
 const DESCENT_GROWTH: f64 = 2.0;
 
-/// The bounds of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     /// The first rate; above 0.
@@ -63,7 +63,6 @@ pub(crate) struct Attempt {
     pub(crate) phase: Phase,
 }
 
-/// A rate that missed, and why.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Missed {
     pub(crate) rate: f64,
@@ -74,7 +73,7 @@ pub(crate) struct Missed {
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     pub(crate) bounds: Bounds,
-    /// Rates below `missed` that held, each as often as it did.
+    /// Rates below `missed` that held, each as often as it held.
     held: Vec<f64>,
     /// The lowest rate that missed; `None` while every rate held.
     pub(crate) missed: Option<Missed>,
@@ -122,8 +121,8 @@ impl Search {
         (!self.is_confirmed()).then_some(Attempt { rate, phase: Phase::Confirm })
     }
 
-    /// Goes down to the highest rate that held once. If that is further away than the step, tries
-    /// the rate one step down, which must hold twice.
+    /// Goes down by one step at most. Confirms the highest rate that held once, if it is within the
+    /// step; otherwise tries the rate one step down, which must hold twice.
     fn descend(&self, missed: f64) -> Option<Attempt> {
         let step = self.bounds.resolution * DESCENT_GROWTH.powi(self.descents - 1);
         let lower = short_between(missed / (1.0 + step), 0.0, missed);
@@ -143,7 +142,7 @@ impl Search {
     }
 }
 
-/// Returns the rate with few digits, if that lies between the two.
+/// Returns the rate with few digits, if the short rate lies between `low` and `high`.
 fn short_between(rate: f64, low: f64, high: f64) -> f64 {
     let short = rounded(rate);
     if low < short && short < high { short } else { rate }

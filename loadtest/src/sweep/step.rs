@@ -20,14 +20,13 @@ use crate::value::Rate;
 /// wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// Above this share of the cores, the generator is the limit if it uses more than the target.
+/// The share of the cores above which the generator is the limit, unless the target uses as much.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) phase: Phase,
-    /// True if the objective held.
     pub(crate) holds: bool,
     /// The reason why it did not hold; null also where the sweep ended with this step.
     pub(crate) limit: Option<Limit>,
@@ -36,14 +35,14 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// IDs per second asked for.
+    /// Returns the IDs per second asked for.
     pub(crate) fn rate(&self) -> f64 {
         self.run.figures.number(LOAD, "offered").unwrap_or_default()
     }
 }
 
-/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns it
-/// with the limit that it met, if any, or with the reason why it ends the sweep.
+/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns the
+/// step with the limit that it met, if any, or with the reason why the sweep ends.
 ///
 /// # Errors
 /// [`Failure`] if the target takes no load.
@@ -59,7 +58,7 @@ pub(super) fn run(
         scenario.length *= CONFIRM_LENGTH;
     }
     if let Drive::Open { rate, .. } = &mut scenario.drive {
-        // Every rate of a search lies between its bounds, which are rates.
+        // Every rate of a search lies between the search's bounds, which are valid rates.
         *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);
     }
     let objectives = &settings.objectives;
@@ -71,7 +70,7 @@ pub(super) fn run(
     Ok((Step { phase, holds: answer == Ok(None), limit, run }, answer))
 }
 
-/// Returns the limit that a run met, if any, or the reason why it ends the sweep.
+/// Returns the limit that a run met, if any, or the reason why the sweep ends.
 fn answer(
     verdict: &Verdict,
     outcome: &Outcome,
@@ -114,8 +113,8 @@ fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }
 
-/// Returns true if the generator could have done more. It shares the cores with a target on this
-/// machine.
+/// Returns true if the generator could have done more. A target on this machine shares the cores
+/// with the generator.
 fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
     match target {
         Some(target) => generator + target <= cores * MAX_SHARED || target >= generator,

@@ -10,7 +10,7 @@ use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
 use crate::units::{grouped, lowercase, short_ms};
 
-/// The columns of the table of steps: the heading, and the row and name of the figure.
+/// The columns of the table of steps: each column's heading, and its figure's row and name.
 const COLUMNS: [[&str; 3]; 9] = [
     ["asked/s", LOAD, "offered"],
     ["got/s", IDS, "rate"],
@@ -60,7 +60,6 @@ pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
     steps.iter().try_for_each(|step| row(step, out))
 }
 
-/// Returns the objective of every step.
 pub(super) fn objective(settings: &Settings) -> String {
     let latencies = settings.objectives.latencies.iter();
     let within = latencies.map(|latency| format!("{} within {}", latency.name(), short_ms(latency.limit)));

@@ -36,7 +36,7 @@ const MAX_QUOTED_SIZE: usize = 80;
 pub(crate) struct Token(Box<[u8]>);
 
 impl Token {
-    /// Returns the token of a file, as a client sends it; newlines at its end do not count.
+    /// Returns the token of a file, as a client sends it; newlines at the file's end do not count.
     ///
     /// # Errors
     /// One line if the file holds no token. The line shows no byte of the file.
@@ -62,7 +62,6 @@ impl Token {
         Ok(Self(token.into()))
     }
 
-    /// Returns the secret.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -75,7 +74,7 @@ impl fmt::Debug for Token {
 }
 
 impl Access {
-    /// Opens a connection that requests may be sent on: connected, and the token accepted. Blocks.
+    /// Opens a connection for requests: connects, and waits until the token is accepted. Blocks.
     ///
     /// # Errors
     /// [`Failure`], also if the target refuses the token.
@@ -114,7 +113,8 @@ impl<'a> Conversation<'a> {
         self.stream.write_all(&bytes).map_err(|error| self.no_answer(&error))
     }
 
-    /// Waits until `take` finds something in the bytes received, and drops as many as it takes.
+    /// Waits until `take` finds something in the bytes received, and drops the bytes that `take`
+    /// took.
     pub(crate) fn next<T>(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
@@ -149,7 +149,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Limits the next wait: one byte now and then must not delay the end beyond the deadline.
+    /// Limits the next wait to the time left: single bytes now and then must not put off the
+    /// deadline.
     fn limit_wait(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =

@@ -28,7 +28,7 @@ impl Stream {
     /// needs a connector.
     ///
     /// # Errors
-    /// The last address's, or that of the handshake.
+    /// The error of the last address, or of the handshake.
     pub(crate) fn connect(
         endpoint: &Endpoint,
         connector: Option<&Connector>,
@@ -48,7 +48,7 @@ impl Stream {
 
     /// Makes the handshake; each of its reads and writes has the socket's time limit.
     fn secured(mut self, mut session: ClientConnection) -> io::Result<Self> {
-        // Requests in flight have a limit of their own.
+        // No limit is needed: requests in flight have their own.
         session.set_buffer_limit(None);
         while session.is_handshaking() {
             let moved = session.complete_io(&mut self.socket);
@@ -57,12 +57,12 @@ impl Stream {
         Ok(Self { session: Some(Box::new(session)), ..self })
     }
 
-    /// Returns true if bytes that were written wait in front of the socket.
+    /// Returns true if the TLS session has bytes that the socket has not taken yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.wants_write())
     }
 
-    /// Finds the process at the other end, if that is on this machine.
+    /// Finds the process at the other end, if the process is on this machine.
     pub(crate) fn owner(&self) -> Owner {
         let (Ok(ours), Ok(theirs)) = (self.socket.local_addr(), self.socket.peer_addr()) else {
             return Owner::Remote;
@@ -91,8 +91,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
-            // A port of the ephemeral range without a listener may be given to the connecting side
-            // itself.
+            // If nothing listens on an ephemeral port, a connection to that port may get the same
+            // port, and so connect to itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = ErrorKind::ConnectionRefused.into();
             }
@@ -106,8 +106,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     Err(last)
 }
 
-/// Reads what was received, without a write: a socket that takes no more must not keep answers
-/// unread.
+/// Reads what was received, and never writes: answers must be read even if the socket takes no
+/// bytes.
 fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match session.reader().read(buffer) {

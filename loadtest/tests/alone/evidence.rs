@@ -1,6 +1,6 @@
-//! The evidence for docs/capacity.md: whole runs that take half an hour, on a machine that does
-//! nothing else. Each ends by itself, prints its figures, and fails if they are not as the page
-//! says. The page has the command.
+//! The evidence for docs/capacity.md: whole runs, which together take half an hour on a machine
+//! that does nothing else. Each test ends by itself, prints its figures, and fails if they are not
+//! as the page says. The page has the command.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn a_sweep_finds_the_known_capacity_and_never_more() {
     }
 }
 
-/// Answers after so much processor time of its own.
+/// Returns a target that spends the processor time `each` on each answer.
 fn costing(each: Duration) -> FakeDaemon {
     let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time");
     target(INFO, move |_, ids, peer, next, tag| {
@@ -80,7 +80,7 @@ fn costing(each: Duration) -> FakeDaemon {
     })
 }
 
-/// Loads both in turns, five times each, and compares them.
+/// Loads the two targets in turn, five times each, and compares the runs.
 fn compared(a: &FakeDaemon, b: &FakeDaemon) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
     let mut files: [Vec<PathBuf>; 2] = Default::default();
@@ -118,7 +118,7 @@ fn equal_targets_are_never_called_different() {
 fn fifteen_per_cent_more_processor_time_is_found() {
     let _alone = alone();
     for _ in 0..5 {
-        // The system calls of a request cost a tenth of that.
+        // System calls add a tenth of `COST`, so 17 % of `COST` is 15 % of the whole.
         let ran = compared(&costing(COST), &costing(COST.mul_f64(1.17)));
         assert!(
             ran.code == 1 && ran.stdout.lines().next().is_some_and(|summary| summary.contains("more CPU")),

@@ -17,14 +17,14 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
     let ran = stopped_in_its_measurement("2ms");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
-    // Even with the stop, every answer is within this objective, so the run passes. It is repeated
-    // if a pause of this machine leaves it without a verdict.
+    // Even with the stop, every answer is within this objective, so the run passes. The run is
+    // repeated if a pause of this machine leaves it without a verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 /// Stops a generator for half a second while it measures. The number of its requests shows whether
-/// the stop came in time. If not, it tries again.
+/// the stop came in time. If not, another generator is started.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
@@ -57,8 +57,8 @@ struct Quota {
 }
 
 impl Quota {
-    /// Makes the group. Returns `None`, and reports it on standard error, if no control group can
-    /// be written.
+    /// Makes the group. If no control group can be written, returns `None` and says so on standard
+    /// error.
     fn new() -> Option<Self> {
         let name = format!("snowbank-loadtest-{}", std::process::id());
         let hierarchies = [

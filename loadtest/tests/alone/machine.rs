@@ -1,9 +1,9 @@
-//! The verdict on bad targets beside real noise: none passes anywhere. The sound one is in
-//! `evidence`.
+//! Tests the verdict on bad targets beside real noise: none may pass. `evidence` has the sound
+//! target.
 //!
 //! The whole table takes the cores from everything else on the machine, so it runs only with
-//! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and the first four
-//! have one run here on the machine as it is.
+//! `SNOWBANK_JUDGE_RUNS=1` or more. Otherwise, `judge::simulation` covers the verdict, and here the
+//! first four bad targets have one run each on the machine as it is.
 
 use std::any::Any;
 use std::process::{Command, Stdio};
@@ -24,7 +24,6 @@ const BURSTS: &str = "import random, time\nwhile True:\n end = time.monotonic() 
 
 const LOOP: &str = "while True: pass";
 
-/// The neighbours of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Noise {
     AsIs,
@@ -32,7 +31,7 @@ pub(crate) enum Noise {
     RealTimeBursts,
 }
 
-/// Processes that are no children of this one, which is the target.
+/// Noisy processes. They are no children of this process, which is the target.
 pub(crate) struct Neighbours(Vec<Pid>);
 
 impl Neighbours {
@@ -43,7 +42,7 @@ impl Neighbours {
             Noise::RealTimeBursts => (2, "chrt --fifo 10", BURSTS),
         };
         let start = |_| {
-            // The shell ends at once, and its child has another parent then.
+            // The shell ends at once, so its child gets another parent.
             let line = format!("exec 2>/dev/null; {before} python3 -c \"$0\" >/dev/null & echo $!");
             let output =
                 Command::new("setsid").args(["sh", "-c", &line, script]).output().expect("it starts");
@@ -62,7 +61,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// A target, and its doings beside its answers until it is dropped.
+/// A target, and what it does besides answering until it is dropped.
 struct Bad {
     address: String,
     _target: Box<dyn Any>,
@@ -75,7 +74,6 @@ impl Bad {
         Self { address, _target: Box::new(target), is_over: Arc::default(), children: Vec::new() }
     }
 
-    /// Does something again and again.
     fn doing(self, mut something: impl FnMut() + Send + 'static) -> Self {
         let is_over = Arc::clone(&self.is_over);
         std::thread::spawn(move || {
@@ -93,8 +91,8 @@ impl Drop for Bad {
     }
 }
 
-/// Returns a target that stops, all connections at once, for as long as `stop` says: by the number
-/// of the request and the time since the first.
+/// Returns a target that stops on all connections at once, before each answer. `stop` returns for
+/// how long, given the request's number and the time since the first request.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let begun = OnceLock::new();
     let stopped = Mutex::new(());
@@ -106,8 +104,8 @@ fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) ->
     })
 }
 
-/// Returns a target that stops for so long, once in each of these times. So many new threads of it
-/// burn meanwhile.
+/// Returns a target that stops for `length`, once in each period of `each`. Meanwhile, `burning`
+/// new threads of the target burn CPU time.
 fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
     let next = Mutex::new(each / 2);
     plain(stopping(move |_, now| {
@@ -124,8 +122,8 @@ fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
     }))
 }
 
-/// Returns a target that stops for 8 ms after each stall of the machine: half a millisecond, as for
-/// the load test.
+/// Returns a target that stops for 8 ms after each stall of the machine: a delay of half a
+/// millisecond, as in the load test.
 fn stopping_after_stalls() -> Bad {
     let found = Arc::new(AtomicBool::new(false));
     let stalled = Arc::clone(&found);
@@ -141,17 +139,17 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Returns a fake without doings beside its answers.
+/// Returns a target that does nothing besides answering.
 fn plain(target: FakeDaemon) -> Bad {
     Bad::new(target.name(), target)
 }
 
-/// Returns a target that makes no mistake, and burns the cores by so many threads of its own.
+/// Returns a target that makes no mistake, but burns the cores with `threads` threads of its own.
 fn burning(threads: usize) -> Bad {
     (0..threads).fold(plain(sound_target()), |bad, _| bad.doing(|| {}))
 }
 
-/// Returns a target that makes no mistake, and burns the cores by so many children.
+/// Returns a target that makes no mistake, but burns the cores with `number` children.
 fn with_children(number: usize, words: &[&str]) -> Bad {
     let mut bad = plain(sound_target());
     for _ in 0..number {
@@ -162,8 +160,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     bad
 }
 
-/// Returns a target that answers some requests, by their number, and does something else with the
-/// others.
+/// Returns a target that answers a request if `is_sound` is true of its number. `other` handles the
+/// other requests.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
@@ -181,7 +179,7 @@ fn stopped() -> Bad {
     let is_over = Arc::clone(&bad.is_over);
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_secs(3));
-        // It runs while this value lives.
+        // The daemon runs until its `Bad` is dropped.
         if !is_over.load(Ordering::Relaxed) {
             kill_process(process, Signal::STOP).expect("it runs");
             std::thread::sleep(ms(300));
@@ -201,7 +199,7 @@ fn slow_on_one_connection() -> Bad {
     }))
 }
 
-/// The bad targets and their names. The first four are those that passed once.
+/// The bad targets and their names. The first four passed in the past.
 const BAD: [(&str, fn() -> Bad); 15] = [
     ("300 ms once", || stopping_each(ms(300), ms(4_000), 0)),
     ("60 ms each 3 s", || stopping_each(ms(60), ms(3_000), 0)),
@@ -247,14 +245,14 @@ fn noises() -> Vec<Noise> {
 #[test]
 fn no_bad_target_passes_beside_any_noise() {
     let _alone = alone();
-    // Each of them takes 15 s.
+    // Each bad target takes 15 s.
     let all = if runs() > 0 { &BAD[..] } else { &BAD[..4] };
     for &(name, bad) in all {
         if name.ends_with("SIGSTOP") && !has_daemon() {
             continue;
         }
         for noise in noises() {
-            // Without a stall, this one never stops.
+            // Without a stall of the machine, this target never stops.
             if name == "8 ms after each stall" && noise == Noise::AsIs {
                 continue;
             }

@@ -8,8 +8,8 @@ use crate::support::scripted::target;
 use crate::support::{figure, loadtest};
 use snowbank_client::protocol::reply;
 
-/// Answers with a list of single IDs, so that the generator, which checks each, has more work than
-/// the target.
+/// Returns a target that answers with a list of single IDs. The generator checks each ID, so it has
+/// more work than the target.
 fn costly_to_check() -> FakeDaemon {
     let next_id = AtomicU64::new(1);
     target(INFO, move |_, _, peer, next, tag| {
@@ -29,12 +29,11 @@ fn a_starved_generator_is_named_as_the_limit() {
         ["--address", &address, "--batch", "5000", "--connections", "4", "--threads", "2", "--p99.9", "20ms"];
     let ran = loadtest(&[&search[..], &load].concat());
     let file = ran.json();
-    // A saturation point below a step without a verdict is a lower bound. Beside other programs,
-    // answers may be late first.
+    // A saturation point below a step without a verdict is a lower bound. If other programs run, a
+    // step may miss by late answers first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
-    // No step is blamed on the latency while the generator used most of the cores, and they were
-    // busy.
+    // No step is blamed on latency if the cores were busy, mostly with the generator.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
         let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();

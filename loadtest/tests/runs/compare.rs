@@ -1,4 +1,4 @@
-//! Files of runs side by side: equal ones, slower ones, and ones that measured something else.
+//! Compares files of runs: equal, slower and faster ones, and too few to tell.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::scripted::sound_target;
 use crate::support::{CLOSED, Ran, assert_of_schema, command, loadtest};
 
-/// Writes files of a run with its figures changed.
+/// Writes three files of a run, each figure changed by `change`.
 fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let write = |number| {
         let path = directory.join(format!("{side}{number}.json"));
@@ -49,7 +49,7 @@ fn equal_runs_are_equal_and_slower_ones_are_slower() {
         let ran = compare(a, b, &["--fail-if-worse", "--json", file]);
         assert!(ran.code == code && ran.stdout.starts_with(begin), "{begin}: {ran:?}");
         assert_of_schema(&std::fs::read_to_string(&json).expect("a file"));
-        // A warning repeats the reasons of a run.
+        // Only warnings may be longer: they repeat the reasons of a run.
         let mut table = ran.stdout.lines().skip(2).filter(|line| !line.starts_with("warning: "));
         assert!(table.all(|line| line.chars().count() <= 110), "{ran:?}");
         assert_eq!(compare(a, b, &[]).code, 0, "without --fail-if-worse");

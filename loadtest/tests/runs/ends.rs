@@ -10,7 +10,7 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// Far above what an end takes on a busy machine, and far below what would have been measured.
+/// Far longer than an end takes on a busy machine, and far shorter than the measurement would last.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -27,8 +27,8 @@ fn interrupt(running: Running) -> Ran {
 
 #[test]
 fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
-    // Each stage with the number of requests by which it has begun. Those whose answers never come
-    // are left to be drained.
+    // Each stage, the number of requests by which it has begun, and how many requests are answered.
+    // The unanswered ones are left to be drained.
     let stages: [(&str, u64, u64, &[&str]); 3] = [
         ("warm-up", 100, u64::MAX, &["--warm-up", "1h"]),
         ("measuring", 300, u64::MAX, &["--warm-up", "100ms", "--for", "1h"]),
@@ -76,7 +76,7 @@ fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
         running.signal(signal);
         running.reap();
         poll("the daemon ends", || {
-            // In a container there may be no init process that reaps it.
+            // In a container there may be no init process that reaps the daemon.
             let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
         });
@@ -89,7 +89,7 @@ fn a_late_target_without_a_bare_echo_says_why() {
         return;
     }
     let mut few_files = Command::new("sh");
-    // An echo has both ends of its connections in the load test.
+    // Both ends of an echo's connections are open files of the load test.
     few_files.args(["-c", r#"ulimit -n 1000; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
     let load = ["--connections", "600", "--rate", "500", "--for", "500ms", "--p99.9", "1us", "--runs", "1"];
     let ran = start_by(few_files, &load).wait();
@@ -114,7 +114,8 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
 
 #[test]
 fn a_load_test_without_files_blames_no_target() {
-    // Enough for the connections, which are opened first, and not for an epoll of each thread.
+    // These files are enough for the connections, which are opened first, but not for each thread's
+    // epoll.
     for files in 7..11 {
         let target = sound_target();
         let mut few_files = Command::new("sh");

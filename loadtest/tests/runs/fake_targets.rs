@@ -11,12 +11,12 @@ use crate::support::{Ran, loadtest, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
-/// 2,000 requests on one connection, three quarters of them timed, with an objective that a busy
-/// machine meets.
+/// Sends 2,000 requests on one connection, three quarters of them timed, with an objective that a
+/// busy machine meets.
 fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     let address = target.name();
     let load = ["--address", &address, "--rate", "1000/s", "--for", "1500ms", "--warm-up", "500ms"];
-    // Where a test counts requests, a second run would add its own.
+    // Some tests count requests, and a second run would add to the number.
     let judged = ["--connections", "1", "--runs", "1", "--p99.9", "5s"];
     loadtest(&[&load[..], &judged, more].concat())
 }
@@ -29,8 +29,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Runs a load test. Returns it with the longest pause of this process meanwhile, which is the
-/// target.
+/// Runs a load test. Returns its result, and the longest pause of this process, the target, during
+/// the run.
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
 
 #[test]
 fn a_sound_target_passes() {
-    // Only a target whose process paused may be called late.
+    // A sound target may be called late only if its process paused.
     let mut tries = 0..10;
     let ran = loop {
         let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), &[])));
@@ -80,17 +80,16 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
-    // 200 of 1,500 requests were due during the stalls, so even the 95th percentile waited for 75
-    // ms.
+    // 200 of 1,500 requests were due during a stall, so even the 99th percentile waited for 185 ms.
     assert!(of("p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
 }
 
-/// A target that breaks a promise, options for it, and words of the reasons.
+/// A target that breaks a promise, the options of its run, and words that the reasons must contain.
 struct Broken(fn() -> FakeDaemon, &'static [&'static str], &'static [&'static str]);
 
-/// Answers each request by a run of IDs of this size, which are not those asked for.
+/// Returns a target that hands out another number of IDs than asked for: `size` of that number.
 fn counting(size: fn(u32) -> u32) -> FakeDaemon {
     target(INFO, move |_, ids, peer, next, tag| {
         let count = size(next.count);
@@ -98,7 +97,7 @@ fn counting(size: fn(u32) -> u32) -> FakeDaemon {
     })
 }
 
-/// Two neighbouring requests, which are on different connections, get the same ID.
+/// Returns a target that gives one ID to two successive requests, on different connections.
 fn repeats_on_another_connection() -> FakeDaemon {
     let first = AtomicU64::new(0);
     target(INFO, move |number, ids, peer, next, tag| {
@@ -120,15 +119,16 @@ fn repeats() -> FakeDaemon {
     })
 }
 
-/// Hands out IDs that are dated this far from now.
+/// Returns a target whose IDs are dated `ahead_ms` from now.
 fn dated(ahead_ms: i64) -> FakeDaemon {
     target(INFO, move |number, _, peer, next, tag| {
         peer.send_run(tag, first_of_tick(ahead_ms) + number, next.count)
     })
 }
 
-/// Each connection sends every 8 ms, and its IDs increase. One lags 8 ms behind the other, so its
-/// IDs are lower than those that the other received 4 ms before.
+/// Returns a target whose IDs increase on each connection, but lag by 8 ms on one of two. Each
+/// connection sends every 8 ms, so the lagging IDs are lower than those that the other received 4
+/// ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
@@ -144,7 +144,7 @@ const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
-/// Counts, and answers each request for ten numbers with these runs.
+/// Returns a target that counts, and answers each request for ten numbers with these runs.
 fn counter(runs: &'static [Run]) -> FakeDaemon {
     target(COUNTER, move |number, _, peer, _, tag| {
         let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
@@ -158,7 +158,7 @@ const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first:
 const BROKEN: [Broken; 16] = [
     Broken(repeats, &[], &["duplicate: ", "worker=3"]),
     Broken(repeats_on_another_connection, &["--connections", "2"], &["duplicate: "]),
-    // An ID of the tick before the last one's, which nobody has received. Both are decoded.
+    // An ID that nobody has received, one tick before the last ID. The message decodes both.
     Broken(
         || {
             odd_once(|ids, peer, next, tag| {
@@ -206,15 +206,15 @@ const TENS: [&str; 4] = ["--batch", "10", "--rate", "10000/s"];
 #[test]
 fn each_broken_promise_fails_the_run_for_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // A generator that stood still may be why an idle target closed.
+        // An idle target may have closed because the generator stood still.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");
     }
 }
 
-/// Runs a target that refuses the requests of these numbers. One connection has them in the order
-/// in which they are due.
+/// Runs a target that refuses requests by their numbers. On one connection, the numbers follow the
+/// order in which requests are due.
 fn refusing(is_refused: impl Fn(u64) -> bool + Send + Sync + 'static) -> FakeDaemon {
     target(INFO, move |number, ids, peer, next, tag| {
         if is_refused(number) {

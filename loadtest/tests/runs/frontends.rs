@@ -52,7 +52,7 @@ fn memcached(id: fn(u64) -> u64) -> String {
                 }
                 answer += "END\r\n";
             }
-            // Its client may have gone.
+            // The client may have gone.
             let _ = out.write_all(answer.as_bytes());
         }
     })

@@ -1,4 +1,4 @@
-//! Bad input is one line and exit code 2, and the files have the formats that their readers expect.
+//! Bad input leads to one line and exit code 2, and a run that cannot start leaves the files alone.
 
 use std::io::{Read, Write};
 use std::sync::Mutex;
@@ -6,18 +6,18 @@ use std::sync::Mutex;
 use crate::support::scripted::{listener, sound_target, target};
 use crate::support::{THOUSAND, command, loadtest};
 
-/// A server that greets in these words, whatever comes, and keeps its connections open.
+/// Starts a server that greets with these words, whatever comes, and keeps its connections open.
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {
-        // Its client may have gone.
+        // The client may have gone.
         let _ = stream.write_all(words);
         open.lock().expect("no panic").push(stream);
     })
 }
 
-/// Bad input is one line on standard error, nothing on standard output, and exit code 2, before any
-/// load.
+/// Bad input leads to one line on standard error, nothing on standard output, and exit code 2,
+/// before any load.
 #[test]
 fn bad_input_is_refused_in_one_line() {
     const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
@@ -34,7 +34,7 @@ fn bad_input_is_refused_in_one_line() {
     let sound = sound.name();
     let nowhere = "/nonexistent/file";
     for (options, reason) in [
-        // No value of its kind.
+        // Not a value of the option's kind.
         (&["--rate", "0"][..], "a rate is IDs per second above 0"),
         (&["--for", "-5s"], "a time is above 0"),
         (&["--errors", "100%"], "a share is above 0%"),
@@ -60,7 +60,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"], "cannot be used with"),
         (&["--restart-daemon-at", "10s"], "is not within the measurement"),
         (&["--token-file", nowhere], "--address"),
-        // No target, or none that is Snowbank.
+        // No target, or a target that is not Snowbank.
         (&["--address", "127.0.0.1:1"], "cannot connect"),
         (&["--address", "unix:/nonexistent/socket"], "cannot connect"),
         (&["--address", &ssh], "does not speak snowbank's protocol, version 1"),
@@ -72,12 +72,12 @@ fn bad_input_is_refused_in_one_line() {
         (&["--address", &silent], "did not answer within 5s"),
         (&["--address", &next_version], "the daemon speaks protocol version 2"),
         (&["sweep", "--address", &next_version], "the daemon speaks protocol version 2"),
-        // Files that cannot be written: before the run.
+        // Files that cannot be written are refused before the run.
         (&["--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--csv", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
         (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
-        // A sweep has its own.
+        // A sweep has options of its own.
         (&["sweep", "--limit", "-1"], "a rate is IDs per second above 0"),
         (&["sweep", "--rate", "5"], "unexpected argument"),
     ] {

@@ -1,9 +1,9 @@
-//! A daemon of the run's own that ends under load: the outage is measured, and no ID comes twice.
+//! The run's own daemon ends under load: the outage is measured, and no ID comes twice.
 
 use crate::support::{Ran, has_daemon, loadtest, until, until_in_time};
 
-/// Returns true if the figures are all there. A machine that stands still loses no request that was
-/// due in the outage, or leaves out a sample of the new process.
+/// Returns true if all figures are there. If the machine stood still, perhaps no request was lost
+/// in the outage, or a sample of the new process is missing.
 fn is_seen(ran: &Ran) -> bool {
     let of = |name: &str| ran.figure("outage", name).as_f64();
     let last = &ran.json()["seconds"][3];
@@ -23,7 +23,7 @@ fn an_outage_is_measured_and_the_new_process_after_it() {
     {
         let options = ["--rate", "2000", "--for", "4s", "--warm-up", "200ms", "--p99.9", "5s", ending, "1s"];
         let options: Vec<&str> = options.into_iter().chain(front_end).collect();
-        // Only lateness and missing figures are tried again: no try may repeat an ID.
+        // Only late runs and missing figures are tried again: no try may repeat an ID.
         let whole = || {
             let ran = until_in_time(|| loadtest(&options));
             assert_eq!(ran.code, 0, "{options:?}: {ran:?}");

@@ -93,7 +93,8 @@ fn a_file_that_is_no_load_test_result_is_refused_in_one_line() {
 #[test]
 fn the_json_of_each_kind_of_load_matches_the_schema() {
     let address = sound_target().name();
-    // Every run of these tests is held to the schema, so the loads that no other has are enough.
+    // Every run of these tests is checked against the schema, so this test needs only loads that no
+    // other test has.
     for more in [
         &["--poisson", "--for", "500ms", "--batch", "10"][..],
         &["--for", "500ms", "--max", "900ms", "--p50", "1ns"],

@@ -8,7 +8,7 @@ fn figure_of(row: &str, name: &str, value: Value) -> Value {
     json!({"row": row, "name": name, "unit": "", "value": value})
 }
 
-/// A run at a rate of so many IDs a request, with the cost of a request in microseconds.
+/// Returns the file of a run with `batch` IDs and `us_per_request` of processor time a request.
 fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
     json!({
         "format": 3, "kind": "run", "verdict": "pass", "reasons": [], "summary": "", "curves": [], "seconds": [],
@@ -34,13 +34,13 @@ fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
     })
 }
 
-/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The saturation
-/// point is 200,000 IDs/s, one each request.
+/// Returns a sweep's file as `sweep` writes it, for the tests to change. The saturation point is
+/// 200,000 IDs/s, with one ID in each request.
 fn sweep_file() -> Value {
     sweep_of(1, 200_000.0)
 }
 
-/// The file of a sweep with this many IDs a request and this saturation point.
+/// Returns the file of a sweep with `batch` IDs in each request and this saturation point.
 fn sweep_of(batch: u32, saturation: f64) -> Value {
     let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(batch, ids_per_s, us_per_request)});
     json!({
@@ -71,14 +71,14 @@ fn planned(sweep: &Value, options: &[&str]) -> (String, Value) {
     (ran.stdout, plan)
 }
 
-/// The sweep's file with one key changed.
+/// Returns the sweep's file with one key changed.
 fn with(key: &str, value: Value) -> Value {
     let mut sweep = sweep_file();
     sweep[key] = value;
     sweep
 }
 
-/// The sweep's file with one figure of its runs changed.
+/// Returns the sweep's file with one figure of its runs changed.
 fn with_figure(row: &str, name: &str, value: &Value) -> Value {
     let mut sweep = sweep_file();
     for step in sweep["steps"].as_array_mut().expect("steps") {
@@ -100,7 +100,7 @@ fn the_lowest_limit_decides() {
         (&single, &["--rate", "1M"][..], "CPU", 10),
         (&batches, &["--rate", "10M"], "layout", 5),
         (&batches, &["--rate", "10M", "--worker-ids", "8"], "CPU", 1),
-        // A rounding error adds none.
+        // A rounding error adds no daemon.
         (&rounded, &["--rate", "34600/s", "--headroom", "80%"], "CPU", 1),
         (&rounded, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0"], "CPU", 1),
     ] {
@@ -115,7 +115,7 @@ fn the_lowest_limit_decides() {
     }
 }
 
-/// The planned number of daemons is enough, and one fewer is not.
+/// The planned number of daemons is enough, and one daemon fewer is not.
 #[test]
 fn the_number_of_daemons_is_the_smallest_that_is_enough() {
     let mut random = fastrand::Rng::with_seed(4);
@@ -137,8 +137,8 @@ fn the_number_of_daemons_is_the_smallest_that_is_enough() {
 #[test]
 fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let (page, plan) = planned(&sweep_file(), &["--rate", "1M"]);
-    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the
-    // saturation point a request cost fewer us.
+    // Each daemon gets 100,000 requests/s, half a core by the sweep's step at that rate. At the
+    // saturation point, a request cost less.
     let found = ["CPU per request", "cores busy", "cores"].map(|name| figure(&plan, "each daemon", name));
     assert_eq!(found.map(|value| value.as_f64()), [5.0, 0.5, 1.0].map(Some));
     assert!(

@@ -1,4 +1,5 @@
-//! CPU time and memory of a target on this machine, second by second, and the clock of another one.
+//! CPU time and memory of a target on this machine, second by second, and the clock of a target
+//! elsewhere.
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
 use crate::support::{Ran, loadtest, until};

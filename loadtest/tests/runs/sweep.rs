@@ -1,7 +1,7 @@
 //! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs.
 //! The scripted targets have limits that do not depend on the machine, and a machine that pauses
-//! only lowers the result. So each sweep is held to the highest possible saturation point, and one
-//! that a pause ended is run again.
+//! only lowers the result. So no sweep may find more than the highest possible saturation point,
+//! and a sweep that a pause ended is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ fn options<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     QUICK.split(' ').chain(["--address", address]).chain(more.iter().copied()).collect()
 }
 
-/// Sweeps a target, again where the machine decided the result. Fails unless the code is this one,
-/// and the result begins with these words.
+/// Sweeps a target, and tries again if the machine decided the result. Fails unless the exit code
+/// is `code` and the result begins with `begin`.
 fn assert_ends(new: impl Fn() -> FakeDaemon, more: &[&str], code: i32, begin: &str) -> Ran {
     let ends = |ran: &Ran| ran.code == code && ran.result().starts_with(begin);
     let ran = until(|| loadtest(&options(&new().name(), more)), ends);
@@ -34,16 +34,17 @@ fn assert_ends(new: impl Fn() -> FakeDaemon, more: &[&str], code: i32, begin: &s
     ran
 }
 
-/// Answers each request by `script`, with the number of requests before it.
+/// Runs a target that answers by `script`, which gets the number of earlier requests.
 fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     scripted::target(INFO, move |number, _, peer, next, tag| script(number, peer, next, tag))
 }
 
-/// Sweeps a target of a thousand requests/s until this limit is met.
+/// Sweeps a target that answers a thousand requests/s, until the sweep ends at `limit`.
 fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &[&str], limit: &str) -> Ran {
     let swept = || {
         let ran = loadtest(&options(&new().name(), more));
-        // At 1,150/s the last request of a confirmation's 1.2 s is later than the objective.
+        // A confirmation lasts 1.2 s. At 1,150/s, its last request is answered later than the
+        // objective.
         assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
         ran
     };
@@ -108,7 +109,7 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
 
 #[test]
 fn an_id_repeated_in_another_step_is_a_failure() {
-    // Each run begins with INFO, and each hands out the same IDs. Within a run they are distinct.
+    // Each run begins with INFO, at which the IDs begin again. Within a run, IDs are distinct.
     let repeats = || {
         let next_id = Mutex::new(1);
         FakeDaemon::start(move |_, peer| {
@@ -144,7 +145,7 @@ fn a_target_that_goes_away_is_a_failure() {
     assert!(ran.json()["ended"]["gone"].is_string(), "{ran:?}");
 }
 
-/// Interrupts a sweep in its second step, if it has one: the first has 220 requests.
+/// Interrupts a sweep in its second step, if it has one: the first step has 220 requests.
 fn interrupted() -> Ran {
     let asked = Arc::new(AtomicU64::new(0));
     let target = of_capacity(1_000.0, Arc::clone(&asked));

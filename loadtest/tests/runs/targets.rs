@@ -1,4 +1,4 @@
-//! Several targets in one run: their IDs differ.
+//! Several targets in one run: their IDs must differ.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::support::{CLOSED, Ran, loadtest};
 const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
 
-/// The distance from an ID of worker 3 to that of worker 4.
+/// The distance from an ID of worker 3 to the same ID of worker 4.
 const NEXT_WORKER: u64 = 1 << 12;
 
 fn load(targets: [&FakeDaemon; 2]) -> Ran {
@@ -51,7 +51,7 @@ fn an_id_twice_is_found_on_each_target() {
     assert!(ran.result().contains("duplicate: ") && ran.result().contains("worker=4"), "{ran:?}");
 }
 
-/// Daemons of a fleet that share a counter, each of which hands out all numbers.
+/// Two daemons of a fleet share a counter, but each hands out all numbers.
 #[test]
 fn a_number_twice_is_found_over_targets_that_share_a_counter() {
     const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[

@@ -3,7 +3,7 @@
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
-/// Serves every second number from `offset` on.
+/// Starts a daemon that serves every second number from `offset` on.
 fn counter(offset: &str) -> Daemon {
     let config = format!(
         "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
@@ -14,7 +14,7 @@ fn counter(offset: &str) -> Daemon {
     setup.start()
 }
 
-/// Returns a daemon in the fleet of this name, whose counter all its daemons share.
+/// Returns the setup of a daemon in the named fleet, whose daemons share a counter.
 fn daemon_in(fleet: &str, etcd: &Etcd) -> Setup {
     Setup::configured(&format!(
         "[fleet]\nname = \"{fleet}\"\ncoordinator = \"etcd\"\nendpoints = [\"{}\"]\n\

@@ -21,7 +21,7 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
     let log = path("run.hlog");
     let theirs = path("theirs");
     let load = ["--address", &target.name(), "--rate", "1000", "--for", "3s", "--warm-up", "100ms"];
-    // Of several runs, the log has late answers that the list of seconds leaves out.
+    // Only one run: with several, the log has late answers that the list of seconds leaves out.
     let ran = loadtest(&[&load[..], &["--runs", "1", "--p99.9", "5s", "--hlog", &log]].concat());
     let mut reader = Command::new("java");
     reader.args(["-cp", READER, "org.HdrHistogram.HistogramLogProcessor", "-i", &log, "-o", &theirs]);
@@ -30,7 +30,7 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
     // One line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
-    // A machine that stands still for a second leaves it out, and late answers add one.
+    // If the machine stands still for a second, there is no interval for it; late answers add one.
     let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
     assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
 

@@ -4,10 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A deadline that ends a browser that hangs. One that works needs a second or two.
+/// The time after which a browser that hangs is killed. A browser that works needs a second or two.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A browser window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     /// The width in CSS pixels.
@@ -20,11 +19,9 @@ pub(crate) struct View {
 pub(crate) struct Seen {
     /// The document after it was loaded.
     pub(crate) dom: String,
-    /// The lines of the browser's console.
     pub(crate) console: Vec<String>,
 }
 
-/// Opens a page.
 pub(crate) fn open(page: &Path, view: View) -> Seen {
     let directory = tempfile::tempdir().expect("a directory");
     let file = |name| std::fs::File::create(directory.path().join(name)).expect("a file");

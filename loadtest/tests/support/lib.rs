@@ -13,14 +13,13 @@ use tempfile::TempDir;
 
 use room::Room;
 
-/// A closed loop. A machine that pauses is no reason for it not to pass.
+/// A closed loop, which passes even if the machine pauses.
 pub(crate) const CLOSED: [&str; 5] = ["--closed", "--for", "300ms", "--warm-up", "100ms"];
 
 /// A thousand requests, which may be late.
 pub(crate) const THOUSAND: [&str; 8] =
     ["--rate", "1000", "--for", "1s", "--warm-up", "100ms", "--p99.9", "5s"];
 
-/// A running load test.
 pub(crate) struct Running {
     child: Child,
     directory: TempDir,
@@ -37,7 +36,6 @@ impl Drop for Server {
     }
 }
 
-/// The results of a load test.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -50,8 +48,8 @@ pub(crate) fn loadtest(options: &[&str]) -> Ran {
     start(options).wait()
 }
 
-/// Runs until the results are as they should be, at most ten times: where the machine pauses, the
-/// times decide. The last ones are judged in any case. `run` makes a new target for each try.
+/// Runs until the results are as they should be, at most ten times: if the machine pauses, a run
+/// may miss by its times alone. Returns the last results. `run` makes a new target for each try.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
@@ -68,19 +66,18 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| ran.code != 2 || !ran.result().starts_with("NO VERDICT"))
 }
 
-/// Runs the load test until more than its times decides: on a busy machine a sound target may be
-/// late.
+/// Runs the load test again while only its times keep it from passing: on a busy machine a sound
+/// target may be late.
 pub(crate) fn until_in_time(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| !ran.is_late())
 }
 
-/// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
-/// Starts the load test by a command: the program itself, or one that takes the program as its last
-/// argument.
+/// Starts the load test by a command: the program itself, or a command whose last argument is the
+/// program.
 pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     // The last value of an option counts, so options of the test replace the defaults.
@@ -94,7 +91,7 @@ fn spawn(mut command: Command, directory: TempDir) -> Running {
     Running { child, directory, _room: room }
 }
 
-/// Runs a subcommand, which has no `--json` of a run.
+/// Runs the program with these arguments only, without the `--json` that [`start_by`] adds.
 pub(crate) fn command(arguments: &[&str]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     command.args(arguments);
@@ -120,7 +117,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Returns its child processes that still run.
+    /// Returns the load test's child processes that still run.
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.id();
         // Each thread of the process lists the children that it started.
@@ -200,8 +197,8 @@ impl Ran {
         reasons.peek().is_some() && reasons.all(|reason| TIMES.iter().any(|times| reason.contains(times)))
     }
 
-    /// Fails unless the program ended with this code and one line that has this in it, and did
-    /// nothing else.
+    /// Fails unless the program ended with this code, wrote one line with `reason` in it to
+    /// standard error, and wrote nothing to standard output.
     pub(crate) fn assert_refused(&self, code: i32, reason: &str) {
         let found = (self.code, self.stderr.lines().count(), self.stdout.len());
         assert!(found == (code, 1, 0) && self.stderr.contains(reason), "{reason}: {self:?}");
@@ -212,12 +209,11 @@ impl Ran {
         self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The file that --json wrote.
+    /// Returns the text of the file that --json wrote.
     pub(crate) fn json_text(&self) -> &str {
         self.json.as_deref().expect("--json writes a file")
     }
 
-    /// Returns a figure of the run.
     pub(crate) fn figure(&self, row: &str, name: &str) -> serde_json::Value {
         figure(&self.json(), row, name)
     }
@@ -227,7 +223,7 @@ impl Ran {
     }
 }
 
-/// Returns a figure of a run's file; null if it has none of that name.
+/// Returns a figure of a run's file; null if the file has no such figure.
 pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_json::Value {
     let figures = run["figures"].as_array().expect("a list of figures");
     let found = figures.iter().find(|figure| figure["row"] == row && figure["name"] == name);

@@ -34,7 +34,7 @@ impl Ids {
     }
 }
 
-/// Returns the first ID of the tick this many ms from now.
+/// Returns the first ID of the tick `ahead_ms` from now.
 pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
@@ -68,12 +68,13 @@ pub(crate) fn sound_target() -> FakeDaemon {
     sound_but_for(INFO)
 }
 
-/// Hands out IDs of worker 3 of Twitter's layout, and says something else.
+/// Runs a target that hands out IDs of worker 3 of Twitter's layout, whatever `info` says.
 pub(crate) fn sound_but_for(info: &'static str) -> FakeDaemon {
     target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
 }
 
-/// Runs a target that answers so many requests in a second, however many wait. Adds them to `asks`.
+/// Runs a target that answers at most `requests_per_s`, however many wait. Counts requests in
+/// `asks`.
 pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
     let free_at = Mutex::new(Instant::now());
     target(INFO, move |_, ids, peer, next, tag| {

@@ -21,7 +21,6 @@ fn finds(name: &str, effect: Effect, part: &str, change: impl FnOnce(&mut Status
     assert_eq!(status.headline.starts_with("NOT READY"), is_unready && !status.draining);
 }
 
-/// Asserts that nothing is found.
 #[track_caller]
 fn finds_nothing(change: impl FnOnce(&mut Status)) {
     let status = judged(change);
@@ -74,7 +73,7 @@ fn what_is_served_anyway_is_found_too() {
     finds("layout", Look, "in 182 days", |status| status.first_snowflake().layout_years_left = 0.5);
 }
 
-/// Raises that take this long, at a moment with this head-room.
+/// Sets the time that raises take, and the head-room at this moment.
 fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
     move |status: &mut Status| {
         status.ceilings.slowest_raise_s = raise_s;

@@ -2,14 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The ceilings at the fleet's coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FleetStatus {
-    /// The number of durable raises there.
+    /// The number of durable raises at the coordinator.
     pub(crate) raises: u64,
     /// The time for which every source can hand out IDs without the coordinator.
     pub(crate) left_s: f64,
-    /// The reason why the coordinator did not answer. `None`: it did.
+    /// The reason why the coordinator did not answer. `None`: it answered.
     pub(crate) silent: Option<String>,
     /// The reason why the daemon has no worker ID. `None`: it has them.
     pub(crate) waits_for: Option<String>,
@@ -22,10 +21,9 @@ pub(crate) struct FleetStatus {
 /// The worker IDs that the coordinator may assign to a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PoolStatus {
-    /// The source's name.
     pub(crate) source: String,
-    /// The worker IDs that it may have.
+    /// The number of worker IDs that the source may have.
     pub(crate) numbers: u64,
-    /// Those that daemons hold.
+    /// The number of them that daemons hold.
     pub(crate) held: u64,
 }

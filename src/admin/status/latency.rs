@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the
 /// longest wait of a request, in steps of 1, 2 and 5, so that a percentile is known to within a
 /// factor of 2.5. One bound is 2 ms: requests for one ID are promised an answer within that, even
-/// while other clients send large requests. One is just above the default wait. Otherwise requests
-/// that waited for all of it would look as if they took up to twice as long.
+/// while other clients send large requests. One bound is just above the default wait: without this
+/// bound, requests that waited for the whole default wait would seem to take up to twice as long.
 pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,
@@ -31,7 +31,6 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Returns the number of requests.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -47,7 +46,7 @@ impl Latency {
     /// without requests.
     ///
     /// Interpolates linearly between the bounds, as Prometheus does. For requests above all bounds,
-    /// returns the highest.
+    /// returns the highest bound.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share;
         let mut below = 0.0;

@@ -44,7 +44,6 @@ fn source() -> SourceStatus {
     }
 }
 
-/// Returns a healthy daemon's status.
 pub(crate) fn healthy() -> Status {
     let mut status = Status {
         started_unix_s: 1_800_000_000.0,

@@ -11,21 +11,21 @@ use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
-/// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at
-/// 2^53.
+/// The mark of one or several worker IDs whose marks are equal. IDs are strings, because
+/// JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
     /// `None` for a ticket counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_ids: Option<String>,
-    /// The fate of the worker IDs; `none` without a mark, `unreadable` if it cannot be read.
+    /// The fate of the worker IDs; `none` without a mark, `unreadable` if the mark cannot be read.
     status: &'static str,
     /// The lowest ID that was never granted on this machine, and its time. A ticket counter has no
     /// time.
     id: Option<String>,
     time: Option<String>,
-    /// The identity of the state that granted the IDs below. `this_state`: whether it is this
-    /// directory's; `None` if the directory's state is too old to have an identity.
+    /// The identity of the state that granted the IDs below `id`. `this_state`: whether that is
+    /// this directory's state. Both are `None` without a mark.
     state: Option<String>,
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
@@ -51,7 +51,7 @@ enum NextStart {
 }
 
 /// Returns the rule of a source's ceilings with the default settings. The state does not store the
-/// configured ones.
+/// configured settings.
 fn default_rule(numbering: &Numbering) -> CeilingRule {
     let mut settings = SourceSettings::default();
     let tick = Duration::from_millis(numbering.tick_ms());
@@ -62,13 +62,13 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all
+/// Groups the marks of a record's worker IDs into stretches of equal marks. `records` are all
 /// records of the state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
     // Each worker ID whose mark cannot be read has its own line: no two errors are equal, because
-    // they name the file.
+    // each names its file.
     let mut stretches = Vec::new();
     for seen in seen.chunk_by(|left, right| left.holder == right.holder && left.mark == right.mark) {
         let next_start = match &seen[0].mark {
@@ -83,7 +83,7 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
 
 /// Returns equal marks of a record as they are shown.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
-    // They come from a set, so they always form one.
+    // The worker IDs come from a set, so they always form one.
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();
     let workers = workers.filter(|_| record.numbering.snowflake().is_some());
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
@@ -121,7 +121,7 @@ fn next_start(
     latest: UnixMicros,
 ) -> NextStart {
     // After worker IDs were changed, several records have bounds for the same IDs. A start is above
-    // all of them.
+    // all these bounds.
     let start = above_records(records, numbering);
     let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
     let mark = std::slice::from_ref(mark);

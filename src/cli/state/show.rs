@@ -62,17 +62,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 
 /// A state at one moment.
 struct Snapshot {
-    /// The daemon that uses it, as [`store::holder`] names it.
+    /// The daemon that uses the state, as [`store::holder`] names it.
     holder: Option<String>,
     records: Vec<Record>,
-    /// By record, the marks of its worker IDs.
+    /// For each record, the marks of its worker IDs.
     seen: Vec<Vec<Seen>>,
 }
 
 /// Reads the records, their marks and the holder at one moment. Otherwise a newer mark could seem
 /// to be above its ceiling, and a daemon that stops meanwhile would seem to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
-    // A daemon raises its ceilings some times a second at most, so few readings coincide with a
+    // A daemon raises its ceilings at most a few times a second, so few readings coincide with a
     // raise.
     loop {
         let holder = store::holder(path);
@@ -87,7 +87,6 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     }
 }
 
-/// The output of `show --json`.
 #[derive(Serialize)]
 struct Output<'a> {
     state_dir: String,
@@ -96,7 +95,7 @@ struct Output<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output: its record, as the state file has it, and what it means now.
+/// One source of the output: its record, as the state file has it, and what the record means now.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use crate::config::daemon::rows;
 use crate::config::setting::{Change, Row};
 use crate::config::value::Value;
 
-/// Another value than the default for each setting, by its key with its section, as it is shown.
+/// For each setting, by its key with its section: a value other than the default, as it is shown.
 const OTHERS: &[(&str, &str)] = &[
     ("listen", r#"["127.0.0.1:7661", "unix:/s"]"#),
     ("shards", "3"),
@@ -61,7 +61,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("fleet.peers", r#"["a:1", "tls:b:2"]"#),
 ];
 
-/// These settings with another value of one.
+/// Returns these settings, with one of them changed to this value.
 fn changed(settings: &Settings, row: &Row, text: &str) -> Settings {
     let mut settings = settings.clone();
     let value = DeValue::parse(text).unwrap();
@@ -77,7 +77,7 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
         let key = row.full_key(None);
         let other = OTHERS.iter().find(|(of, _)| *of == key);
         let (_, other) = other.unwrap_or_else(|| panic!("{key} is new: add another value of it"));
-        // What is shown reads back as the same.
+        // A value that is shown reads back as the same value.
         let default = (row.show)(&running, 0);
         assert_eq!((row.show)(&changed(&running, row, &default), 0), default, "{key}");
         let wanted = changed(&running, row, other);

@@ -39,7 +39,7 @@ fn relative_sockets_count_with_the_directory_of_the_file() {
     assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
 }
 
-/// Pieces of configurations, put together in any order.
+/// Puts pieces of configurations together in any order.
 fn any_document() -> impl Strategy<Value = String> {
     let keys = daemon::rows().map(|row| row.key);
     let keys: Vec<&str> = keys.chain(["nmae", "\"\\n\"", "limits.max_wait", "sources", "limits"]).collect();

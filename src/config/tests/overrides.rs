@@ -7,7 +7,7 @@ use tracing::level_filters::LevelFilter;
 use super::*;
 use snowbank_client::layout::Layout;
 
-/// Overrides by their keys, texts and origins.
+/// Returns overrides with these keys, texts and origins.
 fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {
     let of = |&(key, texts, origin): &(&str, &[&str], &str)| Override {
         key: key.to_owned(),

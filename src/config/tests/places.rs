@@ -29,8 +29,8 @@ fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
             );
         }
     }
-    // No number of one makes an ID of the other, but the first one's space is that of a layout
-    // without the constant.
+    // No worker ID of one layout makes an ID of the other, but the first layout has the ID space of
+    // a layout without the constant.
     let halves = [
         "time:41,half:1:constant(0),worker:9,sequence:12",
         "time:41,half:1:constant(1),worker:8,sequence:13",
@@ -38,7 +38,7 @@ fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
     let [low, high] = halves.map(|layout| format!("{layout};{epoch}"));
     let text = mistake(&two([picked; 2], &high).replace("\"twitter\"", &format!("{low:?}")));
     assert!(text.contains("can make the same IDs"), "{text}");
-    // More worker IDs than any comparison of single ones would look at.
+    // More worker IDs than a check could compare one by one.
     let seconds =
         ["time:32,worker:18,sequence:13;tick=1s", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s"];
     let origins = ["worker_id_from = \"ipv4\"", picked];

@@ -44,7 +44,8 @@ fn reference() -> String {
     comment(&mut out, SOURCE_HEAD);
     section(&mut out, Section::Source);
     for table in tables() {
-        // Not commented out: to use a setting below it, uncomment only its own line.
+        // The section's line is not commented out: to use a setting below it, uncomment only the
+        // setting.
         out.push_str(&format!("\n[{table}]\n"));
         section(&mut out, Section::Table(table));
     }
@@ -72,8 +73,8 @@ fn section(out: &mut String, section: Section) {
     }
 }
 
-/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each
-/// line of it wrapped.
+/// Writes prose as wrapped comments. They begin with `# `; a setting that is commented out begins
+/// with `#` alone.
 fn comment(out: &mut String, prose: &str) {
     for paragraph in prose.lines() {
         let mut width = 0;
@@ -106,7 +107,7 @@ fn docs_snowbank_toml_is_the_reference() {
     expect_file("docs/snowbank.toml", &reference());
 }
 
-/// Compares a file of the repository with what the code says it is; writes it first if
+/// Compares a file of the repository with its expected text; writes the file first if
 /// `SNOWBANK_WRITE_REFERENCE` is set.
 fn expect_file(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
@@ -126,7 +127,7 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
     assert_eq!(settings(&reference()), defaults);
     let uncommented = uncommented_reference();
     let stated = settings(&uncommented);
-    // Every setting of the tables is given there, and the loader knows of no other.
+    // The reference gives every setting of the tables, and the loader knows of no other.
     let keys = daemon::rows().map(|row| match row.section {
         setting::Section::SourceAlone => row.full_key(Some(0)),
         _ => row.full_key(None),

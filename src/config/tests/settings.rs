@@ -53,7 +53,7 @@ fn the_horizon_follows_the_tick_and_max_ahead() {
     let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
     assert_eq!(source.max_ahead, Duration::from_secs(240));
     assert_eq!(source.horizon(), Duration::from_secs(120));
-    // And a low max_ahead lowers it.
+    // A low `max_ahead` lowers the horizon.
     let source = &settings("max_ahead = \"5ms\"").sources[0];
     assert_eq!(source.horizon(), Duration::from_millis(3));
     assert_eq!(source.burst_window, Duration::from_millis(5));

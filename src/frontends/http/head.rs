@@ -13,7 +13,7 @@ pub(crate) struct Head<'a> {
     pub(crate) query: &'a str,
     /// The media types that the client accepts. Empty, if it does not say.
     pub(crate) accept: &'a str,
-    /// The headers that show where it comes from, and the client's name for the daemon.
+    /// The headers that show where the request comes from, and the client's name for the daemon.
     pub(crate) site: SiteHeaders<'a>,
     /// The token of `Authorization: Bearer`.
     pub(crate) token: Option<&'a [u8]>,
@@ -23,7 +23,7 @@ pub(crate) struct Head<'a> {
     pub(crate) has_body: bool,
     /// The client reads bodies in chunks.
     pub(crate) takes_chunks: bool,
-    /// The client uses the connection for a request after this one.
+    /// The client may send another request on the connection.
     pub(crate) keeps_connection: bool,
     /// More was read behind the request.
     pub(crate) has_next: bool,
@@ -39,7 +39,7 @@ pub(crate) enum Parsed<'a> {
     Head(Head<'a>, usize),
     /// The head is too long.
     TooLong,
-    /// No request of HTTP/1.
+    /// The bytes are no request of HTTP/1.
     Bad,
 }
 
@@ -62,7 +62,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         head.read(header);
     }
     head.read_target(target);
-    // Empty lines behind a request belong to it: as half a request they would hold up a stop.
+    // Empty lines behind a request count as part of it. They would otherwise pass for half a
+    // request, and hold up a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     head.has_next = bytes.len() > size;
     Parsed::Head(head, size)
@@ -105,7 +106,7 @@ impl<'a> Head<'a> {
         if count <= 1 { Ok(()) } else { Err(format!("found {count} Authorization headers, allowed: 1")) }
     }
 
-    /// Splits the target of the request. A proxy's target begins with the host.
+    /// Splits the target of the request. A target sent to a proxy begins with the host.
     fn read_target(&mut self, target: &'a str) {
         let mut target = target;
         if let Some(rest) = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {

@@ -12,24 +12,24 @@ pub(crate) struct Listing {
     is_json: bool,
     /// The format of each ID. `None`: decimal digits.
     codec: Option<Codec>,
-    /// The first ID is written.
+    /// True once the first ID is written.
     has_begun: bool,
 }
 
 impl Listing {
-    /// Returns a JSON object with these members, and then an array of strings.
+    /// Returns the form of a JSON object with these members, followed by an array of strings.
     pub(super) fn json(members: &str, codec: Option<Codec>) -> Listing {
         let prefix = format!("{{{members}\"ids\":[");
         Listing { prefix, separator: ",", suffix: "]}\n", is_json: true, codec, has_begun: false }
     }
 
-    /// Returns a JSON object with one ID as text.
+    /// Returns the form of a JSON object with one ID as text.
     pub(super) fn json_of_one() -> Listing {
         let prefix = String::from("{\"id\":");
         Listing { prefix, separator: "", suffix: "}", is_json: true, codec: None, has_begun: false }
     }
 
-    /// Returns IDs in lines, with this behind the last.
+    /// Returns the form of IDs in lines, with `suffix` behind the last.
     pub(super) fn lines(suffix: &'static str, codec: Option<Codec>) -> Listing {
         Listing { prefix: String::new(), separator: "\n", suffix, is_json: false, codec, has_begun: false }
     }
@@ -39,7 +39,7 @@ impl Listing {
         if self.is_json { JSON } else { TEXT }
     }
 
-    /// Appends the next IDs, and after the last of them the end of the body.
+    /// Appends the next IDs and, if they are the last, the end of the body.
     pub(crate) fn write(&mut self, ids: impl Iterator<Item = u64>, is_last: bool, out: &mut Vec<u8>) {
         for id in ids {
             let before = if self.has_begun { self.separator } else { &self.prefix };
@@ -59,7 +59,7 @@ impl Listing {
             out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
             return out.extend_from_slice(quote);
         };
-        // The codec was made for the source, so it has a text for each of its IDs.
+        // The codec was made for the source, so it has a text for each ID of the source.
         let text = codec.text(id).unwrap_or_else(|_| id.to_string());
         if self.is_json {
             // A dictionary may have characters that JSON escapes.

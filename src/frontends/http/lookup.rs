@@ -12,7 +12,7 @@ use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_client::layout::Layout;
 
-/// /v1/sources: the daemon's description of itself, as INFO has it.
+/// Answers /v1/sources: the daemon's description of itself, as INFO has it.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
     Reply::with_body(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
@@ -27,7 +27,7 @@ fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     })
 }
 
-/// /v1/decode/ID.
+/// Answers /v1/decode/ID.
 pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["source", "format"])?;
     let source = source_of(query.get("source"), facts)?;
@@ -67,7 +67,7 @@ impl<V: Serialize> Serialize for Members<'_, V> {
     }
 }
 
-/// /v1/range: the first and the last ID of a time span.
+/// Answers /v1/range: the first and the last ID of a time span.
 pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["from", "to", "source"])?;
     let source = source_of(query.get("source"), facts)?;
@@ -94,12 +94,12 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     }))
 }
 
-/// katsubushi's /stats.
+/// Answers katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
     Reply::json(&Members(statistics::all(conditions, Protocol::Http).into()))
 }
 
-/// Leaf's /decodeSnowflakeId, of the front end's source.
+/// Answers Leaf's /decodeSnowflakeId, for the first source.
 pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["snowflakeId"])?;
     let layout = layout_of(source_of(None, facts)?, facts)?;

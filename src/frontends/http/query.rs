@@ -41,12 +41,12 @@ impl<'a> Query<'a> {
         self.get(name).ok_or_else(|| malformed(&format!("found no parameter {name}, which is needed")))
     }
 
-    /// Returns the instant that a parameter names, which must be there.
+    /// Returns the instant that a parameter names. The parameter must be there.
     pub(super) fn instant(&self, name: &str) -> Result<UnixMicros, Reply> {
         self.require(name)?.parse().map_err(|error| malformed(&format!("{name}: {error}")))
     }
 
-    /// Returns the count of IDs that a parameter asks for, 1 if it is not there.
+    /// Returns the count of IDs that a parameter asks for; 1 if the parameter is not there.
     pub(super) fn count(&self, name: &str, max_count: u32) -> Result<u64, Reply> {
         let Some(text) = self.get(name) else { return Ok(1) };
         let count = text.parse().ok().filter(|count| (1..=u64::from(max_count)).contains(count));

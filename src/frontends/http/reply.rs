@@ -58,14 +58,14 @@ impl Reply {
     }
 
     /// Returns the refusal of a host name that does not belong to a loopback address: a script of
-    /// another site would read the answer.
+    /// another site could otherwise read the answer.
     pub(super) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
     }
 
-    /// Returns the refusal of a request that a web page of another site makes a browser send: its
-    /// header says so.
+    /// Returns the refusal of a request that a page of another site made a browser send, as this
+    /// header shows.
     pub(super) fn foreign_site(header: &str, value: &[u8]) -> Reply {
         let text = format!(
             "found {header}: {}, allowed: pages of this address; let the page's own server ask",

@@ -13,14 +13,15 @@ use super::reply::Reply;
 pub(super) enum Body<'a> {
     /// All of it follows the head.
     Whole(&'a [u8]),
-    /// It has this size, and is left out: the answer to HEAD.
+    /// It is left out, and only its size is sent: the answer to HEAD.
     Left(&'a [u8]),
     /// It follows piece by piece.
     InPieces,
 }
 
 impl Reply {
-    /// Appends the head, and the body if it is whole. No cache may ever hand out an ID again.
+    /// Appends the head, and the body if it is whole. Forbids caching: a cache could hand out an ID
+    /// again.
     pub(super) fn encode(&self, out: &mut Vec<u8>, body: Body<'_>, form: Form) {
         begin(out, self.status, form.date);
         put(out, format_args!("content-type: {}\r\n", self.content_type));
@@ -63,7 +64,7 @@ pub(super) fn encode_status(out: &mut Vec<u8>, status: u16, date: UnixMicros) {
     out.extend_from_slice(b"connection: close\r\ncontent-length: 0\r\n\r\n");
 }
 
-/// Appends a piece of a body, which is not empty.
+/// Appends a piece of a body. The piece is not empty.
 pub(super) fn encode_piece(out: &mut Vec<u8>, piece: &[u8], in_chunks: bool, is_last: bool) {
     if !in_chunks {
         return out.extend_from_slice(piece);
@@ -84,7 +85,7 @@ fn begin(out: &mut Vec<u8>, status: u16, date: Option<UnixMicros>) {
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    // Memory takes all that is written.
+    // A write to memory cannot fail.
     let _ = out.write_fmt(text);
 }
 
@@ -92,7 +93,7 @@ fn reason_of(status: u16) -> &'static str {
     hyper::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }
 
-/// Returns the whole seconds after which this time has passed, at least 1.
+/// Returns a time in whole seconds, rounded up, at least 1.
 fn whole_seconds(time: Duration) -> u64 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }

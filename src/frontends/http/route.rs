@@ -17,7 +17,7 @@ pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
 
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// Returns the answer to a request, or what it draws.
+/// Returns the answer to a request, or the IDs that it asks for.
 ///
 /// # Errors
 /// The refusal.
@@ -69,8 +69,8 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name, or the first source if no name is given. An unknown name is a
-/// mistake, even with `any_key`.
+/// Returns the source with this name, or the first source if no name is given. An unknown name is a
+/// mistake, even if `any_key` is set.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(0) };
     known(facts.sources.iter().position(|source| source == name), name, facts)
@@ -95,7 +95,7 @@ pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Re
     codec.map(Some).map_err(|error| malformed(&format!("format: {error}")))
 }
 
-/// GET or POST /v1/ids.
+/// Answers GET or POST /v1/ids.
 fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     let facts = conditions.facts;
@@ -122,7 +122,7 @@ fn wants_json(head: &Head<'_>) -> bool {
     head.accept.contains("application/json")
 }
 
-/// katsubushi's /id.
+/// Answers katsubushi's /id.
 fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     Query::parse(head.query, &[])?;
@@ -130,7 +130,7 @@ fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
     Ok(Answer::Ids(ask_for(0, 1), Box::new(listing)))
 }
 
-/// katsubushi's /ids.
+/// Answers katsubushi's /ids.
 fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
@@ -138,7 +138,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
     Ok(Answer::Ids(ask_for(0, count), Box::new(listing)))
 }
 
-/// Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
+/// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
 fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     let facts = conditions.facts;

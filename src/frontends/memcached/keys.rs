@@ -1,7 +1,7 @@
 //! The keys of a `get` that are not answered yet.
 
-/// The buffer that an idle connection keeps, so that common keys need no allocation for each
-/// request.
+/// The largest buffer that an idle connection keeps, so that common keys need no allocation for
+/// each request.
 const KEPT_BYTES_MAX: usize = 64;
 
 /// Keys with blanks between them. They are answered in their order.
@@ -23,10 +23,10 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Keys {
-    /// Replaces them. `keys` are one or more, with blanks between them.
+    /// Replaces the keys. `keys` has at least one, and blanks between them.
     pub(super) fn set(&mut self, keys: &[u8]) {
         self.clear();
-        // Trailing blanks are cut, so that a key is the last one exactly if nothing follows it.
+        // Trailing blanks are cut, so that nothing follows the last key.
         let end = keys.iter().rposition(|byte| !is_blank(byte)).map_or(0, |last| last + 1);
         self.bytes.extend_from_slice(&keys[..end]);
     }
@@ -46,7 +46,7 @@ impl Keys {
         words(&self.bytes[self.at..])
     }
 
-    /// Takes the next key. Empty, if there is none.
+    /// Takes the next key, which is empty if there is none.
     pub(super) fn pop(&mut self) -> &[u8] {
         let rest = &self.bytes[self.at..];
         let blanks = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
@@ -56,7 +56,7 @@ impl Keys {
         &self.bytes[from..self.at]
     }
 
-    /// Drops them.
+    /// Drops the keys.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.at = 0;

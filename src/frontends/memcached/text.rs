@@ -1,4 +1,4 @@
-//! The text protocol: a command in a line, in any case, ended by LF or CRLF.
+//! The text protocol: each command is a line, in upper or lower case, that ends with LF or CRLF.
 
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
@@ -11,12 +11,12 @@ use snowbank_client::protocol::ErrorCode;
 /// behind the last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
-/// The number of pipelined lines that an estimate of their demand reads, as in `native.rs`.
+/// The most pipelined lines that are read to estimate their demand, as in `native.rs`.
 const LOOK_AHEAD_LINES: usize = 64;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
 
-/// Returns the first line of some bytes without its end, and its size with it.
+/// Returns the first line of some bytes without its line end, and its size with the line end.
 fn line_of_bytes(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     Some((&bytes[..end], end + 1))
@@ -33,8 +33,8 @@ fn is_get(command: &[u8]) -> bool {
     command.eq_ignore_ascii_case(b"get") || command.eq_ignore_ascii_case(b"gets")
 }
 
-/// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and
-/// `HTTP/1.1`.
+/// Returns true for the first line of an HTTP request, which would pass for a `get` of the keys `/`
+/// and `HTTP/1.1`.
 #[inline]
 fn is_http(line: &[u8]) -> bool {
     let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
@@ -87,8 +87,8 @@ impl Memcached {
     }
 }
 
-/// Returns the error code of keys that get no IDs, with the reason. Without a reason the answer is
-/// `ERROR`.
+/// Returns the error code, and the reason, if these keys get no IDs. If there is no reason, the
+/// answer is `ERROR`.
 fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> {
     let mut count = 0;
     for key in words(keys) {
@@ -134,8 +134,8 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
 /// Returns why the connection must be closed, if the client speaks another protocol or its line has
 /// no end.
 ///
-/// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they
-/// arrive.
+/// Looks at the first four bytes or at a whole line, so that the result does not depend on how the
+/// bytes are cut.
 fn rejection(bytes: &[u8]) -> Option<String> {
     if let Some(first) = bytes.first_chunk::<4>()
         && !first[..3].contains(&b'\n')
@@ -152,7 +152,7 @@ fn rejection(bytes: &[u8]) -> Option<String> {
     }
 }
 
-/// Estimates how many IDs the lines in `bytes` ask for, as if all drew from one source.
+/// Estimates how many IDs the lines in `bytes` ask for, as if all lines drew from one source.
 pub(super) fn demand(mut bytes: &[u8]) -> u64 {
     let mut demand = 0;
     for _ in 0..LOOK_AHEAD_LINES {
@@ -188,7 +188,7 @@ pub(super) fn end(out: &mut Vec<u8>) {
     out.extend_from_slice(b"END\r\n");
 }
 
-/// Encodes a refusal of the daemon.
+/// Encodes a refusal by the daemon.
 pub(super) fn server_error(out: &mut Vec<u8>, reason: &str) {
     line(out, "SERVER_ERROR ", reason);
 }

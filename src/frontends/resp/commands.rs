@@ -1,4 +1,4 @@
-//! The commands: their names and arities, and the answers of those that need no IDs.
+//! The commands: their names and arities, and the answers to those that need no IDs.
 
 mod client;
 
@@ -193,7 +193,7 @@ impl Resp {
         None
     }
 
-    /// CONFIG GET of the settings that redis-benchmark prints. There are no others.
+    /// Answers CONFIG GET for the settings that redis-benchmark prints. There are no others.
     fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
         let [get, names @ ..] = operands else { return None };
         if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
@@ -207,7 +207,7 @@ impl Resp {
     }
 }
 
-/// AUTH [user] token. The user's name is ignored, because the token decides the identity.
+/// Answers AUTH [user] token. The user's name is ignored, because the token decides the identity.
 fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     let token = operands.last().copied().unwrap_or_default();
     if conditions.show_token(token).is_err() {
@@ -233,21 +233,22 @@ fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
     Some(ErrorCode::Unsupported)
 }
 
-/// Returns the text of INFO, from the JSON of Snowbank's own. ioredis waits until `loading` is 0.
+/// Returns the text of Redis' INFO, made from the JSON of Snowbank's own INFO. ioredis waits until
+/// `loading` is 0.
 ///
-/// Values have no `=`, because redis-py would read a list with one as a dictionary.
+/// Values have no `=`, because redis-py would read a list that has a `=` as a dictionary.
 pub(in crate::frontends) fn info(json: &[u8]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
     );
-    // The daemon has made the JSON. Tests have none.
+    // The daemon makes valid JSON. Tests have none.
     if let Ok(info) = Info::from_json(json) {
         let instance = info.instance.unwrap_or_default();
         text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");
         for source in info.sources {
-            // A ticket source has none.
+            // A ticket source has no worker IDs.
             let Some(ids) = source.worker_ids else { continue };
             let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
             text += &format!("snowbank_worker_ids_{}:{}\r\n", source.name, ids.join(","));

@@ -1,4 +1,4 @@
-//! The encoder of replies, in both versions of the protocol.
+//! Encodes replies, in both versions of the protocol.
 
 use super::IdForm;
 use snowbank_client::protocol::one_line;
@@ -57,7 +57,7 @@ pub(super) fn array(out: &mut Vec<u8>, items: u64) {
     header(out, b'*', items);
 }
 
-/// Encodes the header of a map. Version 2 has none, so its keys and values are an array.
+/// Encodes the header of a map. Version 2 has no maps, so the keys and values are an array there.
 pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: u64) {
     match version {
         Version::Two => header(out, b'*', 2 * pairs),

@@ -11,7 +11,7 @@ const JAVASCRIPT: [&str; 2] = ["ioredis", "node-redis"];
 /// The form of an ID in a reply to INCR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdForm {
-    /// An integer, as Redis' own.
+    /// An integer, as Redis replies.
     Integer,
     /// A bulk string.
     String,
@@ -20,9 +20,9 @@ pub enum IdForm {
 /// The library that a connection's client has announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Announced {
-    /// It is one for JavaScript.
+    /// True if it is a library for JavaScript.
     is_javascript: bool,
-    /// The connection is in [`IncrConnections`].
+    /// True once the connection is counted in [`IncrConnections`].
     is_counted: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct IncrConnections {
 }
 
 impl IncrConnections {
-    /// Returns the number of connections with this form.
+    /// Returns the number of connections whose first reply had this form.
     pub fn get(&self, form: IdForm) -> u64 {
         self.of(form).load(Ordering::Relaxed)
     }

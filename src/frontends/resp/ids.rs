@@ -10,7 +10,7 @@ use snowbank_client::protocol::ErrorCode;
 /// The bytes of a key that an error repeats.
 const KEY_BYTES_SHOWN: usize = 64;
 
-/// INCR: one ID.
+/// Asks for the ID of an INCR.
 #[inline]
 pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
     match facts.source_of_key(key) {
@@ -26,8 +26,8 @@ fn one(source: usize, form: IdForm) -> Reply {
 /// The reason why a request is refused: its code, and the error that the client gets.
 pub(super) type Refused = (ErrorCode, String);
 
-/// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers,
-/// and the reply is the last of them. Other sources refuse any other number.
+/// Asks for the IDs of an INCRBY: one if its number is 1. For other numbers, a ticket counter with
+/// increment 1 gives that many IDs, and the reply is the last of them. Other sources refuse.
 pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     let source = source_of(operands[0], facts)?;
     match parse::number(operands[1]) {
@@ -51,7 +51,7 @@ pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<
     }
 }
 
-/// SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
+/// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
 pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
     let mut ask = Ask { source: 0, count: 1, wait: None, partial: false };
     if let [name, rest @ ..] = operands

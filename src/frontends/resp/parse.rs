@@ -5,18 +5,18 @@
 
 use crate::frontends::MESSAGE_BYTES_MAX;
 
-/// The most arguments of a request, its name included. Clients decide how many they send. The
+/// The most arguments of a request, with the command's name. A client could send any number; the
 /// longest useful command has under twenty.
 const ARGUMENTS_MAX: usize = 1_024;
 
-/// The number of arguments that commands can read: the longest HELLO has seven. The others are only
-/// counted.
+/// The number of arguments that commands can read: the longest HELLO has seven. Further arguments
+/// are only counted.
 const ARGUMENTS_READ: usize = 8;
 
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
 const LENGTH_LINE_BYTES_MAX: usize = 24;
 
-/// The bytes that show the protocol of a client that does not speak this one.
+/// The number of bytes that show which protocol a client speaks, if it does not speak this one.
 pub(super) const FOREIGN_BYTES: usize = 4;
 
 /// The arguments of a request.
@@ -37,7 +37,7 @@ impl<'b> Arguments<'b> {
         self.count += 1;
     }
 
-    /// Returns how many there are.
+    /// Returns the number of arguments.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -52,13 +52,13 @@ impl<'b> Arguments<'b> {
 /// Why there is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// It is not complete yet.
+    /// The request is not complete yet.
     Incomplete,
     /// An inline command has a control character, which no text has.
     NoText,
     /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),
-    /// The bytes are none of this protocol, for this reason in Redis' words. The stream is lost.
+    /// The bytes break the protocol, for this reason in Redis' words. The stream is lost.
     Fault(&'static str),
 }
 
@@ -86,7 +86,7 @@ pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Resul
 #[inline]
 fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let (count, mut at) = length(bytes, 0, ARGUMENT_COUNT)?;
-    // Redis, too, takes an array of a negative length for one without arguments.
+    // Redis, too, takes an array of a negative length for a request without arguments.
     let count = usize::try_from(count).unwrap_or(0);
     if count > ARGUMENTS_MAX {
         return Err(Miss::Fault(ARGUMENT_COUNT));
@@ -149,7 +149,7 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     let whole = if end.is_none() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || whole.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
-        // Waits for as many bytes as show which protocol it is.
+        // Waits for enough bytes to show which protocol it is.
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Miss::NoText });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;

@@ -9,21 +9,21 @@ use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 use snowbank_client::protocol::ErrorCode;
 
-/// The most bytes of queued requests. Equal requests in a row count once, so this is thousands of
-/// different ones, or any number of INCR for one source.
+/// The most bytes of queued requests. Equal requests in a row count once, so there is room for
+/// thousands of different requests, or for any number of INCR for one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Requests that are queued until EXEC, and then answered one by one.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// The requests, as they arrived. Equal ones in a row are here once.
+    /// The requests, as they arrived. Equal requests in a row are here once.
     bytes: Vec<u8>,
     /// The size of each request in `bytes`, and how often it was sent.
     repeats: Vec<(u32, u32)>,
     /// The next request of an EXEC: its index in `repeats`, and its start in `bytes`.
     index: usize,
     at: usize,
-    /// A request was refused, so EXEC is.
+    /// True if a request was refused. EXEC is then refused, too.
     has_failed: bool,
 }
 
@@ -75,7 +75,7 @@ impl Transaction {
 impl Resp {
     /// Answers the next request of an EXEC.
     pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
-        // Empty once the last request is taken.
+        // There is none once the last request is taken.
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
         let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
@@ -86,7 +86,7 @@ impl Resp {
             _ => unreachable!("only whole requests are queued, and the last one ends the execution"),
         };
         let reply = match reply {
-            // The others of the transaction have their replies first.
+            // The connection closes only after the transaction's other requests have their replies.
             Reply::Last(error) if !executing.is_over() => Reply::Encoded(error),
             reply => reply,
         };
@@ -96,8 +96,7 @@ impl Resp {
         step_of(reply, 0)
     }
 
-    /// Queues a request that follows MULTI, or answers EXEC, DISCARD and those that end a
-    /// transaction.
+    /// Queues a request that follows MULTI, or answers one that is not queued, such as EXEC.
     #[cold]
     pub(super) fn queue(
         &mut self,

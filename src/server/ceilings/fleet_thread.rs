@@ -1,5 +1,5 @@
-//! The fleet thread: does one job after another at the coordinator, however slowly that answers.
-//! Only a clean stop waits for it, and not for long.
+//! The fleet thread: does one job after another at the coordinator, however slow the coordinator
+//! is. Only a clean stop waits for the thread, and not for long.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub(crate) struct Noticed {
 /// The daemon's place in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// The distance that its ceilings are kept ahead.
+    /// How far ahead of the wall clock its ceilings are kept.
     pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
@@ -107,7 +107,7 @@ impl Work {
         let InFleet { member, pools, .. } = &mut self.in_fleet;
         let Some((at, mut count)) = self.counting.take() else { return };
         let Some(pool) = pools.get(at) else { return };
-        // Without an answer, the next look continues the count.
+        // If there was no answer, the next look continues the count.
         let counted = member.count_on(pool, &mut count, clocks).ok().flatten();
         self.counting = Some((at + usize::from(counted.is_some()), count));
         if let Some(counted) = counted {
@@ -123,7 +123,7 @@ fn ends_unix_s(path: &Path) -> Option<i64> {
     Some(files::validity(chain.first()?)?.not_after.as_second())
 }
 
-/// The handle of the fleet thread. The thread ends when this is dropped.
+/// The handle of the fleet thread. The thread ends when the handle is dropped.
 pub(super) type Fleet = JobThread<Job, Done>;
 
 /// Starts the thread.
@@ -138,12 +138,13 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 
 impl Fleet {
     /// Does one of the two jobs of a stop, and waits for its end: first [`Job::Confirm`], then,
-    /// only if that succeeded, [`Job::Release`]. The results of earlier jobs count for nothing any
-    /// more.
+    /// only if that succeeded, [`Job::Release`]. Of the results of earlier jobs, only a loss still
+    /// counts.
     ///
     /// # Errors
-    /// Confirm: the state must be left as a kill would leave it. Release: other daemons may have
-    /// the numbers when their bounds have passed, or at once. Only the coordinator knows.
+    /// After a failed Confirm, the state must be left as a kill would leave it. After a failed
+    /// Release, other daemons may get the numbers at once, or only when their bounds have passed:
+    /// only the coordinator knows.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

@@ -1,18 +1,18 @@
 //! A thread that does one job after another, however slow the storage or coordinator is. Only a
-//! clean stop waits for it.
+//! clean stop waits for the thread.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
-/// The handle of the thread. The thread ends when this is dropped.
+/// The handle of the thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct JobThread<J, D> {
     jobs: SyncSender<J>,
-    /// The jobs that are done. It is closed once the thread has dropped what it worked on.
+    /// The channel of finished jobs. It closes once the thread has dropped what it worked on.
     pub(super) done: Receiver<D>,
-    /// The thread to wake when a job is done, once there is one.
+    /// The thread to wake when a job is done, if one has asked for that.
     waker: Arc<OnceLock<Thread>>,
     /// The number of jobs that are not done.
     in_flight: usize,

@@ -1,5 +1,5 @@
-//! The start of a daemon in a fleet: takes its worker IDs from the coordinator before anything is
-//! handed out.
+//! Starts a daemon in a fleet: takes its worker IDs from the coordinator before anything is handed
+//! out.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The reason why the state's own numbers need the coordinator after a jump of the clocks.
+/// Why a start with the state's own numbers needs the coordinator after a jump of the clocks.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
@@ -44,11 +44,11 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Takes the numbers of all sources, and sets those that the coordinator assigns. Goes on where
-    /// the earlier tries of this process ended, and adds this one to them.
+    /// the earlier tries of this process ended, and adds this try to them.
     ///
     /// # Errors
-    /// Another daemon holds one, or the coordinator cannot be asked and this state has none of its
-    /// own.
+    /// Another daemon holds one of the numbers, or the coordinator does not answer and the state
+    /// has no numbers that it may continue with.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -61,7 +61,7 @@ impl Joined {
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
         let notes = match found.path() {
             Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
-            // So a daemon without a state goes on with a number that a try took before it failed.
+            // A daemon without a state then goes on with a number that a failed try took.
             None => tried.notes(),
         };
         let holder = holder(&Machine::here(), &settings.listen);
@@ -99,10 +99,11 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Gives back the numbers that the start took, because it goes no further.
+    /// Gives back the numbers that the start took, because the start goes no further.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.in_fleet.member.hurry();
-        // Without an answer, they are free when their bounds have passed, as after a kill.
+        // If there is no answer, the numbers are free when their bounds have passed, as after a
+        // kill.
         let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
     }
 
@@ -118,8 +119,8 @@ impl Joined {
             self.in_fleet.member.add_counter(index, &source.name, &numbering, floor);
             match self.in_fleet.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {
-                    // A counter that is at its maximum has ended: the daemon serves its other
-                    // sources.
+                    // A counter that has reached its maximum is not refused: the daemon serves its
+                    // other sources.
                     refuse_low_maximum(&source.name, source.maximum, range.from)?;
                     self.answers.ranges.push((index, range));
                 }
@@ -137,8 +138,8 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of earlier records: those of worker IDs that were assigned to this state
-    /// and whose bounds the coordinator holds. `None`: it did not answer, and the next start asks
+    /// Returns the keys of earlier records whose worker IDs were assigned to this state, and whose
+    /// bounds the coordinator holds. Returns `None` if it did not answer; the next start asks
     /// again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
@@ -157,8 +158,8 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources: first those that are configured, because they cannot be
-    /// evicted.
+    /// Takes the numbers of all sources. Configured numbers come first, so that the coordinator
+    /// picks others.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
@@ -215,11 +216,11 @@ impl Joined {
         self.resume_unseen(want, own.as_ref(), reason)
     }
 
-    /// Starts with the numbers that the state had, while the coordinator is silent.
+    /// Starts with the numbers that the state had, because the coordinator is silent.
     ///
     /// # Errors
-    /// Nothing shows that they are still its own, or the clock has jumped: the machine may have
-    /// been restored from a snapshot, perhaps twice.
+    /// Nothing shows that the numbers are still this state's, or the clock has jumped: the machine
+    /// may have been restored from a snapshot, perhaps twice.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -304,8 +305,8 @@ fn proof(
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
-        // The start locks them again. Meanwhile only a daemon outside the fleet could take them.
-        // Then the start fails.
+        // The start locks them again later. Only a daemon outside the fleet could lock them before
+        // that, and the start then fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
         Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
         Err(error) => Err(error.into()),

@@ -1,6 +1,6 @@
-//! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a
-//! ceiling and when the storage thread has done a job, and logs what changed. It never waits for
-//! storage.
+//! The keeper's thread drives the [`Keeper`]: it looks about once a second, and also when a request
+//! meets a ceiling or another thread has done a job. It logs what changed. Until the stop, it never
+//! waits for storage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +41,10 @@ pub(crate) struct Ceilings {
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once,
-    /// before any raise.
+    /// The time at which the last look was sent. `None`: no look was sent yet, so one is sent at
+    /// once, before any raise.
     fleet_looked_at: Option<BootMicros>,
-    /// True while that look is not done.
+    /// True until the look that was sent last is done.
     fleet_is_looking: bool,
     /// The time from one look to the next.
     fleet_period: Duration,
@@ -53,7 +53,7 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Grants first ceilings that are durable, and starts the storage thread.
+    /// Grants the first ceilings, which are durable, and starts the threads that write later ones.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -94,9 +94,9 @@ impl Ceilings {
         })
     }
 
-    /// Returns the ceilings with the result of the next step of a start. If that step failed, they
-    /// are trimmed, because no ID was handed out. The next start begins above them only if the trim
-    /// fails as well.
+    /// Returns the ceilings with the result of the next step of a start. If that step failed, trims
+    /// the ceilings, because no ID was handed out, and returns the error. The next start begins
+    /// above them only if the trim fails as well.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -107,12 +107,12 @@ impl Ceilings {
         }
     }
 
-    /// The sources, by their index.
+    /// Returns the sources, by their index.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
         self.keeper.sources()
     }
 
-    /// Returns the fleet's ceilings by source; none without a fleet.
+    /// Returns the fleet's ceilings by source; none if there is no fleet.
     pub(crate) fn fleet_ceilings(&self) -> Vec<Position> {
         self.keeper.fleet_ceilings()
     }
@@ -140,14 +140,15 @@ impl Ceilings {
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
-            // The pause counts from look to look, because ceilings that are raised less often must
-            // reach further.
+            // The pause counts from one look to the next: if looks were further apart, ceilings
+            // would have to reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         self.seal_and_trim()
     }
 
-    /// Takes the outcomes of storage, looks, and passes the keeper's writes to storage.
+    /// Takes the outcomes of the other threads, lets the keeper look, and passes its writes to
+    /// them.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.still_ours()
@@ -267,7 +268,7 @@ impl Ceilings {
         written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
 
-    /// Checks that no other process could have a worker ID.
+    /// Checks that no other process could have one of the worker IDs.
     fn still_ours(&self) -> Result<(), TakenOver> {
         self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }

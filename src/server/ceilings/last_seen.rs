@@ -21,12 +21,12 @@ pub(crate) struct LastSeen {
     pub(crate) looked: Looked,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
-    /// Raises that are durable, and when the last of them was.
+    /// The number of durable raises, and the time of the last.
     pub(crate) raises: u64,
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
     pub(crate) failures: u64,
-    /// Why the coordinator last did not answer.
+    /// Why the coordinator did not answer when it was last asked; `None` if it did.
     pub(crate) fleet_silence: Option<String>,
     /// The fleet's durable raises, and the ranges taken.
     pub(crate) fleet_raises: u64,
@@ -36,22 +36,22 @@ pub(crate) struct LastSeen {
     pub(crate) waits_for: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// When a step was last looked for, and wall − boot then.
+    /// The time of the last comparison, and wall − boot at that time.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The sign of the step at the last comparison, 0 without one. A clock that stands seems to
-    /// step back at each look; all these count as one step.
+    /// The sign of the step at the last comparison, 0 if there was none. A clock that stands seems
+    /// to step back at each look; all these steps count as one.
     stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// Raises that take longer than half of the horizon make the head-room a saw-tooth, whose low
-/// points single looks miss.
+/// If raises take longer than half of the horizon, the head-room is a saw-tooth, and single looks
+/// miss its low points.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
     /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot
-    /// began. The oldest first.
+    /// began. The oldest slot comes first.
     slots: VecDeque<(BootMicros, Duration)>,
     /// When the last two raises ended, and how long they took.
     last: VecDeque<(BootMicros, Duration)>,
@@ -75,8 +75,8 @@ impl RaiseLengths {
         slots.map(|(_, longest)| *longest).max().unwrap_or_default()
     }
 
-    /// Returns the shorter of the last two raises, if both were in the last minute. A single hiccup
-    /// does not change it.
+    /// Returns the shorter of the last two raises, if both were in the last minute. A single slow
+    /// raise does not change the result.
     pub(crate) fn usual(&self, now: BootMicros) -> Duration {
         let is_recent =
             self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);
@@ -95,7 +95,7 @@ impl LastSeen {
         }
     }
 
-    /// Takes a look of the keeper.
+    /// Records a look of the keeper.
     pub(crate) fn look(&mut self, reading: Reading, looked: &Looked) {
         self.count_steps(reading);
         self.looked = looked.clone();
@@ -118,7 +118,7 @@ impl LastSeen {
         self.stepped = stepped;
     }
 
-    /// Takes the end of a write.
+    /// Records the end of a write.
     pub(crate) fn written(&mut self, written: &Written, now: BootMicros) {
         if written.reach != Reach::Local {
             self.fleet_raises += u64::from(written.is_durable);
@@ -150,7 +150,7 @@ mod tests {
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
-            // A write has ended, and the clock runs or stands still.
+            // A second look, as after the end of a write. The clock has gone on, or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
             seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
             stood_ms = wall_ms;

@@ -18,7 +18,7 @@ use crate::server::shared::start_error::StartError;
 pub struct Place<'a> {
     /// The state directory; `None`: nothing is kept.
     pub directory: Option<&'a Path>,
-    /// Take over an older copy of a state that is lost.
+    /// True to take over an older copy of a lost state, or the state of another machine.
     pub adopt: bool,
     /// The machine's locks of worker IDs.
     pub lock_dir: &'a Path,
@@ -29,7 +29,7 @@ pub struct Place<'a> {
 /// The ceilings of one process.
 #[derive(Debug)]
 pub struct Ceilings {
-    /// Decides on raises.
+    /// Decides when ceilings rise.
     pub keeper: Keeper,
     /// The part of the wall clock that the process believes.
     pub wall: Arc<Wall>,
@@ -41,7 +41,7 @@ impl Ceilings {
     /// Starts with the state in a directory, or with none.
     ///
     /// # Errors
-    /// As a daemon's start.
+    /// Fails as the start of a daemon does.
     pub fn start(
         Place { directory, adopt, lock_dir, boot }: Place<'_>,
         settings: &[SourceSettings],

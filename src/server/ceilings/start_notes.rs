@@ -8,7 +8,7 @@ use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
 use crate::server::shared::note::Note;
 
-/// Returns the note of a source of which nothing is stored.
+/// Returns the note about a source for which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
     // A fleet knows the bounds of the worker IDs that it assigns.
     let advice = if source.is_assigned() {
@@ -23,8 +23,8 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note on a source that starts below IDs of this record, which were granted to other
-/// worker IDs.
+/// Returns a note about a source whose new IDs sort below those that the record's worker IDs were
+/// granted.
 pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
@@ -34,7 +34,8 @@ pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     )))
 }
 
-/// Returns a note on worker IDs that a fleet assigned and that a source has now without the fleet.
+/// Returns a note if a fleet assigned a source's worker IDs, and the source now uses them outside
+/// the fleet.
 pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
     let mut assigned = records.iter().filter(|record| record.assigned);
     let shared = assigned.find(|record| record.numbering.shares_ids_with(claimant.numbering))?;
@@ -47,8 +48,8 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
-/// A source's first tick that comes within this time needs no action: requests wait this long by
-/// default.
+/// If a source's first tick comes within this time, the operator need not act: requests wait this
+/// long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns a note with the remedy if the clock is too far behind a source's start.

@@ -34,7 +34,8 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
-/// Refuses a maximum below numbers that may have been handed out: all of these are below the bound.
+/// Refuses a maximum that is lower than a number that may have been handed out. All such numbers
+/// lie below `bound`.
 pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result<(), StartError> {
     let highest = bound.saturating_sub(1);
     if highest <= maximum {
@@ -46,8 +47,8 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
     )))
 }
 
-/// Checks that a counter's maximum is not below numbers that may have been handed out: records and
-/// marks would forget them.
+/// Checks that a counter's maximum is at least as high as all numbers that may have been handed
+/// out. Records and marks would forget higher ones.
 fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
     let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
     let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
@@ -55,13 +56,14 @@ fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) ->
     refuse_low_maximum(claimant.name, counter.maximum(), bound)
 }
 
-/// Returns the number above all that the records of a state know of a counter.
+/// Returns the lowest number above all that a state's records know of a counter; 0 without a
+/// record.
 pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
     let of_counter = records.iter().filter(|record| record.numbering.is_of_space(numbering));
     of_counter.map(|record| record.id_bound).max().unwrap_or(0)
 }
 
-/// Refuses the record of another machine.
+/// Returns the refusal of another machine's record.
 fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
@@ -79,7 +81,7 @@ pub(crate) struct Locked<'a> {
     pub(crate) locks: WorkerLocks,
 }
 
-/// Sources whose first ceilings are durable and may be granted. By default there is none.
+/// Sources whose first ceilings are durable and may be granted. By default there are no sources.
 #[derive(Default)]
 pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
@@ -104,7 +106,7 @@ struct Starts {
 /// The coordinator's answers to a start.
 #[derive(Debug, Default)]
 pub(crate) struct FromFleet {
-    /// By source, its worker IDs in the fleet. Empty without a fleet.
+    /// Each source's worker IDs in the fleet, by index. Empty without a fleet.
     pub(super) taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.
     pub(super) held: Vec<String>,
@@ -153,15 +155,15 @@ impl Found {
         self.here.boot.as_deref()
     }
 
-    /// Returns true if the run before this one did not end its record. `None`: the state knows of
-    /// no earlier run.
+    /// Returns true if the process before this one did not end its record. `None`: the state knows
+    /// of no earlier process.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
         let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
         of_last_run.peek()?;
         Some(of_last_run.any(|record| !record.clean))
     }
 
-    /// Returns the records of worker IDs that a source was assigned before these.
+    /// Returns the records of worker IDs that a source was assigned before those of `numbering`.
     pub(super) fn assigned_before<'a>(
         &'a self,
         name: &'a str,
@@ -172,15 +174,15 @@ impl Found {
         })
     }
 
-    /// Returns the numberings that `snowbank state export` moved away from this state for good: a
-    /// fleet knows nothing of them.
+    /// Returns the numberings that `snowbank state export` moved away from this state for good.
+    /// Those that a fleet assigned are left out: it may assign them again.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
         let moved = self.records.iter().filter(|record| record.released && !record.assigned);
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns the proof that this state may continue with these worker IDs, as far as this boot of
-    /// the machine shows.
+    /// Returns the proof, from the machine's current boot, that this state may continue with these
+    /// worker IDs.
     pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
         let records = self.records.iter();
         let records = records.filter(|it| !it.released && numbering.is_part_of(&it.numbering));
@@ -189,28 +191,28 @@ impl Found {
         Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
+    /// Returns the time of the believed wall clock while the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
         let used = self.records.iter().map(|record| &record.numbering);
         Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
     }
 
-    /// Returns the worker IDs that a source of this name and ID space last had, if they were not
-    /// moved away.
+    /// Returns the worker IDs that a source of this name and ID space had last. Worker IDs that
+    /// were moved away do not count.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
         let named = self.records.iter().filter(|record| record.name == name && !record.released);
         let of_space = named.filter(|record| {
             record.numbering.snowflake().is_some_and(|(had, _)| had.space() == layout.space())
         });
         let (had, worker_ids) = of_space.max_by_key(|record| record.instant())?.numbering.snowflake()?;
-        // A worker ID is another number if a constant of the layout has changed.
+        // If a constant of the layout has changed, the same worker ID stands for another number.
         let same = had.numbers_in_space(worker_ids) == layout.numbers_in_space(worker_ids);
         same.then(|| worker_ids.clone())
     }
 
-    /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the
-    /// machine, otherwise how far ceilings were granted. A clock that was ahead and was corrected
-    /// counts only for the worker IDs that were used then.
+    /// Returns the time as the last owner knew it: wall − boot if that owner ran in the machine's
+    /// current boot, otherwise the instant up to which ceilings were granted. If the clock was
+    /// ahead and has been corrected, the lead counts only for worker IDs that were used meanwhile.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -220,7 +222,7 @@ impl Found {
             numberings.clone().any(|numbering| record.numbering.shares_ids_with(numbering))
         };
         let here = self.records.iter().filter(|it| it.boot.is_some() && it.boot == self.here.boot);
-        // The last to run is the one whose ceiling is the latest.
+        // The record with the latest ceiling is from the process that ran last.
         if let Some(last) = here.clone().max_by_key(|record| record.instant()) {
             let used = here.filter(is_used).max_by_key(|record| record.instant());
             let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
@@ -353,7 +355,6 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
     Claimant { name, numbering, max_ahead, catch_up, in_fleet: false, state_dir: None }
 }
 
-/// Returns the rule of a source's ceilings.
 pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
     let tick = Duration::from_millis(numbering.tick_ms());
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }

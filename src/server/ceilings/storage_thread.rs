@@ -1,13 +1,13 @@
 //! The storage thread: does one job after another on the state directory, however slow the disk is.
 //! Only a clean stop waits for it, and not for long.
 //!
-//! It checks the state's lock and file before each write, and again before it reports the outcome.
-//! Because of the second check, no ID is repeated if another daemon takes the state over while
-//! storage hangs. The other daemon can lock the state only after the lock's name was removed, and
-//! reads the ceilings after that. An outcome is reported only if the name was still there after the
-//! write: then the other daemon reads that ceiling or a higher one, and starts there. So everything
-//! that was ever granted lies below its start, however late this thread notices. The keeper's
-//! thread checks the locks of worker IDs.
+//! The thread checks the state's lock and file before each write, and again before it reports the
+//! outcome. Because of the second check, no ID is repeated if another daemon takes the state over
+//! while storage hangs. The other daemon can lock the state only after the lock's name was removed,
+//! and reads the ceilings after that. An outcome is reported only if the name was still there after
+//! the write: then the other daemon reads that ceiling or a higher one, and starts there. So
+//! everything that was ever granted lies below the other daemon's start, however late this thread
+//! notices. The keeper's thread checks the locks of worker IDs.
 
 use std::io;
 
@@ -19,7 +19,6 @@ use crate::keeper::{Outcome, Write};
 /// The most jobs at a time: a write, a look and the last job of a stop.
 const JOBS_MAX: usize = 3;
 
-/// One thing to do.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Make ceilings durable.
@@ -111,7 +110,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 /// Makes the ceilings of a write durable.
 ///
 /// # Errors
-/// They are perhaps not durable.
+/// The ceilings are perhaps not durable.
 pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);

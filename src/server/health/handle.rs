@@ -8,8 +8,8 @@ use crate::admin::Status;
 use crate::server::shared::common::Common;
 
 /// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and
-/// without an admin listener, the stop ends before the 10 s after which containers are killed, also
-/// if nothing takes its log. A slower disk costs the next start no more than a kill does.
+/// without an admin listener, the stop ends before the 10 s after which containers are killed, even
+/// if nothing reads the log. A slower disk costs the next start no more than a kill does.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.
@@ -18,8 +18,8 @@ pub struct StopTimes {
     /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`:
     /// not at all.
     pub drain_delay: Option<Duration>,
-    /// The longest that the stop takes after that, whatever clients and storage do. Then the log
-    /// ends.
+    /// The longest that the stop takes after `drain_delay`, whatever clients and storage do. The
+    /// log ends after that.
     pub longest: Duration,
 }
 
@@ -48,7 +48,6 @@ impl Health {
         self.0.lost.get().map(String::as_str)
     }
 
-    /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
         self.0.status()
     }
@@ -64,7 +63,8 @@ impl Health {
         serde_json::to_string(&*self.0.metrics.history()).unwrap_or_default()
     }
 
-    /// Completes when every thread has shown that it makes progress: never, if one is blocked.
+    /// Completes when every thread has shown that it makes progress. Never completes if a thread is
+    /// blocked.
     pub(crate) async fn all_beat(&self) {
         self.0.heartbeat.all_beat(&self.0.wake_ups).await;
     }

@@ -1,16 +1,16 @@
 //! The heartbeat: each thread is asked, and answers when its turn comes. No thread has a timer for
-//! it.
+//! its answer.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
-//!          │   ▲                  keeper               answers with its next look; it is woken for it
+//!          │   ▲                  keeper               is woken for a look, which answers
 //!          │   └──────answers──────┘
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
 //! A thread that is blocked, spins or has ended never answers, and the round never ends. The
-//! storage thread is not asked. On a slow disk the daemon serves up to its ceilings and then
-//! refuses, and a restart would wait for the same disk.
+//! storage thread is not asked. If the disk is slow, the daemon serves up to its ceilings and then
+//! refuses. A restart would wait for the same disk.
 
 use tokio::sync::watch;
 
@@ -19,7 +19,7 @@ use crate::server::shared::wake_ups::WakeUps;
 /// Asks all threads to answer, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// The number of the last round. Threads answer with it.
+    /// The number of the last round. Threads answer with this number.
     round: watch::Sender<u64>,
     /// The last round that each shard has answered. The last entry is the keeper's.
     answered: watch::Sender<Vec<u64>>,
@@ -41,7 +41,8 @@ impl Heartbeat {
         let _ = answered.wait_for(|answers| answers.iter().all(|answer| *answer >= round)).await;
     }
 
-    /// Answers for a shard. Its thread runs this between its other tasks, until it ends.
+    /// Answers for a shard. The shard's thread runs this between its other tasks, until the thread
+    /// ends.
     pub(crate) async fn beat(&self, shard: usize) {
         let mut rounds = self.round.subscribe();
         loop {
@@ -53,7 +54,8 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the last round. A look of the keeper that begins now answers it.
+    /// Returns the number of the last round. A look that the keeper begins from now on answers that
+    /// round.
     pub(crate) fn round(&self) -> u64 {
         *self.round.borrow()
     }
@@ -75,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Polls once, without a runtime: whatever would have to wait is still waiting.
+    /// Polls a future once, without a runtime. Returns whether it has ended.
     fn ends(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
         future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }

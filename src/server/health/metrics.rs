@@ -1,7 +1,7 @@
 //! Counters, each written by one thread. Readers sum them.
 //!
-//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which
-//! cost no more than a plain addition; nothing is contended, and a reader on another thread sees
+//! A shard's counters lie in memory of their own. The shard's thread adds with a load and a store,
+//! which cost no more than a plain addition. Nothing is contended. A reader on another thread sees
 //! numbers that are a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,13 +22,12 @@ use snowbank_client::protocol::ErrorCode;
 pub(crate) struct ProtocolCounters {
     /// Requests that were answered: with IDs, with an error, or otherwise.
     pub(crate) requests: Counter,
-    /// Those that were answered with an error.
+    /// Requests that were answered with an error.
     pub(crate) errors: Counter,
-    /// Those that need no IDs, such as PING, INFO and AUTH, answered without an error.
+    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error.
     pub(crate) other: Counter,
 }
 
-/// The counters of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
@@ -66,7 +65,8 @@ impl ShardCounters {
         self.protocols[protocol as usize].errors.add(1);
     }
 
-    /// Counts an answer of this protocol that needed no IDs, or an error before any were drawn.
+    /// Counts an answer of this protocol that needed no IDs, or an error that came before any IDs
+    /// were drawn.
     #[cold]
     pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];
@@ -75,7 +75,7 @@ impl ShardCounters {
         self.note_error(protocol, code);
     }
 
-    /// Counts a request for IDs of this protocol, which was read at `read_at` and is answered now.
+    /// Counts a request of this protocol for IDs. It was read at `read_at` and is answered now.
     pub(crate) fn note_served(&self, protocol: Protocol, read_at: BootMicros) {
         let took = clock::os::boot().since(read_at);
         self.latency.record(clock::micros(took).unsigned_abs(), 1);
@@ -91,7 +91,6 @@ pub(crate) struct LatencyCounters {
 }
 
 impl LatencyCounters {
-    /// Counts `requests` that took `took_us` each.
     #[inline]
     pub(crate) fn record(&self, took_us: u64, requests: u64) {
         self.record_in(bucket_of(took_us), took_us, requests);
@@ -116,13 +115,13 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// A busy shard times one turn of this many, by a second reading of the clock. The sample stands
+/// A busy shard times one turn in this many, with a second reading of the clock. The sample stands
 /// for the turns up to the next sample. A reading costs a hundredth of a turn, so a sixty-fourth of
 /// that is negligible.
 const TIMED_TURNS: u32 = 64;
 /// After this long without a sample, a shard times its next turn. So an idle shard times nearly all
-/// turns. Once busy it times every second turn, every fourth and so on: the first turn after a
-/// pause is slower than the turns it would stand for.
+/// turns. Once busy, it times every second turn, then every fourth and so on, because the first
+/// turn after a pause is slower than the turns that it would stand for.
 const IDLE_US: i64 = 10_000;
 
 /// A shard's timer of requests. It takes samples, each of which stands for the requests of the
@@ -146,13 +145,12 @@ impl Timing {
         Timing { served: 0, untimed_turns: 0, stride: 1, timed_at, took_us: 0, bucket: 0 }
     }
 
-    /// Counts requests that were answered in this turn.
     #[inline]
     pub(crate) fn note_served(&mut self, requests: u64) {
         self.served += requests;
     }
 
-    /// Ends a turn that began with a reading at `began` and whose replies are on their way.
+    /// Ends a turn that began at `began`. Its replies are on their way.
     #[inline]
     pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, requests: &Counter, began: BootMicros) {
         let served = std::mem::take(&mut self.served);
@@ -207,13 +205,11 @@ pub(crate) struct Metrics {
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     /// The protocols that have listeners, with their addresses.
     pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
-    /// The connections of Redis' protocol that sent INCR.
     pub(crate) incr_connections: IncrConnections,
-    /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     /// Connections handed to a shard, by protocol. The acceptors are all on the main thread.
     pub(crate) accepted: [Counter; PROTOCOLS],
-    /// Connections refused with `too_busy`.
+    /// Connections refused because all `max_connections` were open.
     pub(crate) refused: Counter,
     /// The bytes that all connections keep: replies that clients have not taken, and requests that
     /// are not decoded.
@@ -226,8 +222,8 @@ pub(crate) struct Metrics {
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
     pub(crate) started: Reading,
-    /// True if the run before this one did not end its record. `None`: the state knows of no
-    /// earlier run.
+    /// True if the process before this one did not end its record. `None`: the state knows of no
+    /// earlier process.
     pub(crate) previous_run_unclean: Option<bool>,
 }
 
@@ -263,18 +259,16 @@ impl Metrics {
         self.shards.iter().map(|shard| counter(shard)).sum()
     }
 
-    /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is
-    /// held for moments.
+    /// Returns the keeper's last observations. Takes a lock that is held for moments, so a
+    /// request's path must not call it.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the result of the last reload.
     pub(crate) fn last_reload(&self) -> MutexGuard<'_, Option<LastReload>> {
         self.last_reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the history of the last hour.
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,16 +11,16 @@ use crate::clock::{BootMicros, Reading};
 use crate::keeper;
 use crate::server::shared::common::Common;
 
-/// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or
-/// less.
+/// The least time between two looks: less than [`keeper::PERIOD`], because the times between the
+/// keeper's looks vary by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks at a daemon that was not used for minutes, so that it costs next to
-/// nothing.
+/// The time between two looks at a daemon that was not used for minutes, so that idling costs next
+/// to nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must be better before that is logged. A finding that flaps then
-/// causes two lines.
+/// The time for which a finding must have been better before that is logged. So a finding that
+/// flaps causes only two lines.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The same for findings of load, because clients can come and go every few seconds.
+/// The longer [`SETTLED`] of findings of load, because clients can come and go every few seconds.
 const LOAD_SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source has yet to begin and all begin
 /// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
@@ -37,7 +37,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks, if the last look was a second ago, or five seconds if no source is in use.
+    /// Looks if the last look was about a second ago, or five seconds if no source is in use.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -80,8 +80,8 @@ struct Logged {
 }
 
 impl Logged {
-    /// Returns true if the level must be logged: at once if it is worse than the logged one, and if
-    /// it is better, once it has been so for `settled`.
+    /// Returns true if `level` must be logged. A worse level than the logged one is logged at once,
+    /// a better one once it has lasted for `settled`.
     fn should_log(&mut self, level: Level, now: Instant, settled: Duration) -> bool {
         if level <= self.level {
             self.better_since = None;
@@ -99,16 +99,17 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// By the findings' full names, each with the time after which a better level is logged. One
-    /// that is not here was never found.
+    /// The logged levels by the findings' full names, each with the time after which a better level
+    /// is logged. A finding that has no entry was never found.
     findings: BTreeMap<String, (Logged, Duration)>,
     /// [`Effect::Refuses`]: not ready.
     readiness: Logged,
 }
 
 impl Changes {
-    /// Returns a line for each finding whose effect has changed, and for a change of readiness. A
-    /// stop has a line of its own, and a start none before its first tick.
+    /// Returns lines for the findings whose effect has changed, and for a change of readiness. A
+    /// stop, which has a line of its own, has none here, and a start has none before its first
+    /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 /// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their
-/// number.
+/// Events of one kind. The first is logged at once, later ones at most once in [`PERIOD`], with
+/// their number.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimited {
     logged_at: Option<Instant>,

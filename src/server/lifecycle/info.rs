@@ -22,7 +22,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        // Each reply has its own.
+        // Each reply has its own reading of the clock.
         clock_unix_ms: None,
         sources: (0..)
             .zip(&settings.sources)

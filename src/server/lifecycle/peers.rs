@@ -1,4 +1,4 @@
-//! The daemon and its peers: refuses to start with the worker ID of one.
+//! The daemon and its peers: it refuses to start with a peer's worker ID.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use snowbank_client::protocol::Info;
 /// refuses a wrong token within a second. So a start takes this long only if a peer is cut off.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers, before anything is handed out. A peer that does not answer stops no start.
-/// Returns a line about the silent ones, if any.
+/// Asks all peers, before anything is handed out. A silent peer does not prevent the start. Returns
+/// a line about the silent peers, if any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
@@ -35,7 +35,7 @@ pub(super) fn refuse_shared(
     compare(info_json, &answers)
 }
 
-/// Compares this daemon with the peers that answered. Leaves out this daemon itself.
+/// Compares this daemon with the peers that answered. Leaves out answers of this daemon itself.
 fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartError> {
     let own = Info::from_json(info_json).ok();
     let mut silent = Vec::new();
@@ -99,7 +99,7 @@ mod tests {
             ("127.0.0.1:7660", "0.0.0.0:7660", true),
             ("127.0.0.1:7661", "0.0.0.0:7660", false),
             ("127.0.0.2:7660", "127.0.0.1:7660", false),
-            // An address of the documentation, which no machine has.
+            // An address for documentation (RFC 5737), which no machine has.
             ("192.0.2.1:7660", "0.0.0.0:7660", false),
         ] {
             assert_eq!(leads_to(at(address), at(listener)), expected, "{address} and {listener}");

@@ -1,6 +1,6 @@
-//! Reloads: replace the configuration of a running daemon as a whole, or change nothing.
+//! Reloads, which replace the configuration of a running daemon as a whole, or change nothing.
 //!
-//! The steps that can fail come first: [`diff`] refuses settings that take a restart. Then every
+//! The steps that can fail come first: [`diff`] refuses settings that need a restart. Then every
 //! shard takes up the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;

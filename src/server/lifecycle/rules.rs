@@ -5,8 +5,8 @@ use crate::access::{Identity, Rules};
 use crate::config::{Secrets, Settings};
 use crate::server::shared::start_error::StartError;
 
-/// Returns the rules. `before` are the rules in use until now. An identity of the same name keeps
-/// its counts. Its rate changes once [`Rules::apply_rates`] is called.
+/// Returns the rules. `before` are the rules in use until now. An identity that keeps its name
+/// keeps its counts. Its rate changes once [`Rules::apply_rates`] is called.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,

@@ -1,4 +1,4 @@
-//! The daemon's run: serves until `stop` is complete, then stops in order.
+//! The life of a started daemon: it serves until `stop` is complete, then stops in order.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl Server {
     }
 }
 
-/// Registers all listeners with the reactor that is entered. It does so before anything serves, so
-/// that the daemon has the listeners that it then logs.
+/// Registers all listeners with the current reactor, before anything serves. So the daemon really
+/// has the listeners that it then logs.
 fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
     let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
     let clients = clients.collect::<Result<_, StartError>>()?;
@@ -68,7 +68,8 @@ fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<
 /// The listeners for clients and for the operator, on the reactor of the main thread.
 type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 
-/// Returns what TLS connections of a listener shake hands with; `None` if it does not speak TLS.
+/// Returns the acceptor for the TLS handshakes of a listener's connections; `None` if it does not
+/// speak TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
     common.tls.clone().filter(|_| listener.address.is_tls())
 }

@@ -39,7 +39,7 @@ const AFTER_A_CRASH: &str = "the run before did not end its record: it was kille
 /// served.
 pub struct Server {
     pub(super) open: Open,
-    /// Those of no source, while the daemon waits for worker IDs.
+    /// The ceilings of all sources; of none while the daemon waits for worker IDs.
     pub(super) ceilings: Ceilings,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
@@ -55,8 +55,7 @@ pub(super) struct Open {
     pub(super) shards: Vec<(Shard, Runtime)>,
 }
 
-/// A try of a start that has its worker IDs: those of the configuration, or those that the fleet
-/// gave.
+/// A start that has its worker IDs, from the configuration or from the fleet.
 pub struct Prepared {
     settings: Settings,
     found: Found,
@@ -70,8 +69,8 @@ impl Prepared {
     /// tries of this process ended.
     pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
         let Tries { settings, access, directory, adopt, tried } = tries;
-        // The log is opened first, because a ceiling that became durable before the machine was
-        // restored no longer counts.
+        // The kernel's log is opened first, because a ceiling that became durable before the
+        // machine was restored no longer counts.
         let kernel_log = KernelLog::open(access.is_some());
         let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
@@ -103,14 +102,14 @@ impl Prepared {
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
-        // Read again: until its locks were free, an earlier process may have handed out IDs of
-        // later ticks.
+        // The clocks are read again: an earlier process may have handed out IDs of later ticks
+        // until it freed the locks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let numberings = sources.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        // So that the keeper also notices a jump of the clocks since the first reading, with which
-        // the coordinator was asked.
+        // With this, the keeper also notices a jump of the clocks since `first`, the reading with
+        // which the coordinator was asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let previous_run_unclean = found.follows_a_crash();
@@ -129,7 +128,8 @@ impl Prepared {
                 notes.extend(joined.notes);
                 in_fleet = Some(joined.in_fleet);
             } else {
-                // It keeps the numbers, as after a kill. The next try finds out whose they are.
+                // The daemon keeps the numbers, as after a kill. The next try finds out whose they
+                // are.
                 *tried = joined.in_fleet.member.into_tried();
             }
         }
@@ -203,7 +203,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
         let numbering = source.numbering();
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
-        // Other daemons of this machine may count with a shared counter.
+        // A shared counter has no lock: other daemons of this machine may use it too.
         let locks = if source.kind.takes_ranges() {
             WorkerLocks::none()
         } else {
@@ -214,8 +214,8 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     Ok(locked)
 }
 
-/// A daemon that is to listen: the part of a start that can still fail after the first ceilings are
-/// durable.
+/// What a daemon needs to open its listeners. Opening them can still fail after the first ceilings
+/// are durable.
 pub(super) struct Opening {
     pub(super) settings: Settings,
     pub(super) instance: String,
@@ -226,7 +226,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
-    /// operator. Returns them, and the sender of the daemon's configurations.
+    /// operator. Returns all of them, and the sender of the daemon's configurations.
     pub(super) fn open(
         &self,
         supplies: Vec<Supply>,

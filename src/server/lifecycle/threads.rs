@@ -28,7 +28,6 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
     made.map_err(|error| StartError::no_thread(&error))
 }
 
-/// The threads of the shards.
 pub(super) struct ShardThreads {
     threads: Vec<JoinHandle<()>>,
     /// The instant by which the shards must have answered, once the stop has begun.
@@ -81,7 +80,6 @@ impl ShardThreads {
     }
 }
 
-/// The keeper's thread.
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
@@ -104,7 +102,7 @@ impl KeeperThread {
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
-    /// `drained_by` and [`TRIM_TIMEOUT`] more.
+    /// [`TRIM_TIMEOUT`] after `drained_by`.
     pub(super) fn stop(self, drained_by: Instant) -> Result<(), RunError> {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();
@@ -114,8 +112,8 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
-            // The coordinator is waited for shorter. The thread ends with the process, as by kill
-            // -9: durable ceilings stay durable.
+            // The thread's wait for the coordinator is shorter. The thread ends with the process,
+            // as after kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),

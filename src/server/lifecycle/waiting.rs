@@ -1,12 +1,12 @@
-//! The wait of a daemon that has no worker IDs of its fleet: another daemon has its number, there
-//! is none left, or the coordinator does not answer and nothing shows that the state's own numbers
-//! are still its own. The daemon listens, is not ready, and refuses with `no_ceiling`.
+//! A daemon waits if its fleet gives it no worker ID: another daemon has its number, no number is
+//! left, or the coordinator does not answer and nothing shows that the state's numbers are still
+//! this daemon's. While it waits, it listens, is not ready, and refuses with `no_ceiling`.
 //!
-//! It has sources to which nothing is ever granted, and no ceilings of them. A thread of its own
-//! tries to take numbers, each time as a start does. Once it has them, this daemon ends, and the
-//! start goes on with its sockets. If it then cannot show that the numbers are still its own, it
-//! waits again. So clients can stay away, or wait, and no service manager has to start the daemon
-//! again. A stop gives back what was taken, at any moment.
+//! Nothing is ever granted to its sources, and they have no ceilings. A separate thread tries to
+//! take numbers, each time as a start does. Once it has them, the waiting daemon ends, and the
+//! start goes on with its sockets. If the start then cannot show that the numbers are still its
+//! own, the wait begins again. So clients can stay away, or wait, and no service manager has to
+//! start the daemon again. A stop at any moment gives back what was taken.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::{RunError, StartError};
 
-/// The pause before the second try. Each pause is twice as long as the one before, up to
-/// [`PAUSE_MAX`]: a number may be free soon after another daemon stops, and a login costs etcd a
+/// The pause before the second try, short because a number may be free soon after another daemon
+/// stops. Each later pause is twice as long, up to [`PAUSE_MAX`], because a login costs etcd a
 /// tenth of a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits for the end of a try or of a start, which gives back what it took.
-/// Most of it is the pause after taking a number.
+/// The longest that a stop waits until a try or a start has ended and given back what it took. Most
+/// of this time is the pause after taking a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
@@ -46,7 +46,8 @@ pub struct Waiting {
     server: Server,
     /// Other handles of its sockets, for the start.
     sockets: Inherited,
-    /// The thread of the tries. Its end brings their result, and the tries for the next wait.
+    /// The thread of the tries. When it ends, it returns their result, and the tries for the next
+    /// wait.
     tries: Work<(Result<Prepared, StartError>, Tries)>,
     /// The tries end when this is dropped.
     trying: SyncSender<()>,
@@ -98,8 +99,8 @@ impl<T: Send + 'static> Work<T> {
         Ok(Work { ended, over, give_back })
     }
 
-    /// Gives back what the thread has got; if it is not done, lets it do so at its end. Waits for
-    /// that, but not for long.
+    /// Gives back what the thread has got. If the thread is not done, it gives that back itself at
+    /// its end. Waits for its end, but not for long.
     fn abandon(mut self) {
         self.ended.close();
         if let Ok(unwanted) = self.ended.try_recv() {
@@ -167,7 +168,7 @@ impl Waiting {
     /// Serves until the daemon has its numbers, or `stop` is complete. Returns `None` after a stop.
     ///
     /// # Errors
-    /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
+    /// The daemon cannot start even with numbers, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<Option<TakenNumbers>, RunError> {
         let Waiting { server, sockets, mut tries, trying, .. } = self;
         let mut taken = None;
@@ -246,8 +247,8 @@ impl Tries {
         StartEnd { ready, sockets, tries: self }
     }
 
-    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns `None` if
-    /// nobody waits any more.
+    /// Tries to take numbers until a try succeeds, or fails for a reason that waiting does not
+    /// mend. Returns `None` if nobody waits any more.
     fn run(
         &mut self,
         common: &Common,

@@ -1,4 +1,4 @@
-//! The acceptor: takes connections and hands each to the shard with the fewest.
+//! The acceptor: takes connections and hands each to the shard with the fewest connections.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 /// The daemon's limit of open files has as many to spare.
 const LEAVING_MAX: usize = 16;
 
-/// The acceptor's end of one shard.
+/// A shard's inbox, as the acceptor sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     pub(crate) sockets: mpsc::Sender<Admitted>,
@@ -44,7 +44,7 @@ pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
     /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
-    /// True if it has no TLS and only this machine can reach it.
+    /// True if the listener has no TLS and only this machine can reach it.
     pub(crate) is_loopback: bool,
 }
 
@@ -58,8 +58,7 @@ pub(crate) struct Admitted {
     pub(crate) open: OpenConnection,
 }
 
-/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when
-/// dropped.
+/// Counts a connection among the open ones of its shard and of its protocol, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
@@ -82,13 +81,12 @@ impl Drop for OpenConnection {
 pub(crate) struct Registered {
     acceptor: Acceptor,
     pub(crate) address: Address,
-    /// The socket's file. Removed when the listener is dropped.
     _file: Option<SocketFile>,
     failures: RateLimited,
 }
 
 impl Registered {
-    /// Registers a listener with the reactor that is entered.
+    /// Registers a listener with the current reactor.
     ///
     /// # Errors
     /// One line with the listener's address and the system's error.
@@ -101,8 +99,8 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking. While the system has no resources for
-    /// it, logs that and tries again.
+    /// Returns the next connection, which is non-blocking. While the system lacks the resources,
+    /// logs that and tries again.
     pub(crate) async fn accept(&mut self) -> Socket {
         loop {
             match self.acceptor.accept().await {
@@ -135,8 +133,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns the next connection. It is non-blocking and off this thread's reactor, because it
-    /// goes to a shard's.
+    /// Returns the next connection. It is non-blocking and has left this thread's reactor, because
+    /// it goes to a shard's reactor.
     async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -145,7 +143,8 @@ impl Acceptor {
     }
 }
 
-/// Returns true if the peer gave up before it was accepted.
+/// Returns true if the peer gave up before its connection was accepted, or a signal interrupted the
+/// call.
 fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
@@ -154,7 +153,7 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 /// Accepts on one listener until `stop` turns true.
 ///
 /// When it returns, all accepted connections have been handed to a shard. Later ones are refused,
-/// unless another process also holds the listener: then they wait in it.
+/// unless another process also holds the listener: then they wait in the listener's queue.
 pub(crate) async fn accept(
     mut listener: Registered,
     info: ListenerInfo,
@@ -194,8 +193,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Returns true if one more connection may be open. If all are in use, the longest silent pending
-/// one is evicted.
+/// Returns true if one more connection may be open. If all are in use, evicts the pending
+/// connection that has been silent for longest.
 async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: usize) -> bool {
     loop {
         let changed = pending.changed();

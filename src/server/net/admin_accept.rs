@@ -16,8 +16,8 @@ use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
 
-/// The most admin connections that are open at once. It is meant for a few scrapers, probes and
-/// pages. All of them are pending: the next one evicts the one that has been silent for longest.
+/// The most admin connections that are open at once, for a few scrapers, probes and pages. All are
+/// pending: one more evicts the connection that has been silent for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped. Its
@@ -39,8 +39,8 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     }
 }
 
-/// Serves a connection until its end, or until it is evicted. It is silent whenever nothing arrives
-/// and no answer is due.
+/// Serves a connection until its end, or until it is evicted. The connection is silent whenever
+/// nothing arrives and no answer is due.
 async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,

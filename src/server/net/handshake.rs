@@ -16,8 +16,8 @@ use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 /// The reason.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
     let peer = socket.peer_addr();
-    // Read before the handshake. If a reload changes the authorities during it, the session checks
-    // the certificate again.
+    // The authorities are read before the handshake. If a reload changes them during the handshake,
+    // the session checks the certificate again.
     let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
     match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),

@@ -1,5 +1,5 @@
 //! Socket activation: sockets that a service manager opened and hands over. Clients can connect to
-//! them before the daemon runs and while it restarts. It serves them once it runs.
+//! them before the daemon runs and while it restarts. The daemon serves them once it runs.
 //!
 //! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol,
 //! followed by `-tls` if it speaks TLS: `native-tls`.
@@ -101,7 +101,7 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     }
     let mut address = address_of(&socket).ok_or("found a socket without an address")?;
     if matches!(address, Address::Tcp { .. }) {
-        // As for our own sockets, whatever the unit sets.
+        // Sets the options of our own sockets, whatever the unit sets.
         listen::tune(&socket).map_err(|_| NO_STREAM)?;
     }
     if over_tls {
@@ -121,7 +121,7 @@ fn address_of(socket: &Socket) -> Option<Address> {
         return Some(Address::Tcp { host: tcp.ip().to_string(), port: tcp.port() });
     }
     let abstract_name = bound.as_abstract_namespace().map(|name| {
-        // Written as systemd and ss(8) do.
+        // Written as systemd and ss(8) write it.
         PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
     });
     bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)

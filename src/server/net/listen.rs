@@ -18,30 +18,28 @@ use crate::system_error::{file_may_pass, may_pass};
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
 /// The bytes that the kernel keeps of requests that the daemon has not read: some 1,000 requests.
-/// They come from the same pool, which counts twice as many because of each packet's overhead. The
-/// rest waits in the client's memory.
+/// They come from the same pool, which counts twice as many because of each packet's overhead.
+/// Further requests wait in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
 /// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to
-/// `net.core.somaxconn`, so that an operator sets it there.
+/// `net.core.somaxconn`, so an operator sets it there.
 const BACKLOG: i32 = 4_096;
 
-/// The permissions of Unix socket files: clients are of the daemon's user or group. Systemd makes
-/// sockets for others.
+/// The permissions of Unix socket files: clients are of the daemon's user or group. For other
+/// clients, systemd can make the socket.
 const SOCKET_MODE: u32 = 0o660;
 
-/// A socket that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
     /// Its address, with the port that the system chose.
     pub(crate) address: Address,
-    /// Removed when the listener is dropped.
     pub(crate) _file: Option<SocketFile>,
 }
 
 impl Listener {
-    /// Returns another handle of the socket, which owns its file from then on.
+    /// Returns another handle of the socket. The new handle owns the socket's file from then on.
     pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
         let socket = self.socket.try_clone()?;
         Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
@@ -124,7 +122,7 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
 
 /// Sets the options of a TCP listener that accepted connections inherit.
 pub(super) fn tune(socket: &Socket) -> io::Result<()> {
-    // Without it a call takes 40 ms.
+    // Without TCP_NODELAY a call takes 40 ms.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)

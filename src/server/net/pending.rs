@@ -1,10 +1,10 @@
 //! Pending connections: those that have not proved yet that they are clients. They shake hands over
 //! TLS, or have not sent their token. Connections of the admin listener are pending to their end.
 //!
-//! Their number is limited. At the limit a newcomer evicts the one whose peer has been silent for
-//! longest. A connection whose bytes wait for the daemon is not silent, and one that has just come
-//! may be about to send: newcomers wait for these. The silence of a connection that owes a token
-//! counts from its first silent moment, whatever it sends later.
+//! Their number is limited. At the limit a newcomer evicts the connection whose peer has been
+//! silent for longest. A connection whose bytes wait for the daemon is not silent, and one that has
+//! just come may be about to send: newcomers wait for both. The silence of a connection that owes a
+//! token counts from its first silent moment, whatever it sends later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout_at};
 
 /// The time within which a client must send its token. That takes a round trip, so five seconds
-/// outlast a few lost packets. PING does not extend it.
+/// outlast a few lost packets. PING does not extend this time.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time that a silent connection has before it is evicted. Clients send their first bytes right
@@ -41,8 +41,8 @@ pub(crate) struct PendingLimit {
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
     /// True if these connections owe a token. Then the silence of each counts from its first silent
-    /// moment, whatever it sends later. So a connection that sends holds its place no longer than a
-    /// silent one. In a handshake, silence begins again after each message.
+    /// moment. So one that sends holds its place no longer than a silent one. In a handshake,
+    /// silence begins again after each message.
     is_for_tokens: bool,
 }
 
@@ -68,14 +68,15 @@ struct Silent {
 pub(crate) enum Room {
     /// There is a place.
     Made,
-    /// The pending connection that has been silent for longest may be evicted from then on.
+    /// The pending connection that has been silent for longest may be evicted from this instant on.
     At(Instant),
     /// No pending connection is silent.
     Full,
 }
 
 impl Connections {
-    /// Evicts the connection that has been silent for longest, once that is [`SILENT_FOR`].
+    /// Evicts the connection that has been silent for longest, if its silence has lasted for
+    /// [`SILENT_FOR`].
     fn evict(&mut self, now: Instant) -> Room {
         let Some(first) = self.silent.first_entry() else { return Room::Full };
         let at = first.get().since + SILENT_FOR;
@@ -106,9 +107,9 @@ pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
 pub(crate) struct Occupancy {
     /// The pending connections that have a place.
     pub(crate) inside: usize,
-    /// Those that were evicted and are not closed yet.
+    /// The connections that were evicted and are not closed yet.
     pub(crate) leaving: usize,
-    /// Those that were ever evicted.
+    /// The connections that were ever evicted.
     pub(crate) evicted: u64,
 }
 
@@ -287,7 +288,7 @@ mod tests {
         let newcomer = enter(&limit, 3, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
-        // Nothing that arrives now gives it its place back.
+        // Nothing that arrives now gives the evicted connection its place back.
         connections[0].note_heard();
         connections[0].note_silent();
         assert!(!must_go(&enter(&limit, 3, later)));

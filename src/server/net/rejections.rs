@@ -53,7 +53,7 @@ impl Rejections {
     }
 }
 
-/// Logs that a connection was closed for an error of its peer.
+/// Logs that a connection was closed because of an error of its peer.
 pub(crate) fn log(peer: impl fmt::Display, text: &str) {
     let count = count(&REASONS, text);
     log_closed(count, peer, text);

@@ -20,7 +20,7 @@ use crate::access::Shown;
 /// reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bytes that a peer may have sent before it reads the last reply: a message. Further ones are
+/// The bytes that a peer may have sent before it reads the last reply: a message. Further bytes are
 /// read slowly, because a flood must not be cheaper for the peer after its connection is closed.
 const LINGER_BYTES: usize = 64 * 1024;
 
@@ -39,7 +39,7 @@ pub(crate) enum SocketStream {
 const _: () = assert!(size_of::<SocketStream>() <= size_of::<TcpStream>() + size_of::<usize>());
 
 impl SocketStream {
-    /// Registers a non-blocking socket with the reactor of the thread that calls.
+    /// Registers a non-blocking socket with the reactor of the calling thread.
     pub(crate) fn register(socket: Socket) -> io::Result<SocketStream> {
         if socket.domain()? == Domain::UNIX {
             UnixStream::from_std(socket.into()).map(SocketStream::Unix)
@@ -48,8 +48,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the
-    /// task once they do.
+    /// Returns true if bytes may have arrived. Makes no system call. If no bytes have arrived, the
+    /// task is woken once they do.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
@@ -69,8 +69,8 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Returns what TLS has read since the last call. Each record costs time, also one without a
-    /// byte for the reader. Without TLS there is none.
+    /// Returns what TLS has read since the last call. Each record costs time, even one without a
+    /// byte for the reader. Without TLS there are no records.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
         if let SocketStream::Tls(stream) = self { stream.socket().count.take() } else { TlsRead::default() }
     }
@@ -81,8 +81,8 @@ impl SocketStream {
         matches!(self, SocketStream::Tls(stream) if stream.has_unsent())
     }
 
-    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the peer has taken
-    /// some of them, with the number of `bytes` that were accepted.
+    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the socket has
+    /// taken some of them. Returns the number of `bytes` that were accepted.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
@@ -120,9 +120,9 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Returns the peer's address without its port, which all its connections share. For IPv6 it is
-    /// the network, because one peer has all of its addresses. A Unix socket's peer is known by its
-    /// user.
+    /// Returns the peer's address without the port, which differs for each connection. For IPv6 it
+    /// is the network, because one peer has all addresses of it. A Unix socket's peer is known by
+    /// its user.
     #[cold]
     pub(crate) fn origin(&self) -> String {
         if let SocketStream::Unix(stream) = self

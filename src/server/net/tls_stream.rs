@@ -31,7 +31,6 @@ impl TlsStream {
         TlsStream { inner, checked_by }
     }
 
-    /// Returns the certificates that the client has shown.
     pub(crate) fn shown(&self) -> Shown<'_> {
         let chain = self.inner.get_ref().1.peer_certificates().unwrap_or_default();
         Shown { chain, checked_by: self.checked_by }
@@ -77,7 +76,7 @@ impl TlsStream {
         socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
         let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
         if polled.is_pending() && self.socket().left == 0 {
-            // More may have arrived. Others have their turn before it is read.
+            // More bytes may have arrived. Other connections have their turn before these are read.
             cx.waker().wake_by_ref();
         }
         polled
@@ -87,7 +86,6 @@ impl TlsStream {
         self.inner.get_mut().0
     }
 
-    /// Returns the socket beneath.
     pub(crate) fn tcp(&self) -> &TcpStream {
         &self.inner.get_ref().0.tcp
     }

@@ -36,8 +36,8 @@ pub(super) enum Heard {
     End,
 }
 
-/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Returns
-/// where it is, too.
+/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Also
+/// returns where the log is.
 pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     if is_standard_input() {
         return ("standard input", take_over(io::stdin().as_fd()));
@@ -58,8 +58,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. It was opened for this process alone, so this may move its
-/// position and make reads non-blocking.
+/// Takes the log from standard input. It was opened for this process alone, so this process may
+/// move its position and make reads non-blocking.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -119,9 +119,9 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
     }
 }
 
-/// Decides what it means if records were overwritten before they were read: one may have been the
-/// announcement. A kernel that finds no VM generation ID announces nothing, however many messages
-/// it logs.
+/// Decides what to assume if records were overwritten before they were read: one of them may have
+/// been the announcement. A kernel that finds no VM generation ID announces nothing, however many
+/// messages it logs.
 fn missed(buses: &Path) -> Heard {
     match has_generation_id(buses) {
         Ok(false) => Heard::Other,

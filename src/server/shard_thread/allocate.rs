@@ -26,14 +26,12 @@ use snowbank_client::protocol::ErrorCode;
 
 /// Why a request does not have its IDs yet.
 pub(super) enum NotYet<F> {
-    /// It is refused.
     Refused(Reason),
-    /// It waits.
     Parked(Parked<F>),
 }
 
-/// A request that waits for its IDs between two turns. Dropped before its wait is over, it leaves
-/// the queue, and IDs that it already has are skipped.
+/// A request that waits for its IDs between two turns. If it is dropped before its wait is over, it
+/// leaves the queue, and IDs that it already has are skipped.
 pub(super) enum Parked<F> {
     /// It waits in its source's queue.
     Queued(Box<Queued<F>>),
@@ -147,8 +145,8 @@ impl Turn<'_> {
         let (lane, _) = self.state.shard.lane(ask.source);
         let limit_of_turn = lane.window().limit;
         let source = lane.source();
-        // A new reading: the turn's may be from before a step of the clock that another thread has
-        // seen. By the old one, IDs that are available would be refused.
+        // The clock is read again: the turn's reading may be older than a step of the clock that
+        // another thread has seen. By the old reading, IDs that are available would be refused.
         let window = source.window(thread.now());
         let wait = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
         let id = match source.admit(&window, wait) {
@@ -157,8 +155,8 @@ impl Turn<'_> {
         };
         let (sender, finished) = oneshot::channel();
         self.state.waiters.insert((ask.source, id), sender);
-        // A request that needs a tick waits for it. For any other, the ticker is woken now: it
-        // serves the request, or asks for a higher ceiling.
+        // A request that needs the next tick waits for it. For any other request, the ticker is
+        // woken now. It serves the request, or asks for a higher ceiling.
         let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
         let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
         if !waits_for_tick || self.state.ticker_wakes_at.is_none_or(|at| event < at) {
@@ -180,7 +178,7 @@ impl Turn<'_> {
     /// Ends a request with the IDs in `state.runs`, or with the refusal.
     fn finish(&mut self, ask: &Ask, held: Held, refusal: Option<Refusal>) -> Result<(), Reason> {
         match refusal {
-            // IDs that it already had are skipped, and count towards the client's rate.
+            // IDs that the request already had are skipped, and count towards the client's rate.
             Some(refusal) if !ask.partial || self.state.runs.is_empty() => {
                 held.note_drawn(self.state.runs.iter().map(|run| u64::from(run.count)).sum());
                 Err(refusal.into())
@@ -222,7 +220,6 @@ impl Turn<'_> {
 }
 
 impl<F: Copy> Parked<F> {
-    /// Returns the request.
     pub(super) fn request(&self) -> Request<F> {
         match self {
             Parked::Queued(queued) => queued.request,
@@ -230,8 +227,8 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Returns when its latency begins: when it was read, or when its client's rate allowed it. A
-    /// client that asks for more than its rate does not make the daemon slow.
+    /// Returns when the latency of the request begins: when it was read, or when its client's rate
+    /// allowed it. So a client that asks for more than its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
             Parked::Queued(queued) => queued.request.read_at,
@@ -247,8 +244,8 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Moves the IDs of the request to `state.runs`. It may wait again: for its source after it has
-    /// waited for its client's rate, or because its IDs were lost with the grant.
+    /// Moves the IDs of the request to `state.runs`. The request may wait again: for its source
+    /// after it has waited for its client's rate, or because its IDs were lost with the grant.
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
@@ -308,8 +305,8 @@ impl<F> Drop for Queued<F> {
     }
 }
 
-/// A request that waits until its client's rate allows its IDs. Dropped before that, it gives the
-/// IDs back to the rate.
+/// A request that waits until its client's rate allows its IDs. If it is dropped before that, it
+/// gives the IDs back to the rate.
 pub(super) struct Paced<F> {
     request: Request<F>,
     at: BootMicros,

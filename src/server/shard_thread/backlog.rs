@@ -7,13 +7,13 @@ use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
 
 /// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a
-/// million IDs of scattered worker IDs are a million runs and mostly one span.
+/// million IDs of scattered worker IDs are a million runs, but mostly one span.
 #[derive(Debug)]
 pub(super) struct Backlog<F> {
     /// The index of the source.
     pub(super) source: usize,
     pub(super) form: F,
-    /// The number of all IDs, until the first frame has it.
+    /// The number of all IDs; `None` once the first frame has it.
     reply_count: Option<u64>,
     /// The rest of the IDs, in order. The first span is cut as it is encoded.
     spans: std::collections::VecDeque<Span>,
@@ -45,7 +45,7 @@ impl<F> Backlog<F> {
         Backlog { source, form, reply_count, spans: spans.into() }
     }
 
-    /// Returns the number of all IDs before the first frame, `None` later.
+    /// Returns the number of all IDs for the first frame; `None` for later ones.
     pub(super) fn reply_count(&mut self) -> Option<u64> {
         self.reply_count.take()
     }

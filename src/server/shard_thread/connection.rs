@@ -99,15 +99,15 @@ impl<F: FrontEnd> Connection<F> {
             // Boxed, so that its timer is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
-        // The peer or its network caused an error. The connection is gone, so the peer cannot be
-        // notified, and a log line for each would help no operator.
+        // If `run` fails, the peer or its network caused the error. The connection is gone, so the
+        // peer cannot be notified, and a log line for each would help no operator.
         if let Ok(turn) = authorized {
             let _ = self.run(turn).await;
         }
     }
 
-    /// Serves the connection after a turn with this outcome. Returns after the turn that ends its
-    /// time as a pending connection, or at its end.
+    /// Goes on with the connection after `turn`. Returns after the turn in which it ceases to be a
+    /// pending connection, or at its end.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
             // Replies that fit the socket's buffer are sent before anything is awaited.
@@ -161,11 +161,12 @@ impl<F: FrontEnd> Connection<F> {
     /// Waits for the IDs of a request and encodes its reply. Then waits for a permit if more
     /// requests were read behind it than a short turn takes.
     ///
-    /// When a source has IDs again, all connections that waited for them come at the same time.
+    /// The permit is needed because all connections that wait for a source come at the same time
+    /// once the source has IDs again.
     ///
     /// # Errors
-    /// If the connection is reset meanwhile. The request has left the wait queue then, and given
-    /// back its client's rate.
+    /// The connection was reset meanwhile. The request has then left the wait queue, and given back
+    /// its IDs to its client's rate.
     async fn answer_late(&mut self, parked: Parked<F::Form>) -> io::Result<()> {
         let thread = Rc::clone(&self.member.thread);
         let mut waiting = Some(parked);
@@ -185,7 +186,6 @@ impl<F: FrontEnd> Connection<F> {
         Ok(())
     }
 
-    /// Completes when the connection has a permit for its next turn.
     fn poll_permit(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.member.thread.scheduler.poll_permit(&mut self.account, cx)
     }

@@ -8,7 +8,8 @@ use super::thread_state::ThreadState;
 /// just before the stop may already have sent it. 250 ms is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
-/// Answers requests that have arrived, on this shard and on the others, until `drained_by`.
+/// Answers requests that have arrived, and waits for the other shards to do so, until `drained_by`
+/// at most.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
     // Completes after the thread has polled its sockets: it then knows of all bytes that arrived
     // before the stop. Otherwise a connection that only seems silent would have its requests
@@ -58,7 +59,7 @@ async fn all_drained(thread: &ThreadState) {
 fn refuse_waits(thread: &ThreadState) {
     let turn = &mut *thread.turn.borrow_mut();
     thread.refuses_all.set(true);
-    // Wakes those that wait for their clients' rates.
+    // Wakes the requests that wait for their clients' rates.
     turn.wakers.wake_all();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {

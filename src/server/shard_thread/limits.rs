@@ -7,8 +7,8 @@ use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
 
-/// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's
-/// rates.
+/// The permit of a request. If it is dropped before its IDs are drawn, it gives them back to the
+/// client's rate.
 #[derive(Debug)]
 pub(super) struct Held(pub(super) Option<Permit>);
 
@@ -35,7 +35,7 @@ impl Drop for Held {
 /// Permits a request that was read at `now` and is due by `due`.
 ///
 /// # Errors
-/// The reason why it gets none.
+/// The reason why the request gets no permit.
 #[cold]
 pub(super) fn permit(
     session: &Session,
@@ -44,7 +44,7 @@ pub(super) fn permit(
     due: BootMicros,
 ) -> Result<Permit, Reason> {
     let Some(usage) = session.identity().map(|identity| &identity.usage) else {
-        // A reload has revoked its client.
+        // A reload has revoked the session's client.
         return Err(Reason::Denied);
     };
     usage.asked.fetch_add(1, Ordering::Relaxed);

@@ -16,8 +16,8 @@ pub(super) struct Member {
     kept_units: usize,
 }
 
-/// The unit in which the bytes that connections keep are counted. Less than that is not counted:
-/// half a request costs no access to memory that all threads write.
+/// The unit in which the bytes that connections keep are counted. Less than a unit is not counted,
+/// so half a request costs no access to memory that all threads write.
 const KEPT_UNIT: usize = 4 * 1024;
 
 impl Member {

@@ -64,18 +64,18 @@ impl WithFrontEnd for Accepted {
         let session = Session::new(rules, live_config.version, stream.shown(), has_tokens);
         let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
-        // A block, because an async function keeps its arguments twice.
+        // An async block, because an async function keeps its arguments twice.
         tokio::task::spawn_local(async move {
             connection.serve().await;
-            // Its place is free once its socket is closed.
+            // The connection's place is free once its socket is closed.
             drop(connection);
             drop(open);
         });
     }
 }
 
-/// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None`
-/// if the handshake failed, or if the connection was evicted.
+/// Shakes hands one step at a time, in turn with other connections. Does not delay a stop. Returns
+/// `None` if the handshake failed, or if the connection was evicted.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,
@@ -89,7 +89,7 @@ async fn shake_hands(
     let mut shake = pin!(handshake::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
-        // No request of this connection has arrived.
+        // No request of this connection has arrived, so a stop need not wait for it.
         if thread.draining.get() {
             member.note_drained();
         }

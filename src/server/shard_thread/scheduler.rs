@@ -1,11 +1,11 @@
 //! A shard's scheduler: keeps connections that send or receive much, and TLS handshakes, from
 //! delaying the others.
 //!
-//! A connection whose latest turns took more than a few requests is *busy*, and turns of others are
-//! short. A busy connection needs a permit for each turn, and so does each step of a handshake.
-//! Between two polls of the thread's sockets, the turns with permits share a budget of two full
-//! turns. So a request of another connection waits for a few long turns at most, however many
-//! connections are busy.
+//! A connection whose latest turns took more than a few requests is *busy*, and turns of other
+//! connections are short. A busy connection needs a permit for each turn, and so does each step of
+//! a handshake. Between two polls of the thread's sockets, the turns with permits share a budget of
+//! two full turns. So a request of another connection waits for a few long turns at most, however
+//! many connections are busy.
 //!
 //! There is one queue for permits, in the order of cost: a connection's place is the cost of all
 //! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came
@@ -48,9 +48,9 @@ const BUSY_COST: usize = 2 * FULL_TURN_COST;
 /// The signature of an RSA key of 2,048 bits takes about a millisecond.
 pub(super) const HANDSHAKE_COST: usize = BUSY_COST;
 
-/// The least cost of a turn that makes a connection busy: some 16 requests, or a reply of three
-/// KiB. Fewer cost less than the turn's system calls. Over TLS, with a record for each request,
-/// fewer suffice.
+/// The least cost of a turn that makes a connection busy: some 16 requests, or a reply of some 3.5
+/// KiB. Fewer requests cost less than the turn's system calls. Over TLS, with a record for each
+/// request, fewer make it busy.
 const BUSY_TURN_COST: usize = turn_cost(16 * 16, 16 * 36);
 
 /// Returns the cost of a turn that took requests of so many bytes, and encoded replies of so many.
@@ -117,8 +117,7 @@ pub(super) struct Scheduler {
 /// The scheduler's account of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Set while the connection waits for a permit, or has not taken the one that is there. Only
-    /// busy connections have this memory.
+    /// Set while the connection `is_queued`. Only busy connections have this memory.
     is_permitted: Option<Rc<Cell<bool>>>,
     /// The cost that the permit of its turn has reserved. 0 without a permit.
     reserved: usize,
@@ -248,7 +247,7 @@ impl Scheduler {
             if next.is_handshake {
                 self.handshakes.set(self.handshakes.get() - 1);
             }
-            // A connection that closed while it waited has dropped its end.
+            // A connection that closed while it waited has dropped its `is_permitted`.
             if Rc::strong_count(&next.is_permitted) > 1 {
                 next.is_permitted.set(true);
                 next.waker.wake();
@@ -363,7 +362,7 @@ mod tests {
     }
 
     /// Lets a thousand connections take turns of this cost, one turn after the other. Returns the
-    /// number of turns between each two polls.
+    /// number of turns before each of three polls.
     fn turns_between_polls(cost: usize) -> [usize; 3] {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);
@@ -390,7 +389,7 @@ mod tests {
             two.iter_mut().for_each(|account| scheduler.end_turn(account, FULL_TURN_COST));
             record_poll();
         }
-        // Those that wait come first.
+        // Connections that wait come first.
         let mut waiting = accounts(6);
         polls(&scheduler, &mut waiting);
         record_poll();

@@ -20,16 +20,15 @@ use crate::shard::Shard;
 pub(crate) struct ThreadState {
     pub(super) common: Arc<Common>,
     pub(super) index: usize,
-    /// This shard's counters. Only this thread writes them.
     pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) turn: RefCell<TurnState>,
-    /// Permits turns of connections that send or receive much, and steps of TLS handshakes.
     pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. Replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
-    /// Set when a stop has refused the requests that waited: those behind them are refused too.
+    /// Set when a stop has refused the requests that waited. Requests behind them are then refused
+    /// too.
     pub(super) refuses_all: Cell<bool>,
     /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
@@ -77,7 +76,8 @@ impl ThreadState {
     }
 
     /// Takes up a new configuration. The next turn is the first to use it. Connections that wait
-    /// for bytes start to wait by its timeouts, and those whose token or certificate is gone close.
+    /// for bytes start to wait by the new timeouts, and those whose token or certificate is gone
+    /// close.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         self.live_config.replace(live_config);
         self.turn.borrow().wakers.wake_all();

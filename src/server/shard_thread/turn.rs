@@ -26,8 +26,8 @@ pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 /// reads.
 pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
-/// The capacity that the buffer of runs keeps after a reply needed more. It is enough for any reply
-/// of one frame.
+/// The capacity to which the buffer of runs shrinks after a reply that needed more. It is enough
+/// for any reply of one frame.
 const RUNS_CAPACITY: usize = 4_096;
 
 /// One turn of a connection: what it may use until it yields. A turn has one configuration and one
@@ -49,7 +49,7 @@ pub(super) struct Request<F> {
     pub(super) form: F,
     /// When it was read. Its wait counts from there.
     pub(super) read_at: BootMicros,
-    /// Its bytes; 0 for a request that was kept from an earlier message.
+    /// Its size in bytes; 0 for a request that was kept from an earlier message.
     pub(super) size: usize,
 }
 
@@ -91,7 +91,6 @@ pub(super) struct TurnState {
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
-    /// Wakes each connection when the stop begins, and at a reload.
     pub(super) wakers: Wakers,
 }
 

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-/// The wakers of this thread's connections, each in the slot that its connection reserved.
+/// The wakers, each in the slot that its connection reserved.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     slots: Vec<Option<Waker>>,
@@ -10,7 +10,6 @@ pub(super) struct Wakers {
 }
 
 impl Wakers {
-    /// Reserves a slot for a new connection.
     pub(super) fn reserve(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -18,7 +17,6 @@ impl Wakers {
         })
     }
 
-    /// Makes a closed connection's slot available again.
     pub(super) fn release(&mut self, slot: usize) {
         self.slots[slot] = None;
         self.free.push(slot);
@@ -32,7 +30,6 @@ impl Wakers {
         }
     }
 
-    /// Wakes all connections.
     pub(super) fn wake_all(&self) {
         self.slots.iter().flatten().for_each(Waker::wake_by_ref);
     }

@@ -13,7 +13,6 @@ use crate::server::net::pending::PendingLimits;
 use crate::shard::Order;
 use crate::tls;
 
-/// The state and the settings that all threads share.
 pub(crate) struct Common {
     /// The newest configuration. A shard keeps its own reference, so that a request never takes
     /// this lock.
@@ -24,15 +23,13 @@ pub(crate) struct Common {
     pub(crate) metrics: Metrics,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
-    /// The places of connections that have not authorized themselves.
     pub(crate) pending: PendingLimits,
-    /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
-    /// Why the worker IDs or the state may be another process's. A task that waits for it stops the
-    /// daemon then.
+    /// Why the worker IDs or the state may be another process's. Once this is set, a task that
+    /// waits for it stops the daemon.
     pub(crate) lost: SetOnce<String>,
-    /// The barrier at which the shards wait for each other during a stop. While one still answers,
-    /// the others refuse new requests and keep their connections open.
+    /// The barrier at which the shards wait for each other during a stop. While one shard still
+    /// answers, the others refuse new requests and keep their connections open.
     pub(crate) all_drained: Barrier,
 }
 

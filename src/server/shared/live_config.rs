@@ -42,7 +42,7 @@ impl Supply {
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
-    /// Hides its numbers, because the daemon still waits for the ones it will have.
+    /// Hides the numbers of the worker IDs, because the daemon still waits for its own.
     pub(crate) fn without_numbers(self) -> Self {
         Supply { numbers_in_space: Arc::default(), ..self }
     }

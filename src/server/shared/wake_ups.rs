@@ -27,7 +27,6 @@ impl WakeUps {
         }
     }
 
-    /// Wakes the tickers of all shards.
     pub(crate) fn wake_all_shards(&self) {
         self.shards.iter().for_each(Notify::notify_one);
     }

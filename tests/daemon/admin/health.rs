@@ -23,11 +23,11 @@ fn await_found(daemon: &Daemon, code: u16, findings: &[&str]) {
     });
 }
 
-/// The ceiling is about ten seconds ahead with this layout, which is long enough to show a warning
-/// for some seconds before it is reached.
+/// With this layout the ceiling is about ten seconds ahead. So a warning shows for some seconds
+/// before the ceiling is reached.
 const LONG_TICKS: &str = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
 
-/// Starts a daemon with such ceilings on a disk that can fail.
+/// Starts a daemon with [`LONG_TICKS`] on a disk that can fail.
 fn on_a_failing_disk() -> (FailingDisk, Daemon) {
     let setup = Setup::new();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
@@ -35,7 +35,7 @@ fn on_a_failing_disk() -> (FailingDisk, Daemon) {
     (disk, setup.admin().start())
 }
 
-/// A source of 16 IDs in a tick. A ceiling two of such ticks ahead is met by no pause.
+/// A source of 16 IDs in a tick. The ceiling is two such ticks ahead. No pause is that long.
 const SLOW: &str = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
                     layout = \"time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z\"\n";
 
@@ -47,7 +47,7 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     wire.next(Ask::of(1));
 
     disk.order(&format!("any fail {EIO}"));
-    // The warning lasts for seconds, which a paused machine may miss in /readyz.
+    // A paused machine may miss the warning in /readyz, but not in the log.
     daemon.assert_logs("; IDs last for another");
     await_found(&daemon, 503, &["ceiling of default: refuses"]);
     // IDs below the ceiling that were not used remain available for the length of the burst window.
@@ -72,8 +72,8 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     assert!(unasked.err.contains(&admin), "{unasked:?}");
 }
 
-/// Sends requests of which most are refused at once. None waits, so only the counts of refusals
-/// show them.
+/// Most of the requests are refused at once, and none waits. So only the counts of refusals show
+/// them.
 #[test]
 fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     let daemon = with_admin(SLOW);
@@ -127,7 +127,7 @@ fn hanging_storage_warns_while_ids_last_and_then_fails() {
     let (disk, daemon) = on_a_failing_disk();
     daemon.connect().next(Ask::of(1));
     disk.order("sync stall 100000");
-    // The warning lasts for seconds, which a paused machine may miss in /readyz.
+    // A paused machine may miss the warning in /readyz, but not in the log.
     daemon.assert_logs("finding ceiling of default: storage took up to ");
     assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
     assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);

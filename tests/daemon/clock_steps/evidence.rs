@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A clock with an offset, in Unix ms.
+/// Returns the reading of a clock with this offset, in Unix ms.
 pub(crate) fn wall(offset_ms: i64, moment: Instant) -> f64 {
     true_unix_ms(moment) + offset_ms as f64
 }
@@ -40,8 +40,8 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
     assert_ticks(what, samples, |asked| wall(offset_ms, asked), |answered| wall(offset_ms, answered));
 }
 
-/// The bounds of the ID clock when the wall clock fell behind it. It was between the highest ID
-/// received earlier and the time that the clock had shown.
+/// The bounds of the ID clock when the wall clock fell behind it. The ID clock was then between the
+/// highest ID received earlier and the time that the wall clock had shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,
@@ -65,12 +65,12 @@ impl Base {
         }
     }
 
-    /// The lowest reading of the ID clock during the catch-up.
+    /// Returns the lowest reading that the ID clock can have during the catch-up.
     pub(crate) fn low(&self, moment: Instant) -> f64 {
         self.low_ms + ms_between(self.latest, moment).max(0.0) / 2.0
     }
 
-    /// The highest reading.
+    /// Returns the highest reading that the ID clock can have.
     pub(crate) fn high(&self, moment: Instant) -> f64 {
         self.high_ms + ms_between(self.earliest, moment) / 2.0
     }
@@ -117,6 +117,7 @@ pub(crate) fn await_caught_up(witness: &Witness, clock: &FakeClock, since: Insta
     witness.await_each("the clock to catch up", since, |sample| {
         sample.ids().is_some_and(|(_, last)| tick(last) <= wall(offset_ms, sample.asked))
     });
-    // IDs lag behind the ID clock by up to the burst window, and it may itself be ahead by as much.
+    // IDs lag behind the ID clock by up to the burst window, and the ID clock may itself be ahead
+    // by as much.
     witness.await_time(Duration::from_millis(50));
 }

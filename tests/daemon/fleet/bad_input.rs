@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// The most connections, and the most requests, in a second. A daemon looks at its keys once a
-/// second, and tries each look and each raise on the open connection and on a new one.
+/// The most connections, and the most requests, in a second. A daemon reads its keys once a second,
+/// and tries each read and each raise on the open connection and on a new one.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
 /// The ways in which a coordinator does not answer.
 const SILENCES: [fn(&Proxy); 3] = [Proxy::cut, Proxy::halve_answers, Proxy::swallow_answers];
 
-/// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its
-/// coordinator rarely.
+/// Checks for some seconds that a daemon asks its coordinator rarely, although a client asks for
+/// IDs all the time.
 fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     const LASTS: Duration = Duration::from_secs(3);
     let began = Instant::now();
@@ -30,7 +30,7 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     assert!(made.iter().all(|made| *made <= most), "{made:?} connections and requests in {lasted:?}");
 }
 
-/// A daemon at each of three proxies, and each proxy becomes silent in its own way.
+/// Runs a daemon behind each of three proxies. Each proxy becomes silent in its own way.
 #[test]
 fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
     each(|at| {
@@ -67,7 +67,7 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
         daemon.kill();
         std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
         proxy.cut();
-        // It may be killed while it waits.
+        // A daemon may be killed while it waits.
         machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
         let daemon = machine.setup(&toml).admin().start();
         assert_eq!(get(&daemon, "/readyz").code, 503);
@@ -140,7 +140,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     });
 }
 
-/// Both copies of the password are changed while the daemon runs, and neither at the same moment.
+/// The password changes at etcd and in its file while the daemon runs, at different moments.
 #[test]
 fn a_password_that_was_changed_is_read_at_the_next_login() {
     let Some(etcd) = Etcd::start() else { return };

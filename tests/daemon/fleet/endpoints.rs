@@ -1,4 +1,4 @@
-//! Endpoints of several clusters, or away.
+//! Endpoints that are of several clusters, or away.
 
 use super::*;
 use crate::support::Port;
@@ -47,7 +47,7 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
         refused();
         init(&toml(other.as_ref(), Some(5), LONG));
         refused();
-        // One cluster with two names, and an endpoint that is away.
+        // Allowed are one cluster under two names, and an endpoint that does not answer.
         let away = Port::take().address().to_string();
         let [named, away] =
             [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
@@ -80,7 +80,7 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        // For longer than its ceiling it writes nothing at the other one.
+        // Until its ceiling is used up, the daemon writes nothing at the other cluster.
         let before = other.get(KEY);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));

@@ -15,7 +15,7 @@ fn assigned(at: &dyn Coordinator, number: u64) -> String {
     format!("worker_ids = {number}\n{}", toml(at, None, LONG))
 }
 
-/// Returns the worker IDs of each record by `state show`, and whether they were assigned.
+/// Returns the worker IDs of each record that `state show` prints, and whether they were assigned.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
     let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
     let sources = machine.shown_sources("state");
@@ -45,7 +45,7 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
         for number in [9, 3, 12, 0, 7] {
             let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
-            // It starts at the clock, although the ceiling of the life before is up to three
+            // The daemon starts at the clock, although the ceiling of its last life is up to three
             // seconds ahead.
             let ahead_ms = twitter_unix_ms(runs[runs.len() - 1].last()) as i64 - unix_ms() as i64;
             assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
@@ -57,7 +57,7 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
             }
             assert_eq!(shown(&machine), one(number));
         }
-        // A number that it had and released.
+        // The daemon had this number before, and released it.
         draw_above(&machine.start(&assigned(at, 12)), 12, &mut runs);
         assert_distinct(runs);
     });
@@ -74,7 +74,7 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
-        // Another daemon of the machine gets it, and is not refused either.
+        // Another daemon of the machine gets the number, and is not refused.
         let daemon = machine.beside(&assigned(at, 5)).start();
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
@@ -128,7 +128,8 @@ fn a_daemon_may_have_several_numbers_of_its_data_center() {
         assert_eq!(held, ["32", "33", "34", "35", "36", "37", "38", "39"], "{text}");
         let mut runs: Vec<Run> = Vec::new();
         for daemon in &daemons {
-            // More than a tick has under one number. A run may have IDs of several.
+            // Asks for more IDs than a tick has under one number. A run may have IDs of several
+            // numbers.
             runs.extend(daemon.connect().next(Ask::of(100_000).wait_ms(9_000)).runs());
         }
         let numbers: std::collections::BTreeSet<u64> =

@@ -11,7 +11,8 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
         let (machine, mut daemon, mut runs) = serving(&toml);
         at.delete(KEY);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        // The number is still its own. On another machine it would be above the fleet's floor.
+        // The number is still its own. A daemon on another machine would start above the fleet's
+        // floor.
         let mut daemon = machine.start(&toml);
         runs.extend(draw(&daemon));
         fleet_says(&toml, &["release", "5"], 1, &["may still run"]);
@@ -54,7 +55,7 @@ fn every_command_prints_json() {
     assert_eq!(json(&toml, &["check"]), counts(1));
     let freed = json(&toml, &["release", "5", "--force"]);
     assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
-    // It can be taken once the clock is near its bound.
+    // The number can be taken once the clock is near its bound.
     assert_eq!(json(&toml, &["check"]), counts(1));
     let (_, text) = fleet(&toml, &["list"]);
     assert!(
@@ -115,7 +116,7 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);
         // While this daemon runs, none with the old layout starts, and `init --add` cannot restore
-        // it.
+        // that layout.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         fleet_says(&before, &["init", "--add"], 1, &["holds a number"]);

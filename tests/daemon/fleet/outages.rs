@@ -21,8 +21,8 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and
-/// then the other one ends.
+/// No raise is due for minutes. If a memory was copied, one of the two daemons at least must
+/// connect again, and its write ends the other one.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
@@ -43,7 +43,8 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
-/// Its socket stays while it takes the number. Another one is stopped while it waits.
+/// The daemon's socket stays open while it takes the number. Another daemon is stopped while it
+/// waits.
 #[test]
 fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
     on_one(|at| {

@@ -1,5 +1,5 @@
-//! A coordinator that is restored to an older state, and starts in fleets that forget or never knew
-//! what was handed out.
+//! Restores of a coordinator to an older state, and starts of daemons in fleets that forgot or
+//! never knew what was handed out.
 
 use super::*;
 
@@ -18,8 +18,8 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     })
 }
 
-/// Routine after a lost quorum. One daemon is paused all the time, one is started again by its
-/// service manager, and one is new.
+/// Such a restore is routine after a lost quorum. One daemon is paused throughout, one is started
+/// again by its service manager, and one is new.
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
@@ -35,7 +35,7 @@ fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
         assert_eq!(first.wait(), Some(3), "{}", first.log());
         // Both numbers that were taken after the backup look free.
         let again = notices.start(&toml);
-        // If the restore took long, its bound is so near that it starts above the floor.
+        // If the restore took long, the daemon's bound is so near that it starts above the floor.
         let more = draw_above_the_floor(&again);
         assert_eq!(worker_of(&more), worker_of(&runs), "its own number");
         runs.extend(more);
@@ -56,7 +56,7 @@ fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     });
 }
 
-/// The steps of docs/fleet.md for machines with worker IDs of their own.
+/// Follows the steps of docs/fleet.md for machines with worker IDs of their own.
 #[test]
 fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
     on_one(|at| {
@@ -71,7 +71,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
             runs.extend(draw(daemon));
         }
         fleet_says(&toml(at, Some(3), LONG), &["init", "--above", "now"], 0, &["starts above"]);
-        // First the given numbers in the fleet, machine by machine.
+        // First the daemons enter with their given numbers, machine by machine.
         let mut daemons = Vec::new();
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(plain) {
             daemon.stop();
@@ -79,7 +79,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
             runs.extend(draw(&daemon));
             daemons.push(daemon);
         }
-        // Then the fleet assigns them, to those that had them first.
+        // Then the fleet assigns the numbers, each to the machine that had it.
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(daemons) {
             daemon.stop();
             let daemon = machine.start(&toml(at, None, LONG));

@@ -1,9 +1,10 @@
-//! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and
-//! counts the IDs of all its daemons: none comes twice. A schedule that the rules forbid by now
-//! shows who refuses it. Others became tests of their own: `operator`, `restored` and `tickets`.
+//! Schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and
+//! counts the IDs of all its daemons: no ID comes twice. If the rules now forbid a schedule, its
+//! output shows the refusal. Other schedules became tests of their own: `operator`, `restored` and
+//! `tickets`.
 //!
-//! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those
-//! whose names contain that. `fleet_churn` has the restores of a coordinator at random.
+//! They take minutes, so only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those whose
+//! names contain `horizons`. `fleet_churn` restores coordinators at random moments.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,14 +14,13 @@ use super::*;
 use crate::support::copy;
 use crate::support::wire::{CLOCK_BEHIND, Wire};
 
-/// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full
-/// rate.
+/// The IDs of one request, and the requests of one draw. Together: a quarter of a second of the
+/// layout's full rate.
 const BATCH: u32 = 10_000;
 const BATCHES: usize = 100;
-/// The longest that a turn waits for its IDs: longer than any floor of these schedules is ahead.
+/// How long a draw waits for its IDs at most. No floor of these schedules is as far ahead.
 const TURN: Duration = Duration::from_secs(60);
 
-/// One schedule, and where it comes from.
 struct Schedule {
     name: &'static str,
     play: fn(&mut dyn Coordinator, &mut Tally),
@@ -82,7 +82,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     let mut missing = BATCHES;
     let deadline = Instant::now() + TURN;
     while missing > 0 && Instant::now() < deadline {
-        // A daemon that waits for its number ends the connections of its wait.
+        // A daemon that gets its number ends the connections made before.
         let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
         let asked = missing;
         if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {
@@ -103,7 +103,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     runs
 }
 
-/// Returns the configuration of a daemon of a fleet, whose worker IDs have this origin.
+/// Returns the configuration of a fleet's daemon whose worker IDs have this origin.
 fn config(at: &dyn Coordinator, url: &str, name: &str, origin: &str, horizon: &str) -> String {
     let table = at.table(&[url]);
     format!("max_ahead = \"1s\"\n{origin}\n{table}name = \"{name}\"\nhorizon = \"{horizon}\"\n")
@@ -129,12 +129,12 @@ fn put_back(machine: &Machine) {
     }
 }
 
-/// Item 1.2: both copies of a machine have noticed the jump, and forget it with their daemons.
+/// Both copies of a machine have noticed the jump, and forget it when their daemons are killed.
 fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "jump", Proxy::cut, tally);
 }
 
-/// The same, and the daemon is killed while its call has no answer.
+/// Does the same as `jump_and_kill`, but kills the daemon while its call has no answer.
 fn jump_and_hang(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "hang", Proxy::swallow_answers_from_write, tally);
 }
@@ -154,7 +154,7 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     }
     daemon.kill();
     save(&machine);
-    // The copies reach nothing.
+    // The copies reach no coordinator.
     proxy.cut();
     for copy in ["the first copy", "the second copy"] {
         let mut daemon = machine.start(&toml);
@@ -176,8 +176,8 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 
-/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off,
-/// and the restored marker does not know that one.
+/// The daemon that notices a restore has a shorter horizon than the one that is cut off, and the
+/// restored marker does not know the longer horizon.
 fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let proxy = at.proxy();
@@ -191,21 +191,21 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.back_up();
     let second = cut_off.start(&long);
     tally.draw(&[("horizon 32s, cut off", &second)]);
-    // The first one raises its ceiling meanwhile, and sees the longer horizon.
+    // Meanwhile the first daemon raises its ceiling, and sees the longer horizon.
     thread::sleep(Duration::from_secs(6));
     proxy.cut();
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
     let third = late.start(&short);
-    // As long as a floor would be ahead that counts with the shorter horizon.
+    // By then, a floor that counts with the shorter horizon would have passed.
     thread::sleep(Duration::from_secs(10));
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// Item 1.5: the clock of the daemon was 20 s ahead. The next holder of its number draws when its
-/// own clock gets there.
+/// The clock of the first daemon was 20 s ahead. The next holder of its number draws when its own
+/// clock shows that time.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
-    /// The turns of the first daemon: enough for two seconds of the layout's full rate.
+    /// How often the first daemon draws: two seconds of the layout's full rate.
     const TURNS: usize = 8;
     let (Some(ahead), Some(right)) = (Machine::with_clock(), Machine::with_clock()) else { return };
     ahead.clock().set(20_000);
@@ -229,12 +229,12 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     right.clock().set(20_000 - passed_ms);
     let daemon = right.start(&toml);
     tally.draw(&[("of the right time", &daemon)]);
-    // By its clock, the other one's number is abandoned.
+    // By this daemon's clock, the other daemon's number is abandoned.
     let again = ahead.start(&toml);
     tally.draw(&[("20 s ahead", &again)]);
 }
 
-/// Item 1.8: the restored etcd counts the operator's write as it had counted the paused daemon's.
+/// The restored etcd gives the operator's write the same count as it had given the paused daemon's.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", origin, "16s");
@@ -257,7 +257,7 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     fleet_says(&given, &["release", "5", "--force"], 0, &[]);
     let third = taker.start(&given);
     third.assert_has_numbers();
-    // At the floor it has none yet.
+    // Below the floor the new holder has no IDs yet.
     let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
         Reply::Runs(_, runs) => runs,
         _ => Vec::new(),
@@ -276,7 +276,7 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     assert_above(&above, &below);
 }
 
-/// Checks that the next holder of a number starts above all IDs of the one before.
+/// Checks that the next holder of a number starts above all IDs of the previous holder.
 #[track_caller]
 fn assert_above(next: &[Run], before: &[Run]) {
     let first = next.iter().map(|run| run.first).min().expect("the next holder has drawn");
@@ -298,7 +298,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut first = notices.start(&noticing);
     at.back_up();
     let key = "/snowbank/again/space-0/7";
-    // It writes its key on the new connection, and then raises it.
+    // The daemon writes its key on the new connection, and then raises its ceiling.
     for _ in 0..2 {
         let before = at.get(key);
         poll("a write", || (at.get(key) != before).then_some(()));

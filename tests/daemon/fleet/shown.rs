@@ -4,8 +4,8 @@ use super::*;
 use crate::support::http::finding;
 use crate::support::program::Said;
 
-/// Waits until the finding about the fleet has this effect, and returns its message. Without an
-/// effect it waits until there is no finding.
+/// Waits until the finding about the fleet has this effect, and returns its message. If no effect
+/// is given, waits until there is no finding.
 fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
     poll(&format!("fleet {effect:?}"), || match finding(daemon, "fleet") {
         Some(finding) if finding["effect"].as_str() == effect => {
@@ -16,7 +16,7 @@ fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
     })
 }
 
-/// Returns two metrics: whether the coordinator answers, and the time that is left without it.
+/// Returns two metrics: whether the coordinator answers, and how long IDs last without it.
 fn metrics(daemon: &Daemon) -> (f64, f64) {
     let samples = scrape(daemon);
     let left = sample(&samples, "snowbank_fleet_headroom_seconds{source=\"default\"}");

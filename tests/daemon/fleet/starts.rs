@@ -1,5 +1,5 @@
-//! Starts under the number that the state had, without waiting for the coordinator or without it,
-//! and under copied states.
+//! Starts under the number that the state had, before the coordinator answers or while it is away,
+//! and starts from copied states.
 
 use std::net::TcpListener;
 use std::thread;
@@ -7,8 +7,8 @@ use std::thread;
 use super::*;
 use crate::support::copy;
 
-/// The first ID waits for no answer. A stop releases nothing in an outage, and of daemons that are
-/// killed, none has had an answer.
+/// The first ID waits for no answer. A stop in an outage releases nothing. None of the daemons that
+/// are killed has had an answer.
 #[test]
 fn a_start_in_an_outage_goes_on_at_once() {
     each(|at| {
@@ -30,7 +30,7 @@ fn a_start_in_an_outage_goes_on_at_once() {
             runs.extend(draw(&daemon));
         }
         let before = at.get(KEY);
-        // Its connection may still hang.
+        // The daemon's connection may still hang.
         proxy.cut();
         proxy.pass();
         poll("a write of its own", || (at.get(KEY) != before).then_some(()));
@@ -82,8 +82,8 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     });
 }
 
-/// Returns a peer that does not answer, which keeps a start busy for two seconds, and the setting
-/// that names it.
+/// Returns a peer and the setting that names it. The peer does not answer, which keeps a start busy
+/// for two seconds.
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
@@ -91,8 +91,8 @@ fn silent_peer() -> (TcpListener, String) {
     (peer, setting)
 }
 
-/// Tries another worker ID if the key goes after the question to the peer has ended, and so the
-/// daemon serves already.
+/// Tries another worker ID if the key is deleted too late: when the question to the peer has ended,
+/// and the daemon serves.
 #[test]
 fn a_start_that_loses_its_number_before_its_first_id_waits() {
     on_one(|at| {
@@ -118,7 +118,7 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
     });
 }
 
-/// Tries another worker ID if the signal comes after the question to the peer has ended, or the
+/// Tries another worker ID if the signal comes after the question to the peer has ended, or if the
 /// coordinator answers late.
 #[test]
 fn a_stop_ends_a_start_that_follows_a_wait() {
@@ -142,8 +142,8 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
     });
 }
 
-/// The coordinator goes away between the pause after the number was taken and the first ID, while
-/// the start waits for a peer.
+/// The daemon takes its number and pauses. Then, before its first ID, the coordinator goes away
+/// while the start waits for a peer.
 #[test]
 fn a_start_that_cannot_check_its_number_again_is_no_crash() {
     const AFTER_A_CRASH: &str = "the run before did not end its record";
@@ -151,7 +151,7 @@ fn a_start_that_cannot_check_its_number_again_is_no_crash() {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
-        // The peer does not answer, so that the start takes long after the pause.
+        // The peer does not answer, so the start lasts long after the pause.
         let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());

@@ -7,7 +7,7 @@ use super::*;
 use crate::secure::{Authority, Pair};
 use crate::support::coordinators::Tls;
 
-/// A part of the log line if a handshake took too long, as on busy machines.
+/// A part of the log line about a handshake that took too long, as on busy machines.
 const TOO_LATE: &str = "not connected within";
 
 /// Checks that a start waits, for another reason than a late handshake.
@@ -38,8 +38,8 @@ impl Files {
         Files { directory, authority, other }
     }
 
-    /// Starts the coordinator again, with TLS and this certificate. It requires one of the
-    /// authority.
+    /// Starts the coordinator again, with TLS and this certificate. It then requires a client
+    /// certificate of the authority.
     fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
         at.kill();
         at.use_tls(Tls {
@@ -50,7 +50,6 @@ impl Files {
         at.run();
     }
 
-    /// Starts the coordinator with a certificate for this machine.
     fn secure_local(&self, at: &mut dyn Coordinator) {
         self.secure(at, &self.authority.issue_local("server"));
     }
@@ -65,7 +64,6 @@ impl Files {
 fn init_once_it_serves(toml: &str) {
     poll("it serves", || {
         let (code, text) = fleet(toml, &["init", "--new"]);
-        // This is shown if the test fails.
         println!("{text}");
         (code == Some(0)).then_some(())
     });
@@ -145,7 +143,7 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
             poll(&sample, || get(&daemon, "/metrics").body.contains(&sample).then_some(()));
         };
         await_end("2208988800");
-        // The next connection shows what the files have then.
+        // The daemon's next connection uses the files as they are then.
         let replace = |by: &Pair| {
             std::fs::copy(&by.certificate, &own.certificate).expect("copied");
             std::fs::copy(&by.key, &own.key).expect("copied");
@@ -188,8 +186,7 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     assert_waits_in_time(&toml, &["HTTP 503", "gateway connects", "extendedKeyUsage", "--cert-file"]);
 }
 
-/// Each answer of the network takes longer than the time that an endpoint has while others are
-/// left.
+/// Each answer takes longer than the time that an endpoint has while other endpoints are left.
 #[test]
 fn a_coordinator_that_is_far_away_is_reached_over_tls() {
     on_one(|at| {
@@ -200,7 +197,7 @@ fn a_coordinator_that_is_far_away_is_reached_over_tls() {
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
         poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
         let machine = Machine::new();
-        // A number that it did not hold would need a pause of several answers.
+        // With a new number, the daemon would pause for several answers.
         machine.start(&toml).stop();
         proxy.delay(Duration::from_millis(1_200));
         let mut daemon = machine.start(&toml);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
-/// Far more connections than may be open. They send nothing or half a request, and reconnect when
-/// closed.
+/// There are far more connections than may be open. They send nothing or half a request, and
+/// reconnect when closed.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let daemon = Setup::new().admin().start();
@@ -27,7 +27,8 @@ fn silent_connections_keep_no_probe_waiting() {
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
         daemon.assert_logs("asked the admin listener for nothing");
         for _ in 0..50 {
-            // A probe that this machine delays between connecting and sending may be closed itself.
+            // If this machine delays a probe between connecting and sending, the daemon may close
+            // the probe.
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });

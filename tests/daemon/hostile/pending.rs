@@ -13,7 +13,7 @@ use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
 
 const TOKEN: &str = "a-token-of-the-file";
 
-/// A daemon that requires tokens and allows this many connections.
+/// Sets up a daemon that requires tokens and allows this many connections.
 fn with_tokens(max_connections: usize) -> Setup {
     let limits = format!("limits.max_connections = {max_connections}\nauth.token_file = \"tokens\"\n");
     let setup = Setup::configured(&limits);
@@ -21,14 +21,14 @@ fn with_tokens(max_connections: usize) -> Setup {
     setup
 }
 
-/// A client with a token that has drawn an ID.
+/// Returns a client that has sent a token and drawn an ID.
 fn client(daemon: &Daemon) -> Wire {
     let mut wire = daemon.connect_as(TOKEN);
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
     wire
 }
 
-/// A connection from one of this machine's many loopback addresses.
+/// Connects from one of this machine's many loopback addresses.
 fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
@@ -36,7 +36,7 @@ fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-/// Far more connections than are allowed, which send nothing.
+/// Opens far more connections than are allowed, and sends nothing.
 fn connect_silent(to: SocketAddr) -> Vec<TcpStream> {
     (0..300).map(|_| TcpStream::connect(to).expect("the daemon listens")).collect()
 }
@@ -64,9 +64,9 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     let mut silent = daemon.connect();
     clients.push(client(&daemon));
     silent.assert_closed();
-    // It would be closed later in any case, but for another reason.
+    // Sooner or later it would be closed anyway, but for another reason.
     daemon.assert_logs("a newcomer needed its place");
-    // Now all connections are clients with a token, and none is closed.
+    // Now all connections have sent a token, so none is closed.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
 }
@@ -76,7 +76,7 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     let daemon = with_tokens(100).admin().start();
     let mut served = client(&daemon);
     let mut wire = daemon.connect();
-    // If its PINGs kept a connection open, the test would reach its deadline.
+    // If PINGs kept their connection open, the test would reach its deadline.
     poll("the end of a connection that only sends PING", || {
         let is_open = wire.try_send(&wire::ping(1, b"")).is_ok();
         let is_answered = is_open && matches!(wire.try_reply(), Ok(Some(Reply::Pong(..))));
@@ -113,8 +113,8 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
     }
     // The first four KiB of a connection are not counted.
     assert_eq!(highest, 0.0, "bytes queued");
-    // More than the kernel takes of their replies. A busy machine may not come to all of them in
-    // their five seconds.
+    // More than the kernel takes of the replies. A busy machine may not serve all guests in their
+    // five seconds.
     assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
 }
 
@@ -134,7 +134,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     for guess in guesses {
         let mut wire = Wire::over_tcp(guess).expect("it is open");
         wire.reply().assert_error(1, UNAUTHORIZED);
-        // A slow machine makes this longer, and nothing makes it shorter.
+        // A slow machine makes the wait longer, and nothing makes it shorter.
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         wire.assert_closed();
     }

@@ -17,7 +17,7 @@ const BUDGET: f64 = 4.0 * 1_048_576.0;
 const DEAF: usize = 300;
 const STEP: f64 = 12.0 * 1_024.0;
 
-/// A client whose kernel buffers little, and that has requested much.
+/// Connects a client that requests much, and whose kernel buffers little.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
@@ -27,7 +27,7 @@ fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     deaf
 }
 
-/// Returns a hundred requests, for 80 MB.
+/// Returns a hundred requests, whose replies have 80 MB.
 fn requests() -> Vec<u8> {
     (0..100).flat_map(|tag| Ask::of(100_000).tag(tag).wait_ms(65_534).flags(EXPLICIT).bytes()).collect()
 }
@@ -40,7 +40,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
     poll("no bytes queued after a whole reply", || (queued() == 0.0).then_some(()));
-    // The longest IDs: digits of base two, and JSON escapes both.
+    // The longest IDs are in base two, with digits that JSON escapes.
     let over_http =
         "GET /v1/ids?count=100000&wait=9s&format=dictionary:%22%5C HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for (listener, request) in daemon.addresses.iter().zip([requests(), over_http.into()]) {
@@ -72,8 +72,8 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
 /// The kernel has one pool of memory for all TCP connections of a machine.
 #[test]
 fn the_kernel_takes_little_for_a_client_that_never_reads() {
-    /// Twice the bytes that the daemon lets the kernel buffer: the peer takes some, and one more
-    /// packet may be queued.
+    /// Twice the bytes that the daemon lets the kernel buffer, because the peer takes some, and one
+    /// more packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
@@ -87,14 +87,14 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
 }
 
-/// A request that was read in part is read on as soon as the budget has room.
+/// The daemon reads the rest of a request as soon as the budget has room.
 #[test]
 fn a_client_that_reads_again_gets_its_whole_reply() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";
     let daemon = Setup::configured(limits).start();
     let requests = requests();
     let mut wires: Vec<_> = (0..35).map(|_| daemon.connect()).collect();
-    // Ten of the requests.
+    // Sends ten of the hundred requests.
     wires.iter_mut().for_each(|wire| wire.send(&requests[..requests.len() / 10]));
     // Some close without a goodbye, some read everything.
     for wire in wires.drain(..30) {

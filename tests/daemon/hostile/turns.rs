@@ -1,9 +1,9 @@
-//! The order of turns on one shard: how many requests of a flood are served before one of another
-//! client.
+//! The order of turns on one shard: how many requests of a flood are served before another client's
+//! request.
 //!
 //! The daemon stands still while the requests are sent, so all have arrived when it goes on. Unix
-//! sockets deliver at once. IDs in strict order show the order in which requests were served. So
-//! the counts depend on no clock.
+//! sockets deliver at once. IDs in strict order show the order in which requests were served. So no
+//! clock influences the counts.
 //!
 //! A connection's first turn is short and needs no permit of the scheduler: 16 requests over HTTP,
 //! 64 native ones. The turns with a permit are few. After a stop, requests may wait for the
@@ -103,7 +103,7 @@ impl Peer {
         Peer { front_end, stream, unread: Vec::new(), unanswered: 0 }
     }
 
-    /// Sends requests until so many are unanswered.
+    /// Sends requests until this many are unanswered.
     fn ask(&mut self, count: u32, unanswered: usize) {
         let more = unanswered - self.unanswered;
         self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("they leave");
@@ -129,7 +129,7 @@ impl Peer {
         last
     }
 
-    /// Waits for answers while there are requests without one.
+    /// Waits for answers if there are requests without an answer.
     fn next_answers(&mut self) -> Option<Vec<u64>> {
         (self.unanswered > 0).then(|| self.read().expect("answers"))
     }
@@ -149,7 +149,7 @@ impl Peer {
     }
 }
 
-/// A daemon with a shard, which has a Unix socket for each protocol.
+/// Sets up a daemon with one shard and a Unix socket for each protocol.
 fn setup() -> Setup {
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
@@ -157,13 +157,12 @@ fn setup() -> Setup {
     setup.option("--listen", native).option("--http", http).listeners(2)
 }
 
-/// Stops the daemon several times. Each time a request of another client arrives during the stop.
-/// Returns the most requests of the flood that were served between a stop and that request.
+/// Stops the daemon several times. During each stop, a request of another client arrives. Returns
+/// the most requests of the flood that were served between a stop and that request.
 fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: FrontEnd) -> usize {
     let daemon = setup().start();
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
     let mut modest = Peer::connect(modest, &daemon);
-    // All are open before the flood begins.
     for peer in peers.iter_mut().chain([&mut modest]) {
         peer.ask(1, 1);
         peer.last_answer();
@@ -191,7 +190,7 @@ fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: Fr
 #[test]
 fn others_have_their_turn_beside_a_flood() {
     use FrontEnd::{Http, Native};
-    // The long replies fit the socket's buffer.
+    // Even the long replies fit the socket's buffer.
     for (flood, count, unanswered, modest, allowed) in [
         (Http, 1, 256, Native, 40),
         (Http, 1, 256, Http, 40),
@@ -210,14 +209,14 @@ fn others_have_their_turn_beside_a_flood() {
 /// Returns how many of the flood's later requests were served before the other client's. `None` if
 /// the requests did not all wait: the machine was too busy.
 ///
-/// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the
-/// other client as the last.
+/// The ceiling is not raised for six seconds. When it is, all waiting requests get their IDs at the
+/// same time, the other client's last.
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
     let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(FrontEnd::Native, daemon)).collect();
-    // So that they are busy, and need a permit for long turns.
+    // Makes the peers busy, so that they need a permit for long turns.
     for _ in 0..2 {
         peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
         peers.iter_mut().for_each(|peer| _ = peer.last_answer());

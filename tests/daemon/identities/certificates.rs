@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A daemon that requires client certificates, its configuration, and the authority.
+/// Returns a daemon that requires client certificates, its configuration, and the authority.
 fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
     let authority = Authority::new(files, "authority");
     let clients = files.join("clients.crt");
@@ -35,7 +35,7 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     for other in &mut others {
         assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
     }
-    // Both have their sources after a reload, and no connection is closed.
+    // Both have all sources after a reload, and no connection is closed.
     let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
     daemon.replace("snowbank.toml", &format!("{config}{all}"));
     let said = daemon.reload();

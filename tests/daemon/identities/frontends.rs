@@ -10,7 +10,7 @@ use crate::support::resp::Client;
 use crate::support::wire::EXPLICIT;
 use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, poll};
 
-/// A daemon with front ends, the three tokens, and these identities.
+/// Starts a daemon with front ends, the three tokens, and these identities.
 fn with_front_ends(identities: &str) -> Daemon {
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
@@ -32,7 +32,6 @@ fn memcached(daemon: &Daemon) -> FrontEndClient {
     FrontEndClient::connect(daemon.addresses[2].tcp())
 }
 
-/// Sends a request over HTTP with a token.
 fn ask(web: &mut FrontEndClient, target: &str, token: &str) -> Answer {
     web.get(target, &format!("authorization: Bearer {token}\r\n"))
 }
@@ -72,8 +71,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // IDs that one client leaves in the block are not too old for the next client, and a ceiling
-    // two of such ticks ahead is met by no pause.
+    // IDs that one client leaves in the block are not too old for the next client. No pause of the
+    // machine lasts until a ceiling two such ticks ahead.
     let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
@@ -82,8 +81,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
-        // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs
-        // in its block then.
+        // The shard takes these for 65 equal requests, because they are equally long. So 64 IDs are
+        // left in its block.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
@@ -99,7 +98,7 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
-/// A client without a token keeps its connection.
+/// The reload closes no connection of a client without a token.
 #[test]
 fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
     let others = identity("billing", "") + &identity("orders", "");
@@ -116,8 +115,8 @@ fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
     assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
 }
 
-/// A reload takes the token away while a long reply is on its way: the reply comes whole, and then
-/// the end.
+/// A reload takes the token away while a long reply is on its way. The whole reply comes, and then
+/// the connection ends.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
     // The replies are read one after the other.
@@ -147,7 +146,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     (0..200_000).for_each(|_| drop(redis.bulk()));
     redis.is_closed_after("no longer accepts this token");
     (0..200_000).for_each(|_| drop(transaction.bulk()));
-    // The requests behind it are answered, and draw nothing.
+    // The requests behind the long one are answered, and draw nothing.
     assert!(transaction.line().contains("may not draw"));
     assert_eq!(transaction.bulk(), "end");
     transaction.is_closed_after("no longer accepts this token");

@@ -9,7 +9,7 @@ use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 const DENIED: &str = "identity billing may not draw from source slow";
 
-/// Reads until the words, or to the end.
+/// Reads until these words, or to the end.
 fn read_words(stream: &mut impl Read, words: &str) -> String {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 4_096];
@@ -22,8 +22,8 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A daemon that requires a certificate and a token at every front end. Certificates of billing
-/// draw from one source only.
+/// Starts a daemon that requires a certificate and a token at this front end. Certificates of
+/// billing draw from one source only.
 fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
     let client_ca = format!("client_ca = \"{}\"", authority.file.display());
     let tls = tls_section(&authority.issue_local("daemon"), &client_ca);

@@ -92,7 +92,7 @@ fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
     let mut daemon = {
         let setup = disk.under(setup);
         let path = setup.path("snowbank.toml");
-        // During the start: the text of the lock file names the process.
+        // Sends SIGHUP during the start. The text of the lock file names the process.
         let state = setup.path("state");
         let hang_up = std::thread::spawn(move || {
             let file = state.join("lock");
@@ -117,7 +117,7 @@ fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
     }
     let mut wire = daemon.connect();
     poll("the last configuration", || wire.next(Ask::of(49)).id_count());
-    // During the stop.
+    // Sends SIGHUP during the stop.
     wire.send(&Ask::of(1_000).bytes());
     wire.reply().assert_error(0, BAD_COUNT);
     daemon.signal(Signal::TERM);

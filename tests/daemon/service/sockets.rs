@@ -19,7 +19,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
-    // The socket for operators, and the configured one for clients.
+    // Inherits the operators' socket, and keeps the clients' listener.
     let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = admin.local_addr().expect("bound");
     let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
@@ -56,7 +56,7 @@ fn unusable_sockets_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, also if a service manager opened the
+    // Two machines must never both be worker 0 by default, even if a service manager opened the
     // socket.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
@@ -87,8 +87,8 @@ fn systemd_hands_over_several_sockets() {
 }
 
 /// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms
-/// for the first request of a connection. Only a client that the machine delayed for longer may be
-/// closed without an answer.
+/// for the first request of a connection. A client may be closed without an answer only if the
+/// machine delayed it for longer.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
     let mut runs = Vec::new();
     while !until.load(Ordering::Relaxed) {

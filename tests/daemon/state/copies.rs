@@ -33,7 +33,8 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
 #[test]
 fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     let adopted = |machine: &Machine| machine.setup("").args(["--adopt-state"]);
-    // On a busy machine a start may come after the clock got there. Then it is tried again.
+    // On a busy machine a start may come after the clock has passed the grants. Then this is tried
+    // again.
     let (machine, copy, last, bound) = poll("a start before the clock gets there", || {
         let machine = Machine::new();
         let mut daemon = machine.start("");
@@ -116,7 +117,7 @@ fn each_source_is_marked() {
     }
 }
 
-/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+/// Worker 1 of Twitter's layout and worker 0 of a layout with a wider sequence make the same IDs.
 #[test]
 fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
     let machine = Machine::new();

@@ -62,7 +62,7 @@ fn export_and_import_move_a_worker() {
     assert_eq!(taken.code, Some(1), "a file that is there is not written over");
     let again = old.run(&["state", "export"]);
     assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "an export can be had again");
-    // Neither an older copy nor a lost state undoes it.
+    // Neither an older copy nor a lost state undoes the export.
     let refusal = ["state export` moved worker ID"];
     old.restore(&copy);
     old.setup("").end().assert_refusal(&refusal);
@@ -84,7 +84,7 @@ fn export_and_import_move_a_worker() {
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
-    // The worker ID is used up, also where the state was lost.
+    // The worker ID is used up, even if the state is lost.
     fs::remove_dir_all(new.state()).expect("removed");
     assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
@@ -107,7 +107,7 @@ fn files_that_are_no_exports_are_refused() {
     assert_eq!(machine.run(&["state", "show"]).code, Some(1), "there is no state");
 }
 
-/// After a first start, and after a crash: the stop was clean, so no operator has to look for a
+/// The stop is clean after a first start and after a crash, so no operator has to look for a
 /// process.
 #[test]
 fn a_stop_without_an_id_counts_as_clean() {

@@ -24,7 +24,7 @@ fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     let daemon = machine.start("");
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
     daemon.assert_logs("snowbank state lower");
-    // Its mark is as far ahead as its ceiling.
+    // The daemon's mark is as far ahead as its ceiling.
     daemon.stop();
     assert!(machine.shown().bound >= bound, "nothing was handed out, and nothing was forgotten");
     let now = "2026-01-01T00:00:00Z";
@@ -50,12 +50,12 @@ fn a_start_below_a_near_ceiling_catches_up() {
     assert!(daemon.draw_one() >= bound);
 }
 
-/// The far ceiling binds the worker ID that was used, and none that was not.
+/// The far ceiling binds only the worker ID that was used.
 #[test]
 fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
     let (machine, _) = used();
     ahead(&machine, 7_200_000);
-    // Its ID clock was there, too.
+    // The ID clock was as far ahead, too.
     machine.edit(|record| record["id_minus_boot_us"] = serde_json::Value::Null);
     let daemon = machine.start("worker_ids = 3");
     assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
@@ -120,7 +120,7 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     assert_eq!(shown(), ["1", "2", "3"]);
     machine.edit(|record| {
         if record["worker_ids"] == "2" {
-            // The tick of the year 2045.
+            // A tick of the year 2045.
             record["ceiling"] = (1_u64 << 52).to_string().into();
             record["id_bound"] = (1_u64 << 62).to_string().into();
         }

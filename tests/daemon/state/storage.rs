@@ -31,14 +31,14 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         draw_until_served(&mut wire, &mut ids);
         assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
         let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("ready again")));
-        // A slow disk of a busy machine may have been a finding before, and no more.
+        // A busy machine's slow disk may have been a finding before, but nothing worse.
         assert!(said.contains("finding ceiling of default has ended"), "{what}: {said}");
         for line in ["not ready: /readyz answers 503, because of ceiling of default", "ready again: "] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
         }
         let last = *ids.last().expect("IDs");
         drop(daemon);
-        // After all that the file is whole, and above all IDs handed out.
+        // In the end the file is whole, and above all IDs handed out.
         assert!(machine.shown().bound > last, "{what}");
         let daemon = machine.start("");
         assert!(daemon.draw_one() > last, "{what}");
@@ -46,7 +46,7 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
 }
 
 /// A power failure keeps only what was synced: a file is written, synced and renamed, and then its
-/// name is synced. So is the name of each directory that was made for it.
+/// name is synced. The name of each directory that was made for the file is synced, too.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
     const NEW: &str = "in/here/ceilings.new";
@@ -140,7 +140,7 @@ fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
         (inode() != before).then_some(())
     });
     disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
-    // An attempt that had opened its file before the order has ended when the next one begins.
+    // When the next attempt begins, any attempt that opened its file before the order is over.
     let before = disk.calls().len();
     let is_new = |call: &String| call.starts_with("open") && call.ends_with("ceilings.new");
     poll("the next attempt", || disk.calls()[before..].iter().any(is_new).then_some(()));
@@ -156,8 +156,7 @@ fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
 fn slow_syncs_delay_no_request() {
     let machine = Machine::new();
     let disk = machine.disk();
-    // Two ticks of this layout are 8 s, and so is its horizon. So a busy machine has seconds for a
-    // raise.
+    // The horizon is two ticks of this layout: 8 s. So a busy machine has seconds for a raise.
     let layout = "layout = \"time:30,worker:10,sequence:20;tick=4s\"";
     let daemon = disk.under(machine.setup(layout)).start();
     let mut wire = daemon.connect();
@@ -165,7 +164,7 @@ fn slow_syncs_delay_no_request() {
     disk.order("sync stall 1000");
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
-        // No wait is allowed, for longer than the horizon.
+        // For longer than the horizon, no request allows a wait.
         for id in wire.next(Ask::of(1).wait_ms(0)).ids() {
             assert!(ids.insert(id));
         }

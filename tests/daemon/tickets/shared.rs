@@ -13,7 +13,6 @@ use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Reply, poll};
 
-/// The counter's key.
 const KEY: &str = "/snowbank/default/ticket-orders";
 
 fn source(name: &str) -> String {
@@ -34,7 +33,7 @@ fn set(toml: &str, value: &str) {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// Sets the counter with these arguments, which is refused with this code and these words.
+/// Checks that setting the counter with these arguments is refused with this code and these words.
 #[track_caller]
 fn assert_not_set(toml: &str, arguments: &[&str], code: i32, part: &str) {
     let (found, text) = run_configured(toml, &[&["ticket", "set", "orders"], arguments].concat());
@@ -74,7 +73,7 @@ fn a_counter_is_prepared_before_its_first_daemon() {
         assert!(json.contains(r#"{"counter":"orders","next":"2001","#), "{json}");
         let (code, text) = run_configured(&toml, &["fleet", "check"]);
         assert!(code == Some(0) && text.contains("the next free number is 2001"), "{text}");
-        // While it runs.
+        // Sets the counter while the daemon runs.
         set(&toml, "500000");
         daemon.stop();
         assert_eq!(draw(&machine.start(&toml), 1)[0].first, 500_001);
@@ -180,7 +179,7 @@ fn assert_two_clusters(toml: &str, part: &str) {
     Ended::of(*daemon).assert_refusal(&["two clusters", part]);
 }
 
-/// A fleet's marker is not compared here: a counter has a key of its own.
+/// No fleet's marker is compared here, but the counter's own key.
 #[test]
 fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
@@ -212,8 +211,8 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
-/// Somebody puts a value at the key by hand. Once it is right again, the daemon goes on: its state
-/// has nothing of it.
+/// Somebody writes the key by hand. The state keeps nothing of the wrong value, so a right one lets
+/// the daemon go on.
 #[test]
 fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
     let Some(etcd) = Etcd::start() else { return };

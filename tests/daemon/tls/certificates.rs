@@ -52,7 +52,7 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-/// Certificates of the wrong kind: both sides log what it is and what to make instead.
+/// Both sides say what the certificate is and what to make instead.
 #[test]
 fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     let files = crate::support::directory();
@@ -136,7 +136,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }
 
-/// A renewed certificate, other authorities and a mistake, each accepted or refused. Open
+/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. Open
 /// connections stay, unless their authority is gone.
 #[test]
 fn a_reload_reads_the_certificate_again() {

@@ -1,5 +1,5 @@
-//! A flood of records that change the keys. They have no byte for the daemon, and each costs more
-//! than a request.
+//! A flood of records that change the keys. Such records have no byte for the daemon, and each
+//! costs more than a request.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const REQUESTS: usize = 100;
 /// The key changes before each request. The TLS library allows 32.
 const KEY_CHANGES: usize = 15;
 
-/// Returns requests for an ID each, encrypted, with key changes before each.
+/// Returns encrypted requests for one ID each, with key changes before each request.
 fn requests(peer: &mut crate::secure::Secured) -> Vec<u8> {
     let mut records = Vec::new();
     let session = &mut peer.conn;
@@ -26,8 +26,8 @@ fn requests(peer: &mut crate::secure::Secured) -> Vec<u8> {
     records
 }
 
-/// Reads a reply with one ID. A daemon that stood still for long may refuse: then it returns
-/// `None`.
+/// Reads a reply with one ID. Returns `None` for a refusal, which a daemon may send if it stood
+/// still for long.
 fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     const LIST: u8 = 0x82;
     let mut length = [0; 4];
@@ -37,8 +37,8 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     frame[4..].first_chunk().filter(|_| frame[0] == LIST).map(|id| u64::from_le_bytes(*id))
 }
 
-/// The daemon stands still while the requests are sent, and hands out IDs in strict order: they
-/// show which requests came first.
+/// The daemon stands still while the requests are sent. It hands out IDs in strict order, so they
+/// show which requests it served first.
 #[test]
 fn others_have_their_turn_beside_a_flood_of_key_changes() {
     let files = crate::support::directory();
@@ -51,7 +51,6 @@ fn others_have_their_turn_beside_a_flood_of_key_changes() {
     let mut modest = daemon.connect();
     let connect = || try_secure(daemon.addresses[1].tcp(), &client, "127.0.0.1").expect("TLS");
     let mut peers: Vec<crate::secure::Secured> = (0..PEERS).map(|_| connect()).collect();
-    // All are open before the flood begins.
     for peer in &mut peers {
         peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("it leaves");
         read_id(peer).expect("an ID");

@@ -6,8 +6,9 @@ use super::*;
 fn requests_are_answered_however_records_cut_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
-    // More bytes of a record than the daemon's buffer takes, behind which no other byte comes that
-    // could wake it; records that end within requests; and more records than one read takes.
+    // There are records that have more bytes than the daemon's buffer takes, with no later byte
+    // that could wake the daemon; records that end within requests; and more records than one read
+    // takes.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -27,8 +28,8 @@ fn requests_are_answered_however_records_cut_them() {
 }
 
 /// Bytes that the daemon passed to TLS while the socket was full must leave without another
-/// request. The steps are smaller than TLS's buffer, because the size that fills a socket is
-/// unknown.
+/// request. The size that fills a socket is unknown, so the sizes rise in steps smaller than TLS's
+/// buffer.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
@@ -37,7 +38,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
     for requests in 8..80 {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        // Small, so that little fills it.
+        // A small buffer, so that little fills it.
         socket.set_recv_buffer_size(4_096).expect("a buffer");
         socket.connect(&house.daemon.tcp().into()).expect("it listens");
         let mut secured = crate::secure::shake(socket.into(), &client, "127.0.0.1").expect("it shakes hands");

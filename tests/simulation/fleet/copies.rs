@@ -12,9 +12,8 @@ use snowbank::fleet::Member;
 #[derive(Clone)]
 pub(crate) struct Saved {
     pub(crate) machine: Machine,
-    /// `None` if it starts after the restore.
+    /// `None` if the daemon starts only after the restore.
     pub(crate) process: Option<Process>,
-    /// True once it was resumed.
     is_resumed: bool,
 }
 
@@ -26,7 +25,7 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
+    /// Saves a machine's memory, and switches the machine off. Without its memory it can only boot.
     pub(crate) fn save(&mut self, at: usize) {
         let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
@@ -37,7 +36,7 @@ impl World {
             losses: source.grant().generation(),
         };
         let process = Process { member, sources: sources.into_iter().map(begin).collect() };
-        // Or the process was killed just before.
+        // The process may have been killed just before.
         let process = Some(process).filter(|_| self.rng.bool());
         // The copies get a new boot identity, the same for both: nothing distinguishes their
         // kernels.
@@ -64,9 +63,9 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Ends all copies of a memory that have written nothing yet, before a restore. It may lose the
-    /// write of the copy that continued, by which the others end. `docs/fleet.md` says that this is
-    /// not covered.
+    /// Before a restore, ends all copies of a memory that have written nothing yet. The restore may
+    /// lose the write of the copy that continued, by which the others end. `docs/fleet.md` says
+    /// that this case is not covered.
     pub(crate) fn end_copies(&mut self) {
         self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
         self.saved.take_if(|saved| saved.is_resumed);

@@ -16,14 +16,13 @@ use super::server::Link;
 use super::world::World;
 use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, draw};
 
-/// A daemon that runs.
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
     pub(crate) member: Member<Link>,
     pub(crate) keeper: Keeper,
     pub(crate) sources: Vec<Served>,
     pub(crate) wall: Arc<Wall>,
-    /// Its write to the coordinator that has not started.
+    /// The write to the coordinator that it has not started yet.
     pub(crate) pending: Option<Write>,
 }
 
@@ -46,7 +45,6 @@ impl Starting {
     }
 }
 
-/// A source of a daemon that runs.
 pub(crate) struct Served {
     pub(crate) source: Arc<Source>,
     pub(crate) workers: Workers,
@@ -119,13 +117,13 @@ impl World {
         }
     }
 
-    /// Begins a start: it takes its numbers. `None`: it waits for them.
+    /// Begins a start. Returns `None` if it waits for its numbers.
     pub(crate) fn begin(&mut self, machine: usize) -> Option<Starting> {
         let before = (self.machines[machine].clone(), self.link.server().clone());
         self.call_from(machine);
         let reading = self.reading(machine);
         if self.rng.bool() {
-            // The operator has changed its configuration.
+            // The operator has changed the machine's configuration.
             self.machines[machine].is_turned = self.is_turned;
         }
         let notes = self.machines[machine].read_notes();
@@ -144,9 +142,9 @@ impl World {
             self.machines[machine].tried = Some(member.into_tried());
             return None;
         };
-        // A number that this state had released starts without a pause. If another daemon has had
-        // it since, and the coordinator has lost that, that one must have asked before. So this
-        // start does not happen.
+        // A start with a number that this state released does not pause. If another daemon has had
+        // it since, and the coordinator has lost that write, the other daemon must have asked
+        // first. So this start does not happen.
         let lost_writes = self.link.server().lost_writes;
         if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
             let (machine_before, server) = before;
@@ -170,7 +168,7 @@ impl World {
             return;
         }
         if self.rng.u8(..8) == 0 {
-            // It is killed before it has stored its start.
+            // The daemon is killed before it has stored its start.
             return;
         }
         let mut begins = Vec::new();
@@ -184,7 +182,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Takes the worker IDs of all sources. `None`: a source has none, and the daemon waits.
+    /// Takes the worker IDs of all sources. Returns `None` if a source gets none.
     fn take_all(
         &self,
         machine: usize,
@@ -199,7 +197,6 @@ impl World {
         Some(taken)
     }
 
-    /// Takes the worker IDs of a source.
     fn take(
         &self,
         machine: usize,
@@ -292,8 +289,8 @@ impl World {
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
         self.call_from(self.daemons[at].machine);
         let clocks = clocks(self.reading(self.daemons[at].machine));
-        // The write by which a daemon says what it lost arrives. Until then it is one that has not
-        // asked yet.
+        // The write that reports a loss always arrives. Until then, the daemon counts as one that
+        // has not asked yet.
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
@@ -333,8 +330,8 @@ impl World {
         daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
     }
 
-    /// A daemon whose write the last restores have lost has noticed that. If it raised no floor
-    /// then, none comes from it. The others are still to notice theirs.
+    /// Notes that a daemon has noticed that the last restores lost its write. If it raised no floor
+    /// then, it never will. The other daemons are still to notice their losses.
     fn note_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
         let had_lost = !server.lost_terms.is_empty();

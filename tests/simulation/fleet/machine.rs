@@ -15,9 +15,8 @@ use super::{Worker, Workers};
 #[derive(Clone, Default)]
 pub(crate) struct Machine {
     pub(crate) disk: Disk,
-    /// The marks by worker ID.
     pub(crate) marks: BTreeMap<Worker, Mark>,
-    /// Its boot, a new one after a restore from a snapshot.
+    /// The identity of its boot, new after a restore from a snapshot.
     pub(crate) boot: u64,
     pub(crate) wall_offset_us: i64,
     /// The moment until which it reaches no coordinator.

@@ -6,7 +6,7 @@ use snowbank_client::layout::{Layout, UnixMicros};
 use super::world::World;
 use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
 
-/// The tries of a command without an answer. One that failed may have done a part of its writes.
+/// The tries of a command without an answer. A failed try may have done a part of its writes.
 const TRIES: u32 = 4;
 
 impl World {
@@ -22,7 +22,7 @@ impl World {
             }
         }
         let mut link = self.link.clone();
-        // A floor that an operator raises tells nothing of what a restore has lost.
+        // A floor that an operator raises does not show that a daemon noticed a loss.
         let mut server = link.server();
         server.is_cut_off = false;
         let lost_writes = server.lost_writes;

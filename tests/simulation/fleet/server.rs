@@ -11,10 +11,8 @@ use std::time::Duration;
 /// The time between two polls of each daemon.
 pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
 
-/// The keys of a coordinator.
 pub(crate) type Keys = BTreeMap<String, String>;
 
-/// The kind of coordinator to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads are never old.
@@ -30,7 +28,6 @@ pub(crate) struct Server {
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
-    /// The number of writes.
     pub(crate) writes: u64,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(crate) lost_writes: bool,
@@ -38,7 +35,6 @@ pub(crate) struct Server {
     pub(crate) lost_terms: Vec<String>,
     /// The number of calls from now on that have no answer.
     cut_off: u32,
-    /// The time that an answer takes.
     answer_time: Duration,
     /// Writes in flight.
     pub(crate) late: Vec<Vec<Swap>>,
@@ -152,7 +148,6 @@ impl Server {
 #[derive(Clone)]
 pub(crate) struct Link {
     server: Arc<Mutex<Server>>,
-    /// The connections that it has opened.
     opened: u64,
     /// The time that passed in its pauses and with its answers.
     passed: Duration,
@@ -199,8 +194,8 @@ impl Coordinator for Link {
         BootMicros(0).after(self.passed)
     }
 
-    /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the
-    /// answers take. Or the one that waits is cut off.
+    /// In a pause as long as a poll and its answers, a daemon that lost a write notices the loss.
+    /// If none has noticed, the daemon that pauses is cut off.
     fn pause(&mut self, time: Duration) {
         self.pass(time);
         let since_write = self.since_write;
@@ -228,8 +223,7 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        // A refused write changes nothing that others see, nor does one of the value that the key
-        // has.
+        // Others see no change if a write is refused, or if it writes the value that the key has.
         let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
         if writes && matches!(swapped, Ok(Swapped::Done)) {
             self.since_write = Duration::ZERO;

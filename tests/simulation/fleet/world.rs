@@ -38,24 +38,24 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by
-    /// at most `max_ahead` then.
+    /// The saved keys of the coordinator, if it may be restored: clocks then differ by at most
+    /// `max_ahead`.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
-    /// True if a second restore follows each one: once a daemon has started at the first one's
-    /// floor, which is far ahead, and has lost its link.
+    /// True if a second restore follows each one, once a daemon has started at the first restore's
+    /// far floor and is cut off.
     pub(crate) goes_back_twice: bool,
     /// True from the first restore until the second one.
     is_between_restores: bool,
 }
 
 impl World {
-    /// A small fleet, where collisions are most likely.
+    /// Makes a small fleet, where collisions are most likely.
     pub(crate) fn new(seed: u64) -> World {
         World::of(seed, 4, 2)
     }
 
-    /// A fleet of this many machines, and of worker IDs for this many daemons.
+    /// Makes a fleet of this many machines, with worker IDs for this many daemons.
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
@@ -99,7 +99,7 @@ impl World {
         world
     }
 
-    /// A small fleet whose coordinator goes back twice in a row.
+    /// Makes a small fleet whose coordinator is restored twice in a row.
     pub(crate) fn restored_twice(seed: u64) -> World {
         World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
     }
@@ -118,7 +118,6 @@ impl World {
         server.older = server.keys.clone();
     }
 
-    /// Returns the layouts of each daemon's sources.
     pub(crate) fn layouts(&self, is_turned: bool) -> Vec<SourceLayout> {
         (0..self.sources_each).map(|source| SourceLayout { source, is_turned }).collect()
     }
@@ -133,8 +132,8 @@ impl World {
         self.machines[machine].boot(self.boots);
     }
 
-    /// Draws one event. The more machines there are, the rarer are events of the whole fleet, and
-    /// the slower runs time.
+    /// Draws one event. With more machines, events of the whole fleet are rarer, and time runs more
+    /// slowly.
     pub(crate) fn step(&mut self) {
         let machines = self.machines.len();
         let machine = self.rng.usize(..machines);
@@ -192,7 +191,7 @@ impl World {
         self.link.server().is_cut_off = self.machines[machine].cut_off_until_us > self.true_us;
     }
 
-    /// Saves the coordinator's keys, or restores those that were saved. They may be restored again.
+    /// Saves the coordinator's keys, or restores the saved ones, which may be restored again later.
     fn back_up_or_go_back(&mut self) {
         if self.backup.is_none() || self.rng.bool() {
             self.backup = Some(self.link.server().keys.clone());
@@ -202,15 +201,15 @@ impl World {
         }
     }
 
-    /// Saves the keys where a number is free that others may take before a restore.
+    /// Saves the keys while they show a free number, which other daemons may take before a restore.
     pub(crate) fn back_up_after_release(&mut self) {
         if self.goes_back_twice && !self.is_between_restores {
             self.backup = Some(self.link.server().keys.clone());
         }
     }
 
-    /// Starts a daemon right after a restore. It may take the number of one that is cut off. The
-    /// others notice the restore within its pause.
+    /// Starts a daemon right after a restore. It may take the number of a daemon that is cut off.
+    /// The others notice the restore while the start pauses.
     fn take_what_was_lost(&mut self) {
         let is_idle = |machine: &usize| {
             self.daemons.iter().all(|daemon| daemon.machine != *machine)
@@ -219,7 +218,7 @@ impl World {
         let idle: Vec<usize> = (0..self.machines.len()).filter(is_idle).collect();
         let Some(machine) = self.rng.choice(idle) else { return };
         let Some(starting) = self.begin(machine) else { return };
-        // From the last one on: those that notice end.
+        // Begins with the last daemon, because daemons that notice are removed.
         for at in (0..self.daemons.len()).rev() {
             let daemon = &self.daemons[at];
             if starting.took_from(daemon) {
@@ -258,7 +257,7 @@ impl World {
     }
 
     /// Restores the coordinator once more, if a daemon has started so far ahead that it must wait
-    /// for its clock. That one is cut off for longer than a horizon, so it hands out what it was
+    /// for its clock. That daemon is cut off for longer than a horizon, so it hands out what it was
     /// granted.
     fn go_back_again(&mut self) {
         let is_far = |daemon: &&Daemon| {
@@ -288,7 +287,7 @@ impl World {
                 server.lost_writes = true;
             }
         }
-        // Who noticed an earlier restore must do it again.
+        // If a raised floor is lost, the earlier loss must be noticed again.
         let marker = Paths::of(FLEET).marker();
         let floor =
             |keys: &Keys| keys.get(&marker).map(|text| Marker::parse(text).map(|marker| marker.floor()));

@@ -22,7 +22,8 @@ impl World {
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("stored before use");
-        // A sibling's block may come from a reading that is newer, by as much as readings are torn.
+        // Another shard's block may come from a newer reading: newer by as much as readings are
+        // torn.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -59,8 +60,8 @@ pub(crate) fn count_of(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
-/// The positions of a run, as intervals: from, to. A run with a stride may leave out positions:
-/// those of other worker IDs.
+/// Returns the positions of a run, as intervals: from, to. A run with a stride may leave out the
+/// positions of other worker IDs.
 pub(crate) fn intervals(numbering: &Numbering, run: &Run) -> Vec<(u64, u64)> {
     let position = |id| numbering.position_of(id).expect("an ID of this source").0;
     let first = position(run.first);

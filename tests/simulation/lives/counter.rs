@@ -1,5 +1,5 @@
-//! The life of a ticket source: the same faults of storage, clocks and processes, without a clock
-//! that protects it.
+//! The life of a ticket source: the same faults of storage, clocks and processes, but no clock
+//! protects the source.
 
 use snowbank::numbering::{Numbering, TicketCounter};
 use snowbank::shard::Order;
@@ -9,8 +9,8 @@ use snowbank_client::layout::Position;
 use super::world::{SHORT_TICKS, World};
 use super::{SECOND, STEPS};
 
-/// Kills, stops, boots, older copies, failing and slow writes, and clock steps, which must not
-/// matter.
+/// Runs a life with kills, stops, boots, older copies, and failing and slow writes. Clock steps
+/// come, too, and must not matter.
 pub(crate) fn live(seed: u64) {
     let mut world = World::counting(seed);
     world.start();
@@ -22,7 +22,7 @@ pub(crate) fn live(seed: u64) {
 }
 
 impl World {
-    /// A world with a ticket source.
+    /// Makes a world with a ticket source.
     fn counting(seed: u64) -> Self {
         let mut world = World::with(seed, &SHORT_TICKS);
         let increment = world.rng.u64(1..4);
@@ -34,14 +34,14 @@ impl World {
         world
     }
 
-    /// Returns where the operator makes a counter without a record continue: above all numbers
+    /// Returns where the operator lets a counter without a record continue: above all numbers
     /// handed out.
     pub(crate) fn set_counter(&self) -> Position {
         self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
     }
 
-    /// The kernel reports that the machine was restored from a snapshot. No number is handed out
-    /// until the process has ended and an operator has set the counter.
+    /// Lets the kernel report that the machine was restored from a snapshot. No number is handed
+    /// out until the process has ended and an operator has set the counter.
     pub(crate) fn restore_counter(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         daemon.source.note_restored();

@@ -11,14 +11,13 @@ use snowbank::source::wait_queue::WaitId;
 
 use super::SHARDS;
 
-/// One process.
 pub(crate) struct Daemon {
     pub(crate) source: Arc<Source>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) shards: Vec<Shard>,
     pub(crate) keeper: Keeper,
     pub(crate) locks: WorkerLocks,
-    /// The last ID of each shard's only connection, and of all in strict order.
+    /// The last ID of each shard's only connection, and of all connections in strict order.
     pub(crate) last_ids: [u64; SHARDS],
     pub(crate) last_of_all: u64,
     /// Each shard's request that waits.
@@ -60,6 +59,7 @@ pub(crate) struct Waiting {
     /// The lowest wall time believed since its admission. No ID of this request is older than the
     /// burst window at that time.
     pub(crate) earliest_us: i64,
-    /// The highest wall time since its admission. A step back does not revoke IDs claimed then.
+    /// The highest wall time since its admission. A step back does not revoke IDs claimed before
+    /// it.
     pub(crate) latest_us: i64,
 }

@@ -77,8 +77,8 @@ impl StateFile {
         self.is_settled
     }
 
-    /// Reads the record as a start does. Returns `None` if nothing was granted by it, and an error
-    /// if no copy is whole. After a successful write a copy must be whole.
+    /// Reads the record as a start does. If no copy is whole, returns `None` if nothing was
+    /// granted, or else an error. After a successful write a copy must be whole.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         match Copies::read(&self.disk.cached.borrow()) {
             Ok((copies, mut records)) => {
@@ -110,7 +110,7 @@ impl StateFile {
         copy
     }
 
-    /// The power fails: any of the unsynced sectors may have been written.
+    /// Cuts the power. Each of the unsynced sectors may have been written.
     pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         self.disk.sync_sectors(|| rng.bool());
         let durable = self.disk.durable.borrow().clone();
@@ -173,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// Makes durable those dirty sectors that reach the disk. Afterwards none is dirty.
+    /// Makes the dirty sectors that reach the disk durable. Afterwards no sector is dirty.
     fn sync_sectors(&self, mut reaches_disk: impl FnMut() -> bool) {
         let cached = self.cached.borrow();
         let mut durable = self.durable.borrow_mut();

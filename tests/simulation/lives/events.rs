@@ -10,8 +10,8 @@ use super::daemon::Daemon;
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};
 
-/// The time after the last use from which nothing may be written: ten minutes, and a write that is
-/// in flight then.
+/// The time after the last use within which all writes must end: ten minutes, and the time of a
+/// write in flight.
 const WRITTEN_AFTER_USE: Duration = Duration::from_secs(605);
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
     }
 
     /// Makes no request for a while. The keeper looks once a second, so a forward step that lasts
-    /// is believed. Ten minutes after the last use nothing is written.
+    /// is believed. Later than ten minutes after the last use nothing is written.
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
-    /// and the process is killed. The next one believes the clock at once.
+    /// and the process is killed. The next process believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
         self.end_the_faults();
         self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Returns whether storage works, and nothing waits or was taken away.
+    /// Returns whether storage works, a grant is there, and no request waits.
     fn is_well(&self) -> bool {
         let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
         let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);

@@ -49,7 +49,7 @@ fn text(rng: &mut fastrand::Rng, now: UnixMicros) -> String {
         fields.push(one_of(rng, &["table:2d:random", "suffix:5:random"]).to_owned());
     }
     let time = if rng.bool() { rng.u8(10..=45).to_string() } else { format!("{}d", rng.u8(4..=14)) };
-    // Steps back do not reach it.
+    // No step back reaches the epoch.
     let epoch_ms = rng.i64(0..now.0 / 1_000 - LEAST_AGE_MS);
     format!("time:{time},{};tick={tick_ms}ms;epoch={epoch_ms}", fields.join(","))
 }

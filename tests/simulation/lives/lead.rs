@@ -8,12 +8,12 @@ use super::{HORIZON, MS, SECOND, SHARDS};
 
 /// The interval at which shards look at their window.
 const STEP_US: i64 = 5 * MS;
-/// The time for which the lead is watched. It shrinks by half of that.
+/// The time for which the lead is watched. The lead shrinks by half of that time.
 const WATCHED_US: i64 = 15 * SECOND;
 
 impl World {
-    /// Runs the keeper's thread when it wanted to look, when a write has ended, and when a claim
-    /// met its ceiling. Returns the number of writes.
+    /// Runs the keeper's thread if its time has come, a write has ended, the clock jumped, or a
+    /// claim met the ceiling. Returns the number of writes.
     fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
         let has_ended = self.take_outcomes();
         let reading = self.machine.read();
@@ -49,9 +49,9 @@ impl World {
     }
 }
 
-/// A clock steps back further than `max_ahead`. IDs come again when it is at most that far behind.
-/// From then on the lead shrinks at half speed, raises are rare, and no raise of less than half the
-/// horizon makes a request wait.
+/// Steps the clock back further than `max_ahead`. IDs come again when the clock is at most
+/// `max_ahead` behind. From then on the lead shrinks at half speed, raises are rare, and no raise
+/// that takes less than half the horizon makes a request wait.
 pub(crate) fn step_back_far(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     world.rules.on_step_back = OnStepBack::Ride;
@@ -64,8 +64,7 @@ pub(crate) fn step_back_far(seed: u64) {
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
     if watched.world.rng.bool() {
-        // A catch-up that is in progress would be further ahead than `max_ahead` after the next
-        // step.
+        // Begins a catch-up, which the next step will put further ahead than `max_ahead`.
         watched.world.machine.wall_offset_us = -watched.world.max_ahead_us() / 2;
         watched.ask_for(SECOND);
     }

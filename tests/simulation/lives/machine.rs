@@ -10,7 +10,7 @@ pub(crate) struct Machine {
     pub(crate) true_us: i64,
     pub(crate) boot_at_us: i64,
     pub(crate) wall_offset_us: i64,
-    /// The wall clock stands at this.
+    /// What the wall clock shows, if it stands still.
     pub(crate) frozen: Option<i64>,
 }
 
@@ -23,7 +23,7 @@ impl Machine {
         Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
     }
 
-    /// A reading between whose two clocks the thread lost the processor for up to 1 ms.
+    /// Reads both clocks. Between them, the thread may lose the processor for up to 1 ms.
     pub(crate) fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
         let boot = self.read().boot;
         if rng.u8(..8) == 0 {

@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub(crate) backups: Vec<TempDir>,
     /// The state that a backup has replaced, unused since.
     pub(crate) newest: Option<Replaced>,
-    /// True while the state is an older copy for some worker IDs by the marks of this boot.
+    /// True while the marks of this boot show that the state is an older copy for some worker IDs.
     pub(crate) is_older: bool,
 }
 
@@ -47,8 +47,8 @@ impl Place {
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
-    /// A source with all worker IDs of another name continues it, like after a renaming. Then that
-    /// name starts with nothing.
+    /// Forgets sources whose worker IDs another name has now, as after a renaming. The earlier name
+    /// would start with nothing.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {
@@ -89,7 +89,7 @@ impl Place {
         }
     }
 
-    /// Loses the state, while no process runs. The next one is new.
+    /// Loses the state, while no process runs. The next state is new.
     pub(crate) fn lose(&mut self) {
         if self.state.is_some() {
             self.replace(directory());
@@ -98,7 +98,6 @@ impl Place {
     }
 }
 
-/// Returns a copy of a state directory.
 fn copy_of(state: &TempDir) -> TempDir {
     let copy = directory();
     for entry in fs::read_dir(state).expect("a directory") {

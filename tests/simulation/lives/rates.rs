@@ -14,9 +14,9 @@ pub(crate) struct Limited {
     version: u64,
     per_second: u32,
     began: BootMicros,
-    /// The IDs drawn: the time, and the time in which their reservation's rate yields as many.
+    /// For each draw: its time, and the seconds in which its reservation's rate yields as many IDs.
     drawn: Vec<(BootMicros, f64)>,
-    /// The rounding of each replaced rate: the time in which it yields one ID.
+    /// What rounding may add at changes of the rate: the time in which each rate yields one ID.
     rounded_s: f64,
 }
 
@@ -27,12 +27,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Returns the time from which the request may draw them.
+    /// Returns the time from which the request may draw the IDs.
     pub(crate) fn at(&self) -> BootMicros {
         self.permit.at
     }
 
-    /// Gives them back.
+    /// Gives the IDs back.
     pub(crate) fn give_back(mut self, now: BootMicros) {
         self.permit.settle(0, now);
     }
@@ -62,7 +62,7 @@ impl Limited {
         session.renew(&self.rules, self.version, None).expect("it has no token");
     }
 
-    /// Reserves IDs for a request. `None`: it is refused.
+    /// Reserves IDs for a request. Returns `None` if the request is refused.
     pub(crate) fn reserve(
         &self,
         session: &Session,

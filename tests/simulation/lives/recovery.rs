@@ -22,7 +22,7 @@ impl World {
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
         if let Some(used_us) = self.highest_used_us() {
             // Above `max_ahead` a ceiling keeps half the horizon in reserve. Crashes must not add
-            // these up.
+            // these reserves up.
             let reserve_us = self.horizon().as_micros() as i64 / 2 + 2 * self.tick_us();
             let beyond_us = used_us - self.highest_wall_us - self.max_ahead_us();
             assert!(beyond_us <= reserve_us, "seed {}: a start {beyond_us} us above max_ahead", self.seed);
@@ -102,7 +102,7 @@ impl World {
     pub(crate) fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
         // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
-        // most. Requests that come just before a tick are answered at the look after it.
+        // most. Requests that come just before a tick are answered at the look after that tick.
         let until_us = self.machine.true_us + within_us + 3 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
@@ -126,8 +126,8 @@ impl World {
         }
     }
 
-    /// Lets the wall clock catch up until all waiting requests have their answers. A held forward
-    /// step ends meanwhile, and the raise after it.
+    /// Lets the wall clock catch up until all waiting requests have their answers. Meanwhile a held
+    /// forward step ends, and so does the raise after it.
     fn rest(&mut self) {
         for _ in 0..3 * STEPS_PER_MAX_AHEAD {
             self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
@@ -140,7 +140,8 @@ impl World {
         self.take_outcomes();
     }
 
-    /// After a rest any shard answers a burst of seven eighths of the burst window at once.
+    /// Checks that after a rest any shard answers a burst of seven eighths of the burst window at
+    /// once.
     fn burst(&mut self) {
         let reading = self.machine.read();
         let window_us = self.rules.burst_window.as_micros() as u64;

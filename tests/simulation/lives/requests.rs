@@ -109,8 +109,8 @@ impl World {
         self.take_within(index, now, count, None);
     }
 
-    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. Without `wait`
-    /// both are drawn at random.
+    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. If `wait` is
+    /// `None`, both are random.
     fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -130,8 +130,8 @@ impl World {
                     );
                 }
                 self.check_age(&runs, now.wall.0);
-                // A thread that was paused has an old reading. Others may have claimed by newer
-                // ones meanwhile.
+                // A thread that was paused has an old reading. Meanwhile other threads may have
+                // claimed by newer readings.
                 let latest_us = now.wall.0.max(self.machine.wall());
                 self.hand_out(index, &runs, latest_us);
             }

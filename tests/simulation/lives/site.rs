@@ -21,8 +21,8 @@ use super::places::Place;
 use super::{MS, SECOND, STEP_RULE};
 use crate::support::directory;
 
-/// The first two have the same ID space. IDs of the third are higher; afterwards the others are
-/// refused.
+/// The first two layouts have the same ID space. IDs of the third are higher: after it, the first
+/// two are refused.
 const LAYOUTS: [&str; 3] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -38,7 +38,6 @@ const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
 /// minute, and an ID clock is at most `max_ahead`, 10 s, ahead.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 
-/// One process.
 pub(crate) struct Process {
     ceilings: Ceilings,
     shards: Vec<Shard>,
@@ -51,8 +50,8 @@ pub(crate) struct Site {
     pub(crate) rng: fastrand::Rng,
     pub(crate) machine: Machine,
     pub(crate) highest_wall_us: i64,
-    /// The wall clock does not step back further. Beyond that, only marks protect a worker ID that
-    /// a state does not know, and a boot clears them.
+    /// The wall clock does not step back below this time. There, only marks would protect a worker
+    /// ID that a state does not know, and a boot clears the marks.
     pub(crate) lowest_wall_us: i64,
     /// The time when the wall clock was last set. A step forward is not believed at once, so IDs
     /// granted after it are refused as too far ahead.
@@ -65,7 +64,7 @@ pub(crate) struct Site {
     fails_one_in: u32,
 }
 
-/// Returns the index of the first layout with this one's ID space.
+/// Returns the index of the first layout with this layout's ID space.
 fn space_of(layout: &Layout) -> usize {
     let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
     LAYOUTS.iter().position(|text| has_space(text)).expect("one of these")
@@ -84,7 +83,6 @@ fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
 }
 
 impl Process {
-    /// Gives each shard a lane for each source.
     fn open_lanes(&mut self, seed: u64, machine: &Machine) {
         let now = self.ceilings.keeper.believe(machine.read());
         let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
@@ -130,7 +128,7 @@ impl Site {
         config::load(file, &Overrides::default(), NonZeroUsize::MIN, now).ok()
     }
 
-    /// Draws a configuration without sources that collide, or returns the last one.
+    /// Draws a configuration without sources that collide, or returns the last one that started.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
             && let Some(started) = &self.places[index].known.started
@@ -152,7 +150,7 @@ impl Site {
         other.is_some_and(|process| process.settings.sources.iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Returns true sometimes only, because a start waits a moment in real time for the lock of
+    /// Returns true only sometimes, because a start waits a moment in real time for the lock of
     /// another process.
     fn tries_what_is_held(&mut self) -> bool {
         self.rng.u8(..40) == 0
@@ -202,8 +200,9 @@ impl Site {
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // The previous configuration is refused only while marks are far ahead of a clock that
-            // stepped back or whose forward step is held, or too high to adopt an older copy.
+            // The previous configuration is refused only if marks are far ahead, because the clock
+            // stepped back or its forward step is held, or if they are too high to adopt an older
+            // copy.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
@@ -216,7 +215,6 @@ impl Site {
         }
     }
 
-    /// Restarts a daemon with one more source.
     fn add_source(&mut self, index: usize) {
         let Some(process) = &self.places[index].process else { return };
         let count = process.settings.sources.len();
@@ -288,8 +286,8 @@ impl Site {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
         }
-        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in
-        // the same space do so only if the ID clock can catch up with the earlier ones.
+        // After a change of the ID space, IDs always lie above the earlier ones. After a change of
+        // worker IDs in the same space, they do so only if the ID clock can catch up.
         let first = runs[0].first;
         let last = runs.iter().map(|run| run.last()).max().expect("a run");
         let settings = &process.settings.sources[source];
@@ -302,7 +300,7 @@ impl Site {
         true
     }
 
-    /// Ends the process: cleanly, or within a write that takes effect or not.
+    /// Ends the process: cleanly, or within a write that may or may not take effect.
     pub(crate) fn end(&mut self, index: usize, is_clean: bool) {
         let Some(mut process) = self.places[index].process.take() else { return };
         let write = process.in_flight.take().filter(|_| is_clean || self.rng.bool());
@@ -313,7 +311,7 @@ impl Site {
             process.ceilings.stop().expect("storage works");
         }
         if self.places[index].state.is_none() {
-            // A daemon without a state is unique only after the clock has passed all IDs handed
+            // Without a state, a daemon repeats no ID only if the clock has passed all IDs handed
             // out.
             self.elapse(20 * MS);
         }
@@ -379,7 +377,6 @@ impl Site {
     }
 }
 
-/// The life of a machine.
 pub(crate) fn live(seed: u64) {
     let mut site = Site::new(seed);
     (0..STEPS).for_each(|_| site.step());

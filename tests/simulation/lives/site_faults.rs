@@ -38,7 +38,7 @@ impl Site {
         for index in 0..self.places.len() {
             self.end(index, false);
             self.places[index].backups.clear();
-            // From then on nothing reveals an older copy.
+            // After a boot nothing reveals an older copy.
             self.places[index].is_older = false;
             self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }

@@ -21,9 +21,9 @@ use super::{SHARDS, STEP_RULE};
 use crate::support::directory;
 
 impl World {
-    /// Starts a process by the shipped rules: at or above the stored ceiling, or without one above
-    /// the current tick, and above everything that the machine remembers. An older copy of the
-    /// state is refused.
+    /// Starts a process by the shipped rules: at or above the stored ceiling, or above the current
+    /// tick if no ceiling is stored, and above everything that the machine remembers. An older copy
+    /// of the state is refused.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
         let is_ticket = self.numbering.ticket().is_some();
@@ -56,7 +56,7 @@ impl World {
         let mut managed = ManagedSource::new(Arc::clone(&source), rule, start, now);
         let ceiling = managed.first_ceiling(now);
         if !self.store_first(ceiling, wall.carried_us()) {
-            // It does not start. The service manager retries.
+            // The daemon does not start. The service manager retries.
             return;
         }
         locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
@@ -95,8 +95,8 @@ impl World {
         })
     }
 
-    /// Reads the state as a start does. It must be above all IDs handed out, unless it is an older
-    /// copy or another state.
+    /// Reads the state as a start does. The state must be above all IDs handed out, unless it is an
+    /// older copy or a new state.
     pub(crate) fn read(&mut self) -> Option<Record> {
         let seed = self.seed;
         let read = self.storage.read();
@@ -120,8 +120,8 @@ impl World {
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Returns where a start begins by the marks of the worker IDs. Returns `None` if it is
-    /// refused; the operator then follows the message.
+    /// Returns where a start begins by the marks of the worker IDs, or `None` if the start is
+    /// refused. Then the operator follows the message.
     pub(crate) fn above_marks(
         &mut self,
         stored: Option<Record>,
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// Makes a backup, or replaces the state by one if no daemon runs.
+    /// Makes a backup, or ends the daemon and replaces the state by a backup.
     pub(crate) fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
             self.backups.push(self.storage.state.back_up());
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// Loses the state. The next one is new.
+    /// Loses the state. The next state is new.
     pub(crate) fn lose(&mut self) {
         self.lost += 1;
         self.newest = None;
@@ -189,7 +189,7 @@ impl World {
         };
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        // Writers first end their writes. A stop does not wait for one that hangs, and that one
+        // Writers first end their writes. A stop does not wait for a write that hangs, and then
         // trims nothing.
         let hangs = !self.storage.in_flight.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
@@ -213,8 +213,8 @@ impl World {
         self.expect_silence(&mut daemon);
     }
 
-    /// Another daemon has the worker IDs or the state. Once that is found, nothing is handed out or
-    /// written.
+    /// Lets the keeper find that another daemon has the worker IDs or the state. From then on
+    /// nothing is handed out or written.
     pub(crate) fn take_over(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.keeper.lose(TakenOver(String::from("another daemon has it")));
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is in
+    /// Lets the kernel report a restore from a snapshot: the grant is taken away, whatever is in
     /// flight.
     pub(crate) fn restore(&mut self) {
         if self.numbering.ticket().is_some() {
@@ -244,12 +244,12 @@ impl World {
         }
     }
 
-    /// Boots the machine again, maybe after a power failure: nothing of the old boot's clocks is
-    /// known then.
+    /// Boots the machine again, maybe after a power failure. Nothing is known of the old boot's
+    /// clocks afterwards.
     pub(crate) fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
-        // From then on nothing reveals an older copy.
+        // After a boot nothing reveals an older copy.
         self.put_newest_back();
         self.backups.clear();
         if self.rng.bool() {

@@ -15,7 +15,7 @@ use super::{MS, SECOND};
 /// type, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// By writer.
+    /// One file for each writer.
     pub(crate) files: Vec<StateFile>,
     /// The last process's wall − boot, if it ran in this boot of the machine.
     pub(crate) wall_minus_boot_us: Option<i64>,
@@ -48,14 +48,13 @@ pub(crate) struct Storage {
     pub(crate) in_flight: Vec<InFlight>,
 }
 
-/// A write in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) write: Write,
-    /// When it ends; hours away where it hangs.
+    /// When it ends: an hour from its start if it hangs.
     pub(crate) ends_us: i64,
-    /// The time when its writer reports it as failed. It continues, and is reported again at its
-    /// end.
+    /// The time when its writer reports it as failed. The write continues, and is reported again at
+    /// its end.
     pub(crate) abandoned_us: Option<i64>,
     pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
@@ -100,9 +99,8 @@ impl Storage {
         self.state.files[writer].write(&record, failure)
     }
 
-    /// Returns the record that a start uses: the lowest, because a start that finds one of them
-    /// need not find the other. Returns an error if the last write of a file succeeded and it
-    /// cannot be read.
+    /// Returns the record that a start uses: the lowest, because a start need not find the records
+    /// of all writers. Returns an error if a file cannot be read although its last write succeeded.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         let mut lowest: Option<Record> = None;
         for writer in 0..self.state.files.len() {
@@ -165,7 +163,7 @@ impl Storage {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &in_flight.write;
         let stored = self.state.wall_minus_boot_us.filter(|_| in_flight.is_abandoned);
         // A write that was abandoned may end after later ones. As with the ceiling, it takes back
-        // nothing that they stored.
+        // nothing that the later ones stored.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }

@@ -1,10 +1,10 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for
-//! more. Large ones are promised all that they request. Modest ones want less than their share.
-//! Others send many requests at once, as clients of front ends do: for these the shard claims IDs
-//! for the whole turn. Limited ones share the rate of an identity, which reloads change. Ticks'
-//! wake-ups come late at random. No ID is lost or handed out twice. Each promise is kept, and no
-//! rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a share
-//! waits a few ticks at most, whatever the others request.
+//! more. Large ones are promised all that they request. Modest ones want no more than their share.
+//! Pipelining ones send many requests at once, as clients of front ends do: for these the shard
+//! claims the IDs of the whole turn. Limited ones share the rate of an identity, which reloads
+//! change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each promise is
+//! kept, and no rate exceeded. The shares of greedy tenants differ by one position at most. A
+//! request for less than a share waits a few ticks at most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ enum Appetite {
     Large,
     /// Sometimes requests no more than its share of a tick.
     Modest,
-    /// Sometimes sends many such requests at once.
+    /// Sometimes sends many modest requests at once.
     Pipelining,
     /// Sends like a modest one, at the rate of its identity.
     Limited,
@@ -87,7 +87,6 @@ struct Waiting {
 }
 
 impl Tenant {
-    /// Returns true if none of its requests waits.
     fn is_served(&self) -> bool {
         self.waiting.is_none() && self.paced.is_none()
     }
@@ -140,7 +139,7 @@ impl House {
         House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
 
-    /// Sends requests of a tenant that has all replies to earlier ones.
+    /// Sends requests of a tenant if it has all replies to its earlier requests.
     fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
         let tenant = &mut self.tenants[index];
         if tenant.is_served() {
@@ -245,7 +244,7 @@ impl House {
         self.handed_out.extend(runs.iter().flat_map(|run| intervals(&self.numbering, run)));
     }
 
-    /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
+    /// Runs a tick's wake-up. Returns the time until the next one.
     fn advance(&mut self) -> Option<Duration> {
         let next = self.source.advance(self.now, &mut self.rng).next_in;
         let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
@@ -281,7 +280,7 @@ impl House {
             Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
             Appetite::Large => self.hand_out(index, (count, held), &runs),
             Appetite::Modest | Appetite::Pipelining | Appetite::Limited => {
-                // A promise that needs a tick leaves a sixteenth of it to others.
+                // A promise to a large request leaves a sixteenth of a tick to others.
                 let least_part = if is_beside_promise { 16 } else { 1 };
                 let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
                 let most = 1 + least_part + rotation;
@@ -292,7 +291,7 @@ impl House {
         self.take_turn(index);
     }
 
-    /// A moment at which some tenant sends a request.
+    /// Lets a random tenant send requests.
     fn ask_at_random(&mut self) {
         let index = self.rng.usize(..self.tenants.len());
         let per_tick = self.numbering.ids_per_tick();
@@ -388,7 +387,6 @@ fn tenants(rng: &mut fastrand::Rng, identities: &[Limited]) -> Vec<Tenant> {
     tenants
 }
 
-/// Runs one life of a house of tenants.
 pub(crate) fn share(seed: u64) {
     House::new(seed).live();
 }

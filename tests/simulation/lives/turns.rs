@@ -1,5 +1,5 @@
-//! A daemon whose worker IDs change in turn, with any layout: clean restarts, mostly without a
-//! request. The shipped start, state file and locks run.
+//! A daemon whose worker IDs change at clean restarts, with any layout, mostly without a request in
+//! between. The shipped start, state file and locks run.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -17,14 +17,13 @@ use super::machine::Machine;
 use super::{MS, SECOND, STEP_RULE};
 use crate::support::directory;
 
-/// Sets without a common worker ID: a set that shares one with another starts above the other's
-/// IDs.
+/// Sets without a common worker ID. If two sets shared one, each would start above the other's IDs.
 const APART: [&str; 4] = ["0", "1-2", "3", "4-5"];
-/// Sets that share worker IDs, and contain each other.
+/// Sets that share worker IDs. Some contain others.
 const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
 const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
-/// A tick has at least this many IDs. A life of a set apart never uses one up.
+/// A tick has at least this many IDs. A life of a set apart never uses a tick up.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ pub(crate) enum Sets {
     /// Mixed sets and names, and requests in the first and the last life alone: no start is further
     /// ahead than the tick after the next.
     MixedAndIdle,
-    /// The same with many requests: no ID comes twice.
+    /// Mixed sets and names, and many requests: no ID comes twice.
     MixedAndBusy,
 }
 
@@ -85,7 +84,7 @@ impl Turns {
         ceilings.unwrap_or_else(|error| panic!("seed {seed}: {name} {workers}: {error}"))
     }
 
-    /// Makes requests, whose ceilings are raised meanwhile.
+    /// Makes requests, and raises the ceilings meanwhile.
     fn claim(&mut self, ceilings: &mut Ceilings) {
         let reading = self.machine.read();
         let now = ceilings.keeper.believe(reading);
@@ -112,8 +111,8 @@ impl Turns {
         let source = ceilings.keeper.sources().next().expect("it has one");
         let numbering = source.numbering();
         let start = source.cursor().expect("not sealed");
-        // The first start skips a tick. For a lower worker ID, the ID after its last belongs to the
-        // tick after that.
+        // The first start skips a tick. The next ID of a lower worker ID is in the tick after that
+        // one.
         let tick = numbering.tick_at(UnixMicros(self.machine.wall()));
         let tick_of_start = numbering.tick_of(start);
         assert!(
@@ -124,7 +123,7 @@ impl Turns {
         );
     }
 
-    /// The first ID comes at once; if nothing is kept, with the next tick.
+    /// Expects the first ID at once, or with the next tick if nothing is kept.
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
         let source = ceilings.keeper.sources().next().expect("it has one");

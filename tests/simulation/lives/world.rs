@@ -25,7 +25,8 @@ pub(crate) const SHORT_TICKS: [&str; 4] = [
     "time:13d,sequence:3d,worker:2d,table:1d:random",
 ];
 
-/// Those, ticks of up to a day, and a life that ends a minute after it began.
+/// `SHORT_TICKS`, ticks of up to a day, and a layout whose life ends a minute after the world
+/// begins.
 const LAYOUTS: [&str; 9] = [
     SHORT_TICKS[0],
     SHORT_TICKS[1],
@@ -64,12 +65,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world with any layout.
+    /// Makes a world with any layout.
     pub(crate) fn new(seed: u64) -> Self {
         Self::with(seed, &LAYOUTS)
     }
 
-    /// A world with one of these layouts.
+    /// Makes a world with one of these layouts.
     pub(crate) fn with(seed: u64, layouts: &[&str]) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let layout = Layout::resolve(layouts[rng.usize(..layouts.len())]).expect("a layout");

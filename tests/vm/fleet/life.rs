@@ -5,7 +5,7 @@ use crate::support::ids::twitter_worker;
 /// The sources, by their index.
 pub(super) const IDS: u16 = 0;
 pub(super) const TICKETS: u16 = 1;
-/// Runs of each source that show that it is served.
+/// The number of draws that show that a source is served.
 pub(super) const ENOUGH: usize = 20;
 
 /// Numbers that came in one reply.
@@ -32,7 +32,7 @@ pub(super) struct Life {
     pub(super) refusals: Vec<(i64, u16)>,
     /// The exit codes of daemons that ended.
     pub(super) ends: Vec<i32>,
-    /// The reason that such a daemon gave.
+    /// The reason that a daemon gave for its end.
     pub(super) reason: Option<String>,
     /// The time when the daemon logged that the machine was restored, or to which the clock was
     /// set.
@@ -40,7 +40,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Reads a console. Its first and its last line may be half.
+    /// Reads a console. Its first and its last line may be incomplete.
     pub(super) fn read(console: &str) -> Result<Life, String> {
         let mut life = Life::default();
         let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -82,7 +82,7 @@ impl Life {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns when it asked for the first ID that has another worker ID than the IDs before.
+    /// Returns when the machine asked for its first ID under another worker ID.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();
@@ -90,7 +90,7 @@ impl Life {
     }
 }
 
-/// Returns how many numbers are in more than one run.
+/// Returns how many numbers are in more than one draw.
 pub(super) fn repeated(mut draws: Vec<Draw>) -> u64 {
     draws.sort_unstable_by_key(|draw| draw.first);
     let mut end = 0;

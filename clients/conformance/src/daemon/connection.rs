@@ -30,7 +30,7 @@ pub(super) struct Connection {
     greeted: bool,
     authorized: bool,
     knows_sources: bool,
-    /// Requests that wait for an answer until the life's `gather` of them have come.
+    /// Requests without an answer yet. They are answered when there are `gather` of them.
     gathered: Vec<(Next, u16)>,
     is_silent: bool,
 }
@@ -206,7 +206,7 @@ impl Connection {
         self.stream.flush().await
     }
 
-    /// Waits for ever once the daemon is frozen: its next life ends the connection.
+    /// Waits for ever once the daemon is frozen: the next life ends the connection.
     async fn wait_while_frozen(&mut self) {
         if self.life.frozen.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;

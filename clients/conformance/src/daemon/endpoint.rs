@@ -63,7 +63,7 @@ impl Endpoint {
         }
     }
 
-    /// Listens. It tries again while closing connections of an earlier life use the address.
+    /// Listens. Tries again while connections of an earlier life still use the address.
     pub(super) async fn bind(&self) -> Outcome<Listener> {
         for _ in 0..TRIES {
             match self.try_bind().await {

@@ -11,7 +11,7 @@ const ERROR: u8 = 0xFF;
 /// The reply frames that docs/protocol.md shows.
 const VECTORS: &str = include_str!("../../../../tests/vectors/replies.txt");
 
-/// A tag that no client of the suite comes to: they count up from a small number.
+/// A tag that no client of the suite reaches: clients count tags up from a small number.
 const STRANGE_TAG: u16 = 0xEEEE;
 
 fn frame(kind: u8, more: bool, tag: u16, body: &[u8]) -> Vec<u8> {
@@ -46,7 +46,7 @@ fn runs(tag: u16, more: bool, runs: &[[u64; 3]]) -> Vec<u8> {
     frame(RUNS, more, tag, &body)
 }
 
-/// Returns the bytes of a frame of a script.
+/// Returns the bytes of a script's frame.
 pub(super) fn scripted(spec: &FrameSpec, tag: u16) -> Result<Vec<u8>, String> {
     Ok(match spec {
         FrameSpec::Runs(specs) => runs(tag, false, specs),
@@ -74,7 +74,7 @@ fn number(code: &Code) -> Result<u16, String> {
     }
 }
 
-/// Returns a reply of the vectors, with another tag.
+/// Returns a reply of the vectors, with this tag.
 fn vector(name: &str, tag: u16) -> Result<Vec<u8>, String> {
     let line = VECTORS.lines().find(|line| line.split(" | ").next() == Some(name));
     let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("no vector is named {name}"))?;

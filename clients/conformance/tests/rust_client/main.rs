@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use program::Program;
 use steps::Player;
 
-/// Needs that this test cannot meet. The client's own tests fork, and move the clock.
-/// A Rust client closes once all of its handles are dropped, and a call holds one.
+/// Needs that this test cannot meet. The client's own tests cover forks and moves of the clock. A
+/// Rust client closes once all of its handles are dropped, and a call holds one.
 const UNMET: [&str; 3] = ["fork", "clock", "close"];
 
 /// The number of cases that are played at the same time. Most of them wait.

@@ -1,4 +1,4 @@
-//! The outcome of a step, held to what the case expects.
+//! The outcome of a step, compared with what the case expects.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 use snowbank_client::Error;
 
-/// The IDs of a case so far. None may come twice.
+/// The IDs of a case so far. No ID may come twice.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Mutex<HashSet<u64>>);
 

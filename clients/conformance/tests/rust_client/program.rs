@@ -28,7 +28,7 @@ impl Program {
         Self { child, lines }
     }
 
-    /// Returns the next line, or null at the program's end. It ends by itself after half a minute.
+    /// Returns the next line, or null if the program has ended, as it does after half a minute.
     pub(crate) fn line(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");
@@ -39,7 +39,7 @@ impl Program {
         writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("it reads");
     }
 
-    /// Closes its input. The error is the verdict.
+    /// Closes the program's input. The error is the program's verdict.
     pub(crate) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut text = String::new();

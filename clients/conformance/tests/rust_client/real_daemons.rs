@@ -11,10 +11,10 @@ use snowbank_client::{Client, ClientOptions, IdsOptions};
 use crate::program::{self, Program};
 use crate::steps::texts;
 
-/// The deadline of a call, beyond the longest outage of both daemons.
+/// The deadline of a call. It exceeds the longest outage of both daemons.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The time by which a busy machine may wake a task late.
+/// The longest delay of a busy machine before it wakes a task.
 const LATE: Duration = Duration::from_secs(5);
 
 const TASKS: usize = 8;
@@ -66,7 +66,7 @@ fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
     answer.expect("one daemon is always well")
 }
 
-/// Draws batches, and IDs one by one, until two rounds after the calm.
+/// Draws batches, and IDs one by one, until two rounds after the calm has begun.
 async fn draw(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
     let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
     let client = Client::new(options).expect("a client");

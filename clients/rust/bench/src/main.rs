@@ -1,4 +1,5 @@
-//! Measures an ID with the Rust client, and with the crate redis. `clients/bench` runs it.
+//! Measures the time for an ID with the Rust client, and with the crate redis. `clients/bench` runs
+//! this program.
 
 use std::env;
 use std::error::Error;
@@ -11,7 +12,7 @@ use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
-/// The IDs of a stretch: enough for the clock's grain, and so few that most stretches see no
+/// The IDs of a stretch: enough for the clock's resolution, and so few that most stretches see no
 /// refill.
 const STRETCH: u32 = 1_000;
 const CALLS: u32 = 2_000;
@@ -126,7 +127,7 @@ async fn longest(options: ClientOptions, time: Duration) -> Outcome {
     Ok(())
 }
 
-/// Makes clients with a buffer each, and keeps them until it is killed.
+/// Makes clients with a buffer each, and keeps them for a minute.
 async fn clients(address: String, count: usize) -> Outcome {
     let mut kept = Vec::new();
     for _ in 0..count {

@@ -15,8 +15,8 @@ use crate::protocol::{Next, Wait};
 /// A call for a batch of IDs. Set its options, then await it.
 ///
 /// # Errors
-/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's
-/// `max_count`, which [`Client::info`] returns.
+/// Returns an [`Error`] when awaited. The error is `bad_count` if the count is 0 or above the
+/// daemon's `max_count`, which [`Client::info`] returns.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
@@ -39,7 +39,7 @@ impl<'a> BatchCall<'a> {
         }
     }
 
-    /// Takes IDs from this source, by name or index. Without it they come from the default source.
+    /// Takes IDs from this source, by name or index. By default, IDs come from the default source.
     pub fn source(mut self, source: impl Into<SourceChoice>) -> Self {
         self.source = source.into();
         self
@@ -48,8 +48,8 @@ impl<'a> BatchCall<'a> {
     /// Sets how long the daemon may wait for IDs that are not available yet. The deadline of this
     /// call caps it.
     ///
-    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon
-    /// answers at once.
+    /// By default the daemon's own limit applies: 1 s, or two ticks if longer. With zero, the
+    /// daemon answers at once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
@@ -84,7 +84,7 @@ impl<'a> BatchCall<'a> {
 }
 
 impl Client {
-    /// Fetches IDs of that source. `next.source` is ignored.
+    /// Fetches IDs of `source`. `next.source` is ignored.
     pub(super) async fn next(
         &self,
         deadline: &Deadline,

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(chosen.iter().collect::<Vec<_>>(), expected);
         assert_eq!((chosen.len(), chosen.endpoint()), (3, "a"));
         assert!(trades.with_field(&clearing, "machine", 1).is_err());
-        // IDs of another layout, of which the suffix is not random.
+        // IDs of another layout, whose suffix is not random.
         let others = batch(&[1613024787541081000, 1613024787541081001]);
         let error = others.with_field(&clearing, "table", 316).expect_err("not distinct").to_string();
         assert!(

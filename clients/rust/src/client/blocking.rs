@@ -29,7 +29,7 @@ use super::options::{ClientOptions, SourceChoice};
 use super::{IdsOptions, SharedIds, check_fork, forked};
 use crate::protocol::Info;
 
-/// A handle to one daemon or several, whose calls block the calling thread. Clones share its
+/// A handle to one daemon, or to several. Its calls block the calling thread. Clones share its
 /// connections, and any thread may use them. The options, deadlines and errors are those of
 /// [`Client`](super::Client).
 #[derive(Debug, Clone)]
@@ -117,7 +117,8 @@ impl Ids {
     /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
     ///
     /// # Errors
-    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above [`i64::MAX`].
+    /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above
+    /// [`i64::MAX`].
     #[inline]
     pub fn next_i64(&self) -> Result<i64, Error> {
         signed(self.next()?)
@@ -162,7 +163,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // In a forked child the thread is not there, and waking it would wake the parent's.
+        // The thread does not exist in a forked child, and waking it would wake the parent's.
         if forked(&self.process) {
             std::mem::forget(self.stop.take());
         }

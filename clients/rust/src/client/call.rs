@@ -25,7 +25,7 @@ pub(super) struct Call {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
-    /// The time from the call's start to `at`, for the error message.
+    /// The time from the call's start to `at`. The error message shows it.
     allowed: Duration,
 }
 

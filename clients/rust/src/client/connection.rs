@@ -1,9 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
 //! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
-//! proves that both sides count alike. A caller that gave up leaves its entry in the queue. Its
-//! reply is read and dropped, so that later replies still match. A frame that is not the reply due
-//! next ends the connection, because later frames could belong to any call.
+//! proves that both sides count alike. A caller that gave up leaves its entry in the queue. The
+//! reply is read and dropped, so that later replies still match. A frame other than the reply that
+//! is due ends the connection, because later frames could belong to any call.
 
 mod end;
 mod greeting;
@@ -70,7 +70,8 @@ pub(super) struct Connection {
     stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
-    /// True once it takes no further calls. It ends with the reply to the last one in flight.
+    /// True once the connection takes no further calls. It ends with the reply to the last one in
+    /// flight.
     is_finishing: bool,
     /// The time at which connecting began.
     began: Instant,
@@ -113,7 +114,7 @@ impl Connection {
         done.err().unwrap_or_else(|| End::Failed(self.lost(CLOSED)))
     }
 
-    /// Waits for bytes, room to write, a call or a stall, and handles it.
+    /// Waits for bytes, room to write, a call or a stall, and handles what comes first.
     async fn step(&mut self, queue: &mut Queue) -> Result<(), End> {
         self.input.reserve(READ_SIZE);
         tokio::select! {
@@ -249,7 +250,7 @@ impl Connection {
         }
     }
 
-    /// Takes the oldest call, which is answered. The daemon may read the next one now.
+    /// Takes the oldest call, whose reply is complete. The daemon may read the next one now.
     fn take_front(&mut self) -> Option<InFlight> {
         let front = self.in_flight.pop_front();
         if let Some(next) = self.in_flight.front_mut() {
@@ -311,8 +312,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. Replies do not move the timer, so it can end early.
-    /// Then it is set again.
+    /// Ends the connection if it has stalled. Replies do not move the timer. So the timer can end
+    /// early, and is then set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };

@@ -15,12 +15,12 @@ use super::shared::Shared;
 /// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// The number of failures since it last served.
+    /// The number of failures since the endpoint last served.
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which it may serve every call again. Until then an endpoint that need not
-    /// pause is tried first.
+    /// The time from which the endpoint may serve every call again. Until then, any endpoint whose
+    /// pauses are over is tried first.
     exhausted_until: Instant,
 }
 
@@ -147,8 +147,8 @@ impl Driver {
     }
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those
-    /// that are not exhausted, then those that have not failed, and of these the next in the
-    /// circle. The circle begins with the current one, or with the first if that is preferred.
+    /// that are not exhausted, then those that have not failed, then the next in the circle. The
+    /// circle begins with the current endpoint, or with the first if that is preferred.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -195,7 +195,7 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health`, at least one, has connected and greeted. Each is
+/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each is
 /// tried as soon as its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {

@@ -19,7 +19,7 @@ pub(super) struct Streams {
     pub(super) writer: Writer,
 }
 
-/// The address that accepted, of those that a name has.
+/// The address that accepted, among those of a name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChosenAddress {
     /// The address, if the name has several.
@@ -132,10 +132,10 @@ async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Stre
     Ok((Streams::new(reader, writer), chosen))
 }
 
-/// Refuses to connect. The options of a client without the feature have no such endpoint.
+/// Refuses to connect. The options of a client without the feature have no TLS endpoint.
 #[cfg(not(feature = "tls"))]
 async fn connect_tls(_: &str, _: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
-    // Nothing else reads it.
+    // Nothing else reads `dial.tls`.
     let TlsChoice {} = dial.tls;
     Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
 }
@@ -150,8 +150,8 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 }
 
 /// Connects to the first address that accepts, beginning with the dialed number modulo their count.
-/// Each gets an equal share of the remaining time, so that an address that drops packets leaves
-/// time for the others.
+/// Each address gets an equal share of the remaining time, so that an address that drops packets
+/// leaves time for the others.
 async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
@@ -230,7 +230,7 @@ mod tests {
         }
         let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("it accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
-        // Nobody listens at the one that is tried first.
+        // Nobody listens at the address that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
         let (stream, chosen) = connect_any(&addresses, &dial(3)).await.expect("the others accept");
         assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);

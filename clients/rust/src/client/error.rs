@@ -44,7 +44,7 @@ pub enum Error {
     Lost {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The reason for its end.
+        /// The reason why the connection ended.
         reason: Arc<str>,
     },
     /// The other side does not speak this protocol: it is no Snowbank daemon, or has a defect.
@@ -75,7 +75,7 @@ pub enum Error {
     WentBack {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The highest ID of the replies before.
+        /// The highest ID of the earlier replies.
         highest: u64,
         /// The highest ID of the last reply.
         found: u64,
@@ -129,7 +129,7 @@ pub struct Refusal {
     /// ones.
     pub code: u16,
     /// The time after which the same call may succeed, if the daemon named one. For `exhausted`,
-    /// `None` means never within this wait: ask for fewer IDs, or wait for longer.
+    /// `None` means that it cannot: ask for fewer IDs, or allow a longer wait.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
@@ -188,10 +188,10 @@ impl Error {
     /// Returns whether the client retries a call after this error, within its deadline, on another
     /// endpoint if it has one.
     ///
-    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too
-    /// busy, or has no usable clock or ceiling. It does not after other errors: a refusal for
-    /// another reason would repeat on every daemon. The result is false for `exhausted` too, but
-    /// the client asks each other endpoint once if the time to wait exceeds the deadline.
+    /// The client retries if it cannot connect or loses the connection, and if the daemon is
+    /// draining, too busy, or has no usable clock or ceiling. After other errors it does not: other
+    /// refusals would repeat on every daemon. The result is false for `exhausted` too, but the
+    /// client asks each other endpoint once if the time to wait exceeds the deadline.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -257,7 +257,7 @@ fn separated(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-/// Returns a hint when to try again, rounded up: a caller that waits this long is not early.
+/// Returns a hint on when to try again, rounded up: a caller that waits this long is not early.
 fn retry_hint(retry_after: Option<Duration>) -> String {
     let Some(wait) = retry_after else { return String::new() };
     match wait.as_millis().div_ceil(1_000) {

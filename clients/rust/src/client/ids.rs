@@ -35,10 +35,10 @@ pub use shared::SharedIds;
 ///
 /// - **Increasing**: IDs from one endpoint increase, also across reconnects. After a change to
 ///   another endpoint or IP address, they follow that daemon's clock. An endpoint's IDs can go back
-///   if another daemon answers there, with another layout or an older clock. Then the buffer asks
-///   again for up to a second, or half of its timeout if that is shorter. If the IDs are still
-///   lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later calls continue from
-///   the lower IDs.
+///   if another daemon answers there, with another layout or an older clock. Then the buffer
+///   repeats its request for up to a second, or half of its timeout if that is shorter. If the IDs
+///   are still lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later calls
+///   continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
 ///   client's runtime takes to run a timer. A blocked runtime runs none: for example, a
 ///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the
@@ -87,7 +87,8 @@ impl Ids {
     /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
     ///
     /// # Errors
-    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above [`i64::MAX`].
+    /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above
+    /// [`i64::MAX`].
     #[inline]
     pub async fn next_i64(&mut self) -> Result<i64, Error> {
         signed(self.next().await?)

@@ -26,7 +26,7 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// Options for a daemon on this machine that was started without options.
+    /// Returns options for a daemon on this machine that was started without options.
     fn default() -> Self {
         Self::to([Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: DEFAULT_PORT }])
     }
@@ -36,10 +36,10 @@ impl ClientOptions {
     /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`,
     /// `tls:host:port` or `unix:PATH`.
     ///
-    /// The client uses the first one while it serves. When it fails, the client moves on to the
-    /// next, and so on in a circle. It stays with a daemon that serves it, unless
+    /// The client uses the first daemon while that serves. When a daemon fails, the client moves on
+    /// to the next, in a circle. It stays with a daemon that serves it, unless
     /// [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet, give each
-    /// client another order.
+    /// client a different order.
     ///
     /// # Errors
     /// Returns [`BadEndpoint`] for the first text that is not an address.
@@ -91,8 +91,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client
-    /// tries the next (2 s).
+    /// Sets the time (2 s) for resolving, connecting to and greeting one endpoint, before the
+    /// client tries the next.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(FOREVER);
@@ -109,14 +109,14 @@ impl ClientOptions {
     }
 
     /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms)
-    /// after its first failure. The limit doubles with each further failure, up to `max` (5 s).
+    /// after its first failure. That limit doubles with each further failure, up to `max` (5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
         self
     }
 
-    /// Makes a call fail as soon as every endpoint has failed it, before its deadline.
+    /// Makes a call fail as soon as every endpoint has failed, even before its deadline.
     #[must_use]
     pub fn fail_fast(mut self, fail_fast: bool) -> Self {
         self.fail_fast = fail_fast;
@@ -144,7 +144,7 @@ impl ClientOptions {
         self
     }
 
-    /// Returns the same options with the endpoints in the order that begins with this one.
+    /// Returns the same options, with the endpoints rotated so that the one at `index` comes first.
     pub(super) fn beginning_with(&self, index: usize) -> Self {
         let mut options = self.clone();
         options.endpoints.rotate_left(index);
@@ -152,7 +152,7 @@ impl ClientOptions {
     }
 
     /// Returns whether the client goes back to its first endpoint once that serves again. If the
-    /// client takes turns, each of its connections has a first one of its own.
+    /// client takes turns, each of its connections has a first endpoint of its own.
     pub(super) fn returns_to_first(&self) -> bool {
         self.prefer_first || self.take_turns
     }

@@ -19,14 +19,14 @@ pub(super) struct Shared {
 /// The driver's progress, for callers whose deadline passes meanwhile.
 #[derive(Debug)]
 struct Progress {
-    /// The endpoint that serves, with the address that serves.
+    /// The endpoint that serves, with the IP address if its name has several.
     serving: Option<Arc<str>>,
     /// The index of the endpoint that is being connected to, and what it has not done yet.
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
-    /// The number of the address that is tried first, if an endpoint's name has several. It grows
-    /// with each failure.
+    /// The number of the address that is tried first, if an endpoint's name has several.
+    /// [`Shared::fail`] says when it grows.
     address_numbers: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that two endpoints hand out the same IDs, or none do.
+    /// Notes that two endpoints hand out the same IDs, or (`None`) that no two do.
     pub(super) fn set_collision(&self, collision: Option<Error>) {
         *self.collision.lock().unwrap_or_else(PoisonError::into_inner) = collision;
     }
@@ -60,7 +60,7 @@ impl Shared {
         self.progress().awaited = Some((index, unfinished.into()));
     }
 
-    /// Notes that an endpoint serves, which has no failure any more. `name` has its address.
+    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
         progress.failures[index] = None;
@@ -71,8 +71,8 @@ impl Shared {
         progress.awaited = None;
     }
 
-    /// Notes that the endpoint of that index failed. If the first address is preferred, an endpoint
-    /// that has served begins with it again.
+    /// Notes that the endpoint of that index failed: its next address comes first. If the first
+    /// address is preferred, an endpoint that has served begins with it again.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let has_served = progress.serving.take().is_some();
@@ -90,7 +90,8 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. It counts modulo the addresses.
+    /// Returns the number of the address that is tried first. It counts modulo the name's
+    /// addresses.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }

@@ -1,8 +1,8 @@
 //! The client over a simulated wire, on tokio's paused clock.
 //!
 //! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose
-//! replies, refuse, and are no daemons at all. A seed decides everything. A failure names its
-//! seed, which repeats it.
+//! replies, refuse, or are no daemons at all. A seed decides everything. A failure names the seed
+//! that repeats it.
 
 mod app;
 mod daemon;
@@ -22,11 +22,11 @@ use world::{Mode, PER_MS, Wire, World};
 /// The simulated time in which daemons fail.
 const STORM: Duration = Duration::from_secs(20);
 
-/// The time after the last failure in which calls may still fail: a rest that was asked for, the
-/// longest back-off, and a call that began before.
+/// The time after the last failure in which calls may still fail. It covers a pause that was asked
+/// for, the longest back-off, and a call that began before.
 const RECOVERY: Duration = Duration::from_secs(16);
 
-/// The simulated time after that, in which every call must succeed.
+/// The simulated time after the recovery, in which every call must succeed.
 const CALM: Duration = Duration::from_secs(5);
 
 /// Runs a test on a clock that jumps to the next timer whenever nothing else is left to do.
@@ -155,8 +155,8 @@ fn each_address_of_a_name_has_an_order_of_its_own() {
     });
 }
 
-/// A client begins with any address, so some of these seeds begin with the one where nobody
-/// listens.
+/// A client begins with any address, so with some of these seeds it begins with the address where
+/// nobody listens.
 #[test]
 fn a_failure_leads_to_the_address_after_the_one_that_served() {
     for seed in 0..10 {
@@ -223,7 +223,7 @@ fn an_endpoint_that_was_gone_is_compared_once_it_is_back() {
         moved.batch(1).await.expect("IDs");
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect("IDs");
-        // Looks continue until each endpoint has answered.
+        // Comparisons continue until each endpoint has answered.
         wire.world().set(0, Mode::Serves);
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect_err("two daemons with worker ID 0");

@@ -45,7 +45,7 @@ pub enum BadReply {
         /// The requested count.
         asked: u32,
     },
-    /// Fewer IDs than the request asked for, without PARTIAL.
+    /// Fewer IDs than the request asked for without PARTIAL.
     #[error("the reply has {found} IDs and {asked} were asked for")]
     TooFew {
         /// The number of IDs in the reply.
@@ -103,7 +103,7 @@ impl IdCollector {
         if more {
             return Ok(Progress::More);
         }
-        // No more than the request asked for, which has 32 bits.
+        // At most the request's count, which has 32 bits.
         let found = self.ids.len() as u32;
         if found < self.asked.count && !self.asked.partial {
             return Err(BadReply::TooFew { found, asked: self.asked.count });

@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-/// The reason why a frame cannot be encoded. Nothing is appended then.
+/// The reason why a frame cannot be encoded. The encoder then appends nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unencodable(pub(super) &'static str);

@@ -4,7 +4,7 @@ use super::collect::{IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 
-/// The client's side of a stream. `data` holds three choices (the flags of the requests, the size
+/// Reads a stream as a client does. `data` holds three choices (the flags of the requests, the size
 /// of the pieces, the count that each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as

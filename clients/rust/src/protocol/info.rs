@@ -11,8 +11,8 @@ pub const MAX_INFO_SIZE: usize = 4 << 20;
 
 /// A daemon's version, limits and sources.
 ///
-/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an
-/// unexpected form reads as missing, and unknown keys are ignored.
+/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key with a
+/// value of an unexpected form counts as missing, and unknown keys are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
     /// The protocol version of the daemon: [`VERSION`](super::VERSION).
@@ -20,7 +20,7 @@ pub struct Info {
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The name of this run of the daemon. Each restart has another name.
+    /// The name of this start of the daemon. Each start has another name.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.
@@ -97,9 +97,9 @@ pub enum SourceKind {
 pub struct SharedWorkerId {
     /// The source of the first daemon.
     pub source: String,
-    /// Its worker ID.
+    /// The worker ID of the first daemon.
     pub worker_id: u64,
-    /// Its layout in full text form.
+    /// The layout of the first daemon's source, in full text form.
     pub layout: String,
 }
 
@@ -139,9 +139,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon, and its source, if another daemon can hand out the same
-    /// IDs at the same time. Returns `None` if not, if the two are one daemon, or if one of them
-    /// does not name its instance.
+    /// Returns a worker ID of this daemon, and its source, if the other daemon can hand out the
+    /// same IDs at the same time. Returns `None` if it cannot, if the two are one daemon, or if one
+    /// of them does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];

@@ -1,14 +1,14 @@
 //! Text of other programs.
 
 /// Returns text of another program as one line that cannot change what stands around it. A blank
-/// replaces each character that ends a line, moves a terminal's cursor or turns the direction of
-/// reading.
+/// replaces each character that ends a line, moves a terminal's cursor or changes the reading
+/// direction.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.replace(is_unsafe, " ")
 }
 
-/// Returns whether a character moves a cursor, ends a line or turns the direction of reading.
+/// Returns whether a character moves a cursor, ends a line or changes the reading direction.
 fn is_unsafe(shown: char) -> bool {
     shown.is_control()
         || matches!(shown, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -229,8 +229,8 @@ fn run_bytes(run: &Run, stride: u32) -> [u8; RUN_SIZE] {
 /// reply follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or
-/// one past the limit.
+/// Returns [`Unencodable`] if there are no or too many IDs. `ids` has then been read to its end, or
+/// to one ID past the limit.
 pub fn encode_list_frame(
     out: &mut Vec<u8>,
     tag: u16,

@@ -26,7 +26,8 @@ pub enum Request<'a> {
     Auth(&'a [u8]),
 }
 
-/// A request for IDs. The daemon checks the count against its limits, and that the source exists.
+/// A request for IDs. The daemon checks that the count is within its limits and that the source
+/// exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
     /// The number of IDs.

@@ -11,7 +11,7 @@ use super::request::{Next, Wait};
 use super::{ErrorCode, MAX_REPLY_SIZE, Parsed, fuzzing};
 use crate::layout::Run;
 
-/// Streams of frames with random fields, some of them valid, and of noise.
+/// Makes streams of noise and of frames with random fields, some of them valid.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![1u8..6, 0x81u8..0x87, Just(0xff), any::<u8>()];
     let body = prop_oneof![vec(any::<u8>(), 0..80), vec(any::<u8>(), 8), vec(any::<u8>(), 32)];
@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// Runs one above the other, from the distance, count and stride of each.
+/// Returns increasing runs, made from the distance, count and stride of each.
 fn increasing(gaps: &[(u64, u32, u32)]) -> Vec<Run> {
     let mut above = 0;
     let mut runs = Vec::new();

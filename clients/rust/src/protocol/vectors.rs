@@ -13,13 +13,13 @@ const REPLIES: &str = include_str!("../../../../tests/vectors/replies.txt");
 const FAULTS: &str = include_str!("../../../../tests/vectors/faults.txt");
 const PAGE: &str = include_str!("../../../../docs/protocol.md");
 
-/// The fields of each line that is not a comment.
+/// Returns the fields of each line that is not a comment.
 fn lines(file: &str) -> impl Iterator<Item = Vec<&str>> {
     file.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" | ").collect())
 }
 
-/// The bytes that a vector stands for: hex, spaces anywhere between bytes, `61*513` for a byte
-/// repeated.
+/// Returns the bytes of a vector. It is hex, with spaces anywhere between bytes. `61*513` repeats a
+/// byte.
 fn bytes(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two hex digits");
     let word = |word: &str| match word.split_once('*') {
@@ -83,7 +83,7 @@ fn error(tag: u16, code: ErrorCode, retry_after_ms: Option<u64>, message: &str) 
     out
 }
 
-/// The properties of `tests.rs` and the fuzz targets hold that parsing is the reverse of encoding.
+/// The properties in `tests.rs` and the fuzz targets check that parsing reverses encoding.
 #[test]
 fn replies() {
     const FIRST: u64 = 1_541_815_603_606_036_480;

@@ -22,7 +22,7 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
-    /// Trusts the system's authorities, and has no certificate.
+    /// Returns the default: the system's authorities, and no certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -76,7 +76,7 @@ impl ClientFiles {
     }
 }
 
-/// Returns the authorities that this system trusts. Without any, every handshake fails with a
+/// Returns the authorities that this system trusts. If there are none, every handshake fails with a
 /// message about the server's certificate.
 fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();

@@ -11,7 +11,7 @@ pub enum Side {
     Server,
 }
 
-/// Explains an I/O error of a client if TLS caused it: what was found, and what to do. In one line.
+/// Explains in one line an I/O error of a client, if TLS caused it: what was found, and what to do.
 pub fn explain(error: &std::io::Error) -> Option<String> {
     tls_error(error).map(|error| describe(error, Side::Client))
 }
@@ -21,7 +21,7 @@ pub fn tls_error(error: &std::io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Describes a TLS error: what was found, and what to do. In one line.
+/// Describes a TLS error in one line: what was found, and what to do.
 pub fn describe(error: &Error, side: Side) -> String {
     let text = match (error, side) {
         (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Server) => {

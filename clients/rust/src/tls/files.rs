@@ -13,8 +13,8 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops
-/// the reading of a disk or an endless device.
+/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. The limit
+/// ends the reading of a disk or an endless device.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
@@ -80,7 +80,7 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
-/// Reads the sections of a PEM file that belong into it, at least one.
+/// Reads the sections that belong in a PEM file of this purpose, at least one.
 fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
     let sections = read_bytes(path).and_then(|bytes| sections(file, &bytes));
     sections.map_err(|found| FileFault::new(file, path, found))
@@ -132,7 +132,7 @@ fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, 
 const CERTIFICATE: &str = "certificate";
 const KEY: &str = "private key";
 
-/// Returns what a section holds, if it belongs into one of the files.
+/// Returns what a section holds, if one of the files can have such a section.
 fn content(kind: SectionKind) -> Option<&'static str> {
     match kind {
         SectionKind::Certificate => Some(CERTIFICATE),

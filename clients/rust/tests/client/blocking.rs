@@ -1,4 +1,4 @@
-//! The blocking client, without a runtime of the test's and inside one.
+//! The blocking client, outside a runtime and inside one.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ fn a_batch_is_an_iterator_and_errors_read_well() -> Result<(), Error> {
     assert_eq!(ids, [100, 101, 102]);
     assert_eq!(client.info()?.max_count, 1_000_000);
     let error = client.batch_from("orders", 1).expect_err("no such source");
-    // As Rust prints an error that `main` returns.
+    // This is how Rust prints an error that `main` returns.
     let expected = format!("{} has no source named \"orders\"; it has default", daemon.name());
     assert_eq!(format!("{error:?}"), expected);
     Ok(())

@@ -36,7 +36,7 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await
     });
-    // Above all IDs that the daemon has handed to the parent.
+    // The ID is above all that the daemon has handed to the parent.
     if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 32) {
         return 4;
     }

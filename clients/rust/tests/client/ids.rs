@@ -28,7 +28,7 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }
     eventually("the next batch is asked for", || requests.try_recv().is_ok()).await;
-    // The first buffer still has its other half.
+    // The first batch still has its other half.
     for _ in first.count / 2 + 1..first.count {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }

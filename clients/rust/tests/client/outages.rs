@@ -36,8 +36,8 @@ async fn the_client_stops_connecting_when_no_call_waits() {
     let closing = FakeDaemon::start(|_, _| {});
     let client = client(&[&closing]);
     client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
-    // The try in flight may still go on, and a busy machine accepts it late. A client that went on
-    // connecting would do it many times a second.
+    // The try in flight may still go on, and a busy machine may accept it late. A client that went
+    // on connecting would do so many times a second.
     let mut before = usize::MAX;
     for _ in 0..30 {
         if before == closing.connections() {

@@ -10,8 +10,8 @@ use snowbank_client::protocol::ErrorCode;
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, ms, options};
 
-/// Daemons that are exhausted for one call may have IDs for the next. So they serve it at once,
-/// though each named an hour.
+/// Daemons that are exhausted for one call may have IDs for the next. So they serve the next call
+/// at once, though each had named an hour.
 #[tokio::test]
 async fn exhausted_daemons_serve_calls_that_they_can() {
     let no_large_ones = || {

@@ -1,4 +1,5 @@
-//! A blocking daemon that follows a script, also a wrong one, with one thread for each connection.
+//! A blocking daemon that follows a script, which may break the protocol. Each connection has a
+//! thread.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +15,7 @@ use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request
 pub(crate) const INFO: &str =
     r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
 
-/// A request that was read, with what it borrowed.
+/// A request that was read. It owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Next(Next),
@@ -70,7 +71,8 @@ impl FakeDaemon {
         })
     }
 
-    /// Returns the number of connections. A client of several endpoints makes some to compare them.
+    /// Returns the number of connections. A client of several endpoints makes some just to compare
+    /// the endpoints.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -154,7 +156,7 @@ impl Peer {
         self.send(|out| reply::encode_runs_frame(out, tag, runs, more).expect("sound runs"))
     }
 
-    /// One run with a stride of 1.
+    /// Sends one run with a stride of 1.
     pub(crate) fn send_run(&mut self, tag: u16, first: u64, count: u32) -> bool {
         self.send_runs(tag, &[Run { first, count, stride: 1 }], false)
     }

@@ -8,12 +8,12 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// A reading `after_us` later, with the wall clock off by `step_us`.
+/// Returns the reading `after_us` later, with the wall clock off by `step_us`.
 fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 
-/// The same as a reading that is believed.
+/// Returns the reading of [`later`], believed.
 fn now(after_us: i64, step_us: i64) -> Now {
     let Reading { wall, boot } = later(after_us, step_us);
     Now { wall, boot, jumped: false }
@@ -29,7 +29,7 @@ fn watched_from(first: Reading, remembered: Remembered) -> (Wall, StepWatch) {
     (wall, watch)
 }
 
-/// A catch-up that is at the wall clock of the start.
+/// Returns a catch-up that begins at the wall clock of the start.
 fn catch_up() -> CatchUp {
     let catch_up = CatchUp::none();
     catch_up.raise_to(START.wall, START.boot);
@@ -143,7 +143,7 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
     assert!(!wall.believe(restored).jumped);
 }
 
-/// A clock that went back, one that stands, and one that went back over a restart.
+/// Checks a clock that went back, one that stands, and one that went back over a restart.
 #[test]
 fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
     let hour_us = 3_600 * SECOND_US;
@@ -188,7 +188,7 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     assert_eq!(watch.observe(&wall, right), Observed::Steady);
     assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
 
-    // A grant proves no more than its own time, so a step far beyond it is held there.
+    // A grant proves only that its own time has come, so a step far beyond that time is held there.
     let (wall, mut watch) = started();
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));

@@ -12,22 +12,23 @@ use crate::clock::{self, Now};
 /// the wall clock, at most `max_ahead` after the wall clock.
 ///
 /// Invariant: a daemon that asks is granted no IDs later than its wall clock + `max_ahead` + its
-/// horizon. The floor after a restore (`rules::floor_after_loss`) relies on this: it must be above
-/// all grants that the coordinator has forgotten. A source may start at a floor or a bound that is
-/// further ahead. It hands out nothing before its clock is within `max_ahead` of that start. Its
-/// key has that bound, which grants nothing, until a raise by this instant passes the bound.
+/// horizon. The floor after a restore (`rules::floor_after_loss`) relies on this: the floor must be
+/// above all grants that the coordinator has forgotten. A source may start at a floor or a bound
+/// that is further ahead. It hands out nothing before its clock is within `max_ahead` of that
+/// start. Until a raise by this instant passes the start, the source's key has the start as its
+/// bound, which grants nothing.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }
 
-/// Returns the ceiling to write for a source: this horizon ahead of the instant.
+/// Returns the ceiling to write for a source: `horizon` ahead of `counts_from`.
 pub fn ceiling(numbering: &Numbering, counts_from: UnixMicros, horizon: Duration) -> Position {
     let reach = UnixMicros(counts_from.0.saturating_add(clock::micros(horizon)));
     numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
 }
 
-/// Returns whether half of the horizon below a ceiling is used up. It is then raised, even if no
-/// client asks.
+/// Returns whether half of the horizon below a ceiling is used up. Such a ceiling is raised even if
+/// no client asks.
 pub fn is_due(numbering: &Numbering, ceiling: Position, counts_from: UnixMicros, horizon: Duration) -> bool {
     left(numbering, ceiling, counts_from) <= horizon / 2
 }
@@ -71,8 +72,8 @@ mod tests {
         assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
     }
 
-    /// The start is at the floor of a coordinator that went back. The next floor must be above all
-    /// that is granted now.
+    /// The start is at the floor that was set when the coordinator went back. The next floor must
+    /// be above all that is granted now.
     #[test]
     fn a_start_far_ahead_is_granted_no_more_than_others() {
         let numbering = numbering();

@@ -25,7 +25,7 @@ pub struct Looked {
     pub taken_over: Option<TakenOver>,
     /// True if grants that were taken away are back.
     pub is_renewed: bool,
-    /// True if some requests wait. They may have their turn now.
+    /// True if some requests wait. It may be possible to serve them now.
     pub some_wait: bool,
     /// True if a source was used so recently that its ceiling is still raised.
     pub is_in_use: bool,
@@ -37,7 +37,7 @@ pub struct Looked {
     pub ranges: Vec<WantedRange>,
     /// When the oldest write in flight began, apart from the coordinator's.
     pub in_flight_since: Option<BootMicros>,
-    /// The shortest horizon: the time that IDs last with each raise.
+    /// The shortest time for which a source's IDs below its ceiling last.
     pub horizon: Duration,
     /// The time until the next look, unless a claim meets its ceiling or a write ends before.
     pub next_in: Duration,

@@ -11,16 +11,16 @@ use crate::grant::{CeilingRule, Left};
 use crate::source::{Kind, Source};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// The time after its last use in which a source's ceiling is still raised, so that the first
+/// The time for which a source's ceiling is still raised after its last use, so that the first
 /// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
 /// The period in which the keeper looks without being asked, raises ceilings, and tries again after
-/// a failure. The only timer of an idle daemon without a service manager and peers.
+/// a failure. An idle daemon that has neither a service manager nor peers has no other timer.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often,
-/// so that requests do not meet them: each time when half of the way is left, but not more often
-/// than this.
+/// The shortest time between two raises. While a source is in use and its ceiling is near (soon
+/// after a start), ceilings rise whenever half of the way is left, so that requests do not meet
+/// them.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time since the last use after which a source no longer counts as in use here.
 const IN_USE: Duration = Duration::from_secs(3);
@@ -29,7 +29,7 @@ const IN_USE: Duration = Duration::from_secs(3);
 /// servers slew it by a tenth at most, and the keeper writes about once a second.
 const SLEW: Duration = Duration::from_millis(100);
 
-/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in
+/// Returns the highest value of ID time − boot from now to the keeper's next write, in
 /// microseconds. The wall clock may be slewed until then. In a catch-up the ID clock is slower than
 /// the boot clock.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
@@ -42,21 +42,21 @@ pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now:
 /// The rule for how far ahead of the cursor a ceiling is kept.
 #[derive(Debug)]
 enum Ahead {
-    /// Of a source that follows the clock.
+    /// For a source that follows the clock.
     ByClock(CeilingRule),
-    /// Of a ticket source.
+    /// For a ticket source.
     ByDemand(Reservation),
-    /// Of a shared counter. The state follows its ranges, and does not limit them.
+    /// For a shared counter, whose stored ceiling follows its ranges and does not limit them.
     Ranges(Ranges),
 }
 
 /// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Seconds, by each source's rule, while the source is in use: the state directory.
+    /// The state directory: seconds ahead, by each source's rule, while the source is in use.
     Local,
-    /// This distance, for all sources, raised when half of it is used up: the coordinator of a
-    /// fleet. It has the first ceilings before the sources start.
+    /// The coordinator of a fleet: this distance, for all sources. Ceilings rise when half of it is
+    /// used up. The coordinator has the first ceilings before the sources start.
     Fleet(Duration),
 }
 
@@ -65,17 +65,17 @@ pub enum Reach {
 pub struct ManagedSource {
     source: Arc<Source>,
     ahead: Ahead,
-    /// The position where it started, then its first ceiling.
+    /// The position where the source starts, and later its first ceiling.
     first: Durable,
-    /// The fleet's ceiling when it started. `None`: it belongs to no fleet.
+    /// The fleet's ceiling at the start. `None` if the source belongs to no fleet.
     fleet: Option<Position>,
     /// The cursor before the first claim.
     untouched: Position,
-    /// The bound that a clean stop leaves if the cursor is still there.
+    /// The bound that a clean stop leaves if the cursor is still at `untouched`.
     unclaimed: u64,
-    /// True if its start is what a clean stop has stored.
+    /// True if the source starts where a clean stop left it.
     follows_a_stop: bool,
-    /// The cursor when the keeper last looked, and when it was last found moved.
+    /// The cursor at the keeper's last look. `used_at` is the last look that found it moved.
     seen: Position,
     used_at: BootMicros,
 }
@@ -99,8 +99,8 @@ impl Durable {
 }
 
 impl ManagedSource {
-    /// A source that starts at `start`, before its first ceiling. `rule` applies to a source that
-    /// follows the clock.
+    /// Manages a source that starts at `start`, before its first ceiling. `rule` is for a source
+    /// that follows the clock; a shared counter uses its `horizon`.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
@@ -124,9 +124,9 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. The next stop
-    /// leaves it again if nothing was claimed. Without this call it is the start's bound, left by
-    /// no clean stop.
+    /// Sets the ID bound that led to the start, and whether a clean stop left that bound. If
+    /// nothing is claimed, the next stop leaves it again. By default, it is the start's ID bound,
+    /// which no clean stop left.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
@@ -145,12 +145,12 @@ impl ManagedSource {
         Some(Left { source: index, id_bound, is_untouched: is_unclaimed && !self.follows_a_stop })
     }
 
-    /// The source.
+    /// Returns the source.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
 
-    /// Returns the ID clock. Before the first claim it is at the start at least, where a catch-up
+    /// Returns the ID clock. Before the first claim, it is at least at the start, where a catch-up
     /// begins.
     fn id_time(&self, now: Now) -> UnixMicros {
         let numbering = self.source.numbering();
@@ -159,7 +159,7 @@ impl ManagedSource {
         self.source.id_time(now).max(begins.unwrap_or(now.wall))
     }
 
-    /// Returns the time that the IDs below its ceiling last.
+    /// Returns the time for which the IDs below the source's ceiling last.
     pub(super) fn horizon(&self) -> Duration {
         match &self.ahead {
             Ahead::ByClock(rule) => rule.horizon,
@@ -185,7 +185,7 @@ impl ManagedSource {
         self.source.grant().raise_if(self.first.generation, granted);
     }
 
-    /// Returns a writer's first ceiling; until that is granted, the source's start.
+    /// Returns a writer's first ceiling or, until that is granted, the source's start.
     pub(super) fn first(&self, reach: Reach) -> Durable {
         match reach {
             Reach::Local => self.first,
@@ -213,7 +213,7 @@ impl ManagedSource {
     fn fleet_counts_from(&self, now: Now) -> UnixMicros {
         let max_ahead = match &self.ahead {
             Ahead::ByClock(rule) => rule.max_ahead,
-            // A counter has no fleet's ceiling.
+            // A counter has no ceiling in the fleet.
             Ahead::ByDemand(_) | Ahead::Ranges(_) => Duration::ZERO,
         };
         far::counts_from(now, self.source.id_time(now), max_ahead)
@@ -224,7 +224,7 @@ impl ManagedSource {
         now.boot.since(self.used_at) <= KEPT_AFTER_USE
     }
 
-    /// Updates the source's catch-up, and notes whether it was used.
+    /// Updates the source's catch-up, and notes whether the source was used.
     pub(super) fn look(&mut self, now: Now) {
         self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()
@@ -240,7 +240,7 @@ impl ManagedSource {
         }
     }
 
-    /// Returns its demand for ranges, if it is a shared counter.
+    /// Returns the demand for ranges, if the source is a shared counter.
     pub(super) fn ranges(&mut self) -> Option<(&Arc<Source>, &mut Ranges)> {
         match &mut self.ahead {
             Ahead::Ranges(ranges) => Some((&self.source, ranges)),
@@ -248,8 +248,9 @@ impl ManagedSource {
         }
     }
 
-    /// Returns whether a write cannot wait until it is due: the grant was taken away since this
-    /// ceiling was handed out, or a claim has met the grant's ceiling and this one holds it down.
+    /// Returns whether the next write must come before it is due: the grant was taken away since
+    /// the write of `durable`, or a claim has met the grant's ceiling and `durable` keeps it from
+    /// rising.
     pub(super) fn needs(&self, durable: Durable) -> bool {
         if self.source.kind().takes_ranges() {
             return false;
@@ -264,8 +265,8 @@ impl ManagedSource {
         self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
-    /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does
-    /// not: its ranges raise its grant.
+    /// Returns whether the source waits for a ceiling because its grant was taken away. A shared
+    /// counter never does: its ranges raise its grant.
     pub(super) fn is_revoked(&self, durable: Durable) -> bool {
         !self.source.kind().takes_ranges() && self.is_stale(durable)
     }
@@ -329,7 +330,7 @@ impl ManagedSource {
     ///
     /// A source that has claimed nothing keeps no reserve above a start that is further ahead than
     /// `max_ahead`. Otherwise each crash while the wall clock stands would move the next start up
-    /// by that reserve, without a bound.
+    /// by that reserve, without end.
     fn ceiling_by_clock(&self, rule: &CeilingRule, now: Now, uptime: Duration) -> Position {
         let numbering = self.source.numbering();
         let mut id_time = self.source.id_time(now);

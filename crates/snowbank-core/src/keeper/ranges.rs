@@ -1,8 +1,8 @@
 //! The demand of a shared counter for ranges at the coordinator.
 //!
 //! The next range is asked for when five eighths of a range are left, so that requests do not wait
-//! for the coordinator. At most one is asked for at a time. A range that was asked for before the
-//! grant was lost is not used: another copy of the machine may have it too.
+//! for the coordinator. At most one range is asked for at a time. A range that was asked for before
+//! the grant was lost is not used: another copy of the machine may have it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock::{BootMicros, Now};
 use crate::source::{Range, Source};
 use snowbank_id::layout::Position;
 
-/// Numbers that are one daemon's alone: from `from` up to `to`, without `to`.
+/// Numbers that only one daemon has: from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
     /// The lowest number.
@@ -44,7 +44,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// The demand of a counter that starts. A range lasts this long at the present rate.
+    /// Begins to follow the demand of a counter. A range is to last for `lasts` at the present
+    /// rate.
     pub(super) fn new(cursor: Position, lasts: Duration, now: Now) -> Self {
         Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
     }
@@ -130,7 +131,7 @@ impl Keeper {
         ranges.map(|ranges| ranges.map(|(source, ranges)| ranges.last(source))).collect()
     }
 
-    /// Takes the answer to a request for a range. `None`: there was no answer.
+    /// Takes the answer to a request for a range. `range` is `None` if there was no answer.
     pub fn ranged(&mut self, wanted: WantedRange, range: Option<NumberRange>, now: Now) {
         let asked = self.sources.get_mut(wanted.source).and_then(ManagedSource::ranges);
         let Some((source, ranges)) = asked else { return };

@@ -13,18 +13,18 @@ use snowbank_id::layout::Position;
 pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. At the full rate of a
 /// core, some 20 million numbers a second, half of it lasts for ten syncs of a good disk. A crash
-/// each second could skip as many for 29,000 years.
+/// each second could skip all of it for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the
-/// keeper, so that a request hardly ever waits for a sync. An eighth is the shortest pause between
-/// two looks.
+/// keeper, so that a request hardly ever waits for a sync. An eighth of this time is the shortest
+/// pause between two looks.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured: one request in a burst is not a rate.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
 /// The time after which a rate is measured again.
 const MEASURED_MAX: Duration = Duration::from_secs(1);
 
-// A half of the largest reservation is never below the smallest, so that sizes can fall and rise.
+// Half of the largest reservation is never below the smallest, so that sizes can fall and rise.
 const _: () = assert!(RESERVATION_MIN >= 2 && RESERVATION_MAX / 2 > RESERVATION_MIN);
 
 /// The size of the next reservation, by the demand so far.
@@ -41,23 +41,23 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// The smallest reservation, for a counter that starts.
+    /// Creates the smallest reservation, for a counter that starts.
     pub(super) fn new(cursor: Position, now: Now) -> Self {
         Reservation { size: RESERVATION_MIN, lasts: LASTS, per_second: 0, from: cursor, since: now.boot }
     }
 
-    /// Sets the time for which it lasts.
+    /// Sets the time for which a reservation lasts.
     pub(super) fn lasting(self, lasts: Duration) -> Self {
         Reservation { lasts: lasts.max(LASTS), ..self }
     }
 
-    /// Returns the time for which a whole one lasts.
+    /// Returns the time for which a whole reservation lasts.
     pub(super) fn lasts(&self) -> Duration {
         self.lasts
     }
 
-    /// Returns the time for which this many numbers last at the present rate, at most as long as a
-    /// whole reservation.
+    /// Returns the time for which this many numbers last at the present rate, but no longer than a
+    /// whole reservation lasts.
     pub(super) fn time_for(&self, numbers: u64) -> Duration {
         if numbers == 0 {
             return Duration::ZERO;
@@ -71,7 +71,7 @@ impl Reservation {
         self.size
     }
 
-    /// Follows the demand. The size rises to the need of the last second's rate, and falls by half
+    /// Follows the demand. The size rises to what the last measured rate needs, and falls by half
     /// at most.
     pub(super) fn look(&mut self, cursor: Position, now: Now) {
         let used = cursor.0.saturating_sub(self.from.0);
@@ -81,7 +81,7 @@ impl Reservation {
         }
         let elapsed = elapsed.max(MEASURED_MIN);
         self.per_second = used_in(Duration::from_secs(1), used, elapsed);
-        // Lasting demand may double the size each time.
+        // Beyond the need of `LASTS`, the size at most doubles each time.
         let lasting = used_in(self.lasts, used, elapsed).min(self.size.saturating_mul(2));
         let needed = used_in(LASTS, used, elapsed).max(lasting);
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
@@ -89,13 +89,13 @@ impl Reservation {
     }
 
     /// Returns how many numbers are left when the next reservation begins: half of this one, and an
-    /// eighth to use while the keeper sleeps. Without that eighth the keeper would look in ever
-    /// shorter pauses until the last number above the half is used.
+    /// eighth to use while the keeper sleeps. If it began at exactly half, the keeper would look
+    /// more and more often until the last number above the half is used.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
-    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for
+    /// Returns the next ceiling, for a counter at `cursor` below `ceiling`. Requests wait for
     /// `waiting` numbers. The ceiling stays until little more than half of the reservation is left,
     /// unless a request waits or has met it.
     ///

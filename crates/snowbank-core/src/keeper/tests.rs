@@ -14,15 +14,15 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// A keeper of one source whose first ceiling is granted, and its writers, which end a write when
-/// the test says so.
+/// A keeper of sources whose first ceilings are granted, and its writers. A write ends when the
+/// test says so.
 struct World {
     keeper: Keeper,
     source: Arc<Source>,
     wall: Arc<Wall>,
     /// Every ceiling of the first source that was handed out.
     handed_out: Vec<Position>,
-    /// Every mark: the source's index and its IDs' bound.
+    /// Every mark: the source's index and its ID bound.
     marked: Vec<(usize, u64)>,
 }
 
@@ -57,7 +57,7 @@ impl World {
         self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
     }
 
-    /// Looks, and ends at once what is written, until there is nothing more to write.
+    /// Looks and ends every write at once, until nothing is left to write.
     fn settle(&mut self, reading: Reading) -> Looked {
         loop {
             let looked = self.look(reading);
@@ -84,13 +84,13 @@ fn failed() -> Result<(), String> {
     Err(String::from("the disk failed"))
 }
 
-/// The only write of a look.
+/// Returns the only write of a look.
 fn only(looked: &Looked) -> Write {
     assert_eq!(looked.writes.len(), 1, "{looked:?}");
     looked.writes[0].clone()
 }
 
-/// The clocks `after_us` later, with the wall clock off by `step_us`.
+/// Returns a reading of the clocks `after_us` later, with the wall clock off by `step_us`.
 fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
@@ -100,7 +100,7 @@ fn wall() -> Arc<Wall> {
     Arc::new(Wall::new(step_rule, START, Remembered::Nothing))
 }
 
-/// A source that starts `ahead_us` from the wall clock, before its first ceiling.
+/// Returns a source that starts `ahead_us` ahead of the wall clock and has no ceiling yet.
 fn managed(ahead_us: i64) -> ManagedSource {
     let now = wall().believe(START);
     let layout = Layout::resolve("twitter").expect("a preset");
@@ -163,7 +163,7 @@ fn ceilings_rise_together_whichever_needs_it_first() {
     assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
 }
 
-/// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.
+/// The ID clock is as far ahead as it may be, so an early raise gains nothing.
 #[test]
 fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
     let mut world = World::new();

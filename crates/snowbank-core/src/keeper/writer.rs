@@ -21,7 +21,7 @@ pub struct Write {
     pub restored: Vec<usize>,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
-    /// The most that ID time − boot is, or becomes until the next write, in microseconds.
+    /// The most that ID time − boot is, or will be until the next write, in microseconds.
     pub id_minus_boot_us: i64,
 }
 
@@ -32,8 +32,8 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Ok if all of its ceilings are durable, else the reason of the failure. After a failure they
-    /// may be durable too.
+    /// Ok if all ceilings of the write are durable, else the reason for the failure. Even after a
+    /// failure they may be durable.
     pub result: Result<(), String>,
 }
 
@@ -50,13 +50,13 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) reach: Reach,
-    /// By source.
+    /// The durable ceilings, by source.
     pub(super) durable: Vec<Durable>,
-    /// The believed wall − boot that is stored with them.
+    /// The believed wall − boot that is stored with `durable`.
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
     pub(super) in_flight: Option<InFlight>,
-    /// When all ceilings are raised next, unless one is needed before.
+    /// When all ceilings are raised next, unless one is needed sooner.
     pub(super) due: Option<BootMicros>,
     /// Why the last write failed. The next write then waits until `due`.
     pub(super) failure: Option<String>,

@@ -13,10 +13,10 @@ use snowbank_id::layout::{Position, Run, append_run};
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed
-/// ahead must be young enough to last that long. So a burst may lose twice that fraction of its
-/// reserve: to ticks that a claim ahead has skipped, and to siblings' blocks that lie too low. The
-/// documents allow an eighth. A smaller fraction would need more claims. At a sixteenth of the
+/// A shard claims ahead for the burst window divided by this. Blocks claimed ahead must be young
+/// enough to last that long. So a burst may lose twice that fraction of its reserve: once to ticks
+/// that a claim ahead has skipped, and once to siblings' blocks that lie too low. The documentation
+/// allows a loss of an eighth. A smaller fraction would need more claims. At a sixteenth of the
 /// default 10 ms a busy shard claims about 3,200 times a second.
 const AHEAD_SHARE: u64 = 16;
 
@@ -33,12 +33,12 @@ const NOTHING: Span = Span { from: Position(0), count: 0 };
 #[derive(Debug)]
 pub struct Taken {
     runs: Vec<Run>,
-    /// The grant's generation under which they were claimed.
+    /// The grant's generation under which the runs were claimed.
     generation: u64,
 }
 
 impl Taken {
-    /// Returns their number.
+    /// Returns the number of these IDs.
     pub fn count(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.count)).sum()
     }
@@ -56,8 +56,8 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// The run that IDs are taken from. Its position is the one after the last ID handed out, also
-    /// when it is used up.
+    /// The run that IDs are taken from. Its position is the one after the last ID handed out, even
+    /// when the run is used up.
     current: CurrentRun,
     /// IDs of the current run that must not be taken until this wake-up has checked them. They are
     /// kept apart, so that [`take`](Lane::take) has a single condition to check.
@@ -102,7 +102,7 @@ impl Lane {
         }
     }
 
-    /// The source.
+    /// Returns the source.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
     }
@@ -170,8 +170,8 @@ impl Lane {
 
     /// Takes exactly `count` IDs and appends them to `runs`.
     ///
-    /// `ahead` returns how many IDs the rest of this wake-up will take; these are claimed in the
-    /// same claim. It is called only when a claim is needed.
+    /// `ahead` returns how many more IDs this wake-up will take, so that one claim can cover all.
+    /// It is called only if a claim is needed.
     ///
     /// # Errors
     /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must
@@ -220,7 +220,7 @@ impl Lane {
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
-            // Takes nothing unless the request can be served in whole with siblings' blocks.
+            // The request is served whole with siblings' blocks, or takes nothing here.
             self.steal(window, short - left);
             if self.here() + left < count {
                 return Err(count);
@@ -240,8 +240,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so
-    /// nothing is skipped.
+    /// Takes consecutive numbers of a ticket counter, with one claim for each request. The shard
+    /// keeps none, so none are skipped.
     fn take_tickets(
         &mut self,
         window: &Window,
@@ -359,12 +359,12 @@ impl Lane {
     }
 
     /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it
-    /// since. A refusal gives the reason if IDs are missing.
+    /// since. Returns the refusal if the request was refused.
     ///
     /// # Errors
     /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
-    /// request is refused. After a loss `runs` is empty, refused or not. IDs claimed again after
-    /// the loss are skipped too, because a reply contains all its IDs or is a refusal.
+    /// request is refused. After a loss `runs` is empty in both cases. IDs claimed since the loss
+    /// are skipped too, because a reply contains all its IDs or is a refusal.
     pub fn end_wait(
         &mut self,
         taken: Taken,
@@ -373,7 +373,7 @@ impl Lane {
     ) -> Result<Option<Refusal>, IdsLost> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
-        // Read again, because the lane's own generation may be from before the loss.
+        // Read from the grant, because the lane's own generation may be older than the loss.
         let held = self.source.grant().generation();
         let is_lost = !before.is_empty() && generation != held
             || !finished.spans.is_empty() && finished.generation != held;
@@ -386,8 +386,8 @@ impl Lane {
         Ok(finished.refusal)
     }
 
-    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are
-    /// dropped, because the same connection may send the next request.
+    /// Hands out the spans claimed for a request that waited. This shard's blocks below the spans
+    /// are dropped, because the connection's next request must get higher IDs.
     pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
         let current = self.current;
@@ -404,11 +404,11 @@ impl Lane {
 
 /// Claims ahead of demand: a busy shard claims blocks for its ring before requests ask for them.
 impl Lane {
-    /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what
-    /// recent demand suggests.
+    /// Ends a wake-up. In strict order, or for a ticket source, it drops all blocks. Otherwise it
+    /// claims ahead what recent demand suggests.
     ///
-    /// It claims at most this shard's share of a fraction of the burst window. It claims nothing
-    /// for a lone request, while requests wait, or while the limit is near.
+    /// It claims at most this shard's share of a sixteenth of the burst window. It claims nothing
+    /// for a lone request, while requests wait, or while the window's limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         self.is_awake = false;
         let Some(window) = self.window else {

@@ -19,7 +19,7 @@ use snowbank_id::numbering::Numbering;
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// A source of four IDs in a tick of 1 ms. `ticks` is the number of available ticks.
+/// Returns a source with four IDs per tick of 1 ms, and `ticks` ticks available.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
     let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -93,8 +93,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
             let durable = Arc::clone(&durable);
             thread::spawn(move || {
                 let floor = source.window(NOW).floor;
-                // The store's sync comes before the raise; relaxed, so that only the raise itself
-                // orders it.
+                // Stands for the sync, which comes before the raise. It is relaxed, so that only
+                // the raise orders it.
                 durable.store(3, Ordering::Relaxed);
                 source.grant().raise(Position(floor.0 + 3));
             })
@@ -114,8 +114,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
     });
 }
 
-/// A thread that was delayed may not take a later thread's position for its own: the ID clock would
-/// run ahead.
+/// A delayed thread must not begin a catch-up at a position that a later thread has claimed: the ID
+/// clock would run ahead.
 #[test]
 fn a_late_thread_does_not_hasten_the_catch_up() {
     check_model(|| {

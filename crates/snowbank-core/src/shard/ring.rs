@@ -7,7 +7,7 @@ use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_id::layout::{Position, Run};
 use snowbank_id::numbering::Numbering;
 
-/// The number of blocks that a ring holds: the last claim ahead of demand, the rest of earlier
+/// The most blocks that a ring holds: those of the last claim ahead of demand, the rest of earlier
 /// claims, and siblings' blocks.
 pub const RING_BLOCKS: usize = 64;
 
@@ -17,15 +17,15 @@ pub const RING_BLOCKS: usize = 64;
 pub struct Block {
     /// The positions.
     pub span: Span,
-    /// The grant's generation under which they were claimed. A block of an earlier one is not
-    /// handed out.
+    /// The grant's generation under which they were claimed. A block of an earlier generation is
+    /// not handed out.
     pub generation: u64,
 }
 
 /// The IDs that a shard hands out next: the rest of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentRun {
-    /// The position after the last ID's. The positions of a run are consecutive too.
+    /// The position after that of the last ID. A run's positions are consecutive, as a block's are.
     pub end: Position,
     /// The first ID that is left.
     pub first: u64,
@@ -36,7 +36,7 @@ pub struct CurrentRun {
 }
 
 impl CurrentRun {
-    /// A used-up run: nothing handed out so far.
+    /// A used-up run, before anything is handed out.
     pub const EMPTY: CurrentRun = CurrentRun { end: Position(0), first: 0, stride: 0, count: 0 };
 
     /// Cuts the longest run off the front of `span`. Returns `None` when the span is used up.
@@ -60,7 +60,7 @@ impl CurrentRun {
         let count = most.min(u64::from(self.count)) as u32;
         let run = Run { first: self.first, count, stride: self.stride };
         self.count -= count;
-        // After the last ID this may leave the ID space; the result is unused then.
+        // After the last ID, `first` may leave the ID space. It is unused then.
         self.first = self.first.wrapping_add(u64::from(count).wrapping_mul(self.stride));
         Some(run)
     }
@@ -73,8 +73,8 @@ impl CurrentRun {
     }
 }
 
-/// One shard's blocks of one source. Its own shard fills it, in increasing order, and takes from
-/// it. Siblings also take from it when a source has no more to claim.
+/// One shard's blocks of one source. Its shard fills the ring in increasing order, and takes from
+/// it. Siblings also take from it when the source has no more to claim.
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,
@@ -108,7 +108,7 @@ impl Ring {
         Some(block)
     }
 
-    /// The number of blocks for which there is room.
+    /// Returns the number of blocks for which there is room.
     pub fn room(&self) -> usize {
         RING_BLOCKS.saturating_sub(self.blocks.len())
     }

@@ -57,7 +57,7 @@ fn warm_up(shard: &mut Shard) -> Now {
     after_us(WARM_US)
 }
 
-/// A source with this many shards, and a moment at which the first of them has claimed ahead.
+/// Returns a source with this many shards, and a moment at which the first shard has claimed ahead.
 fn busy_shards(count: usize) -> (Arc<Source>, Vec<Shard>, Now) {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, count, Order::Relaxed);
@@ -65,7 +65,7 @@ fn busy_shards(count: usize) -> (Arc<Source>, Vec<Shard>, Now) {
     (source, shards, now)
 }
 
-/// Takes all that the cursor has left, for somebody else.
+/// Claims all positions that are left, as another claimer would.
 fn drain(source: &Source, now: Now) {
     let window = source.window(now);
     source
@@ -129,7 +129,7 @@ fn blocks_older_than_the_burst_window_are_dropped() {
     assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
-/// Also if nobody looked while the grant was away, and if a sibling asks.
+/// The blocks are lost even if no request came while the grant was away, and if a sibling is asked.
 #[test]
 fn a_lost_grant_takes_all_blocks_with_it() {
     for (index, is_tried) in [(0, true), (0, false), (1, true)] {
@@ -163,9 +163,8 @@ fn a_busy_shard_hands_out_each_id_once() {
 }
 
 proptest! {
-    /// Shards run at random moments, with readings a little older or newer than each other's. No ID
-    /// comes twice, each shard's IDs increase, and none is older than the burst window or newer
-    /// than the clock.
+    /// Shards run at random moments, with clock readings that differ a little. No ID comes twice,
+    /// each shard's IDs increase, and none is older than the burst window or newer than the clock.
     #[test]
     fn shards_keep_the_promises(
         steps in prop::collection::vec((0_usize..3, 0_u64..1_500, 1_u64..6_000, 0_u64..100, any::<bool>()), 1..300),
@@ -227,8 +226,8 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above it are the blocks of the sibling, and above those the IDs of another connection of this
-    // shard.
+    // Above this claim are the blocks of the sibling, and above those blocks the IDs of another
+    // connection of this shard.
     let now = warm_up(&mut shards[1]);
     let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();

@@ -18,7 +18,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Kind; 3] = [Kind::Snowflake, Kind::Ticket, Kind::SharedTicket];
 
-    /// Its name in configurations.
+    /// Returns its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Snowflake => "snowflake",
@@ -50,8 +50,8 @@ impl Kind {
         self == Kind::SharedTicket
     }
 
-    /// Returns whether nothing but its own state shows where it goes on. Copies of one machine
-    /// would then count alike.
+    /// Returns true if only its own state shows where it goes on. Copies of one machine would then
+    /// hand out the same numbers.
     pub fn counts_by_itself(self) -> bool {
         self == Kind::Ticket
     }

@@ -1,10 +1,9 @@
-//! The ranges of a shared counter. Each is this daemon's alone: the fleet's coordinator gave it to
-//! no other.
+//! The ranges of a shared counter. The fleet's coordinator gave each of them to this daemon alone.
 //!
 //! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a
-//! request does not fit into the rest of this one. Other daemons may have the numbers between the
-//! two. So the cursor moves to the next range before the ceiling does. Then another daemon never
-//! has a number between the cursor and the ceiling.
+//! request does not fit into the rest of the present one. Other daemons may have the numbers
+//! between the two ranges. So the cursor moves to the next range before the ceiling does: no other
+//! daemon ever has a number between the cursor and the ceiling.
 
 use super::{Kind, Source};
 use crate::clock::Now;
@@ -30,8 +29,8 @@ impl Range {
     }
 }
 
-/// The numbers of a source's ranges, read at one moment. A request gets consecutive numbers, so it
-/// must fit into one range.
+/// How many numbers a source's ranges have left, read at one moment. A request gets consecutive
+/// numbers, so it must fit into one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRanges {
     /// The numbers that are left in the present range.
@@ -41,12 +40,13 @@ pub struct InRanges {
 }
 
 impl InRanges {
-    /// The numbers of both.
+    /// Returns how many numbers both ranges have.
     pub fn total(self) -> u64 {
         self.rest.saturating_add(self.next)
     }
 
-    /// The numbers of the larger one: no larger request is served before another range comes.
+    /// Returns how many numbers the larger range has: no larger request is served before another
+    /// range comes.
     pub fn largest(self) -> u64 {
         self.rest.max(self.next)
     }
@@ -59,7 +59,7 @@ pub(super) struct SharedCounter {
     next: Mutex<Option<Range>>,
     /// The positions between ranges, over which the cursor moved. They do not count as demand.
     skipped: AtomicU64,
-    /// True once the coordinator had no range left. The ranges that are there are the last.
+    /// True once the coordinator had no range left. The ranges held here are the last.
     has_ended: AtomicBool,
 }
 
@@ -72,8 +72,8 @@ impl Source {
         self
     }
 
-    /// Returns the numbers that are left in the present range. Only a caller that holds the lock of
-    /// the next range knows that this range stays the present one.
+    /// Returns how many numbers are left in the present range. That range may change unless the
+    /// caller holds the lock of `next`.
     fn left_in_range(&self) -> u64 {
         // A sealed source has none.
         let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
@@ -86,7 +86,7 @@ impl Source {
         let Some(shared) = &self.shared_counter else {
             return InRanges { rest: self.left_in_range(), next: 0 };
         };
-        // Under the lock the source does not go on with its next range.
+        // While the lock is held, the source does not move on to its next range.
         let next = lock(&shared.next);
         InRanges { rest: self.left_in_range(), next: self.count_of(*next) }
     }
@@ -98,14 +98,14 @@ impl Source {
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
     }
 
-    /// Returns true if this ceiling is the end of the last range: no wait helps.
+    /// Returns true if this ceiling is the end of the last range, so that no wait helps.
     pub(super) fn ends_at(&self, ceiling: Position) -> bool {
         let Some(shared) = &self.shared_counter else { return false };
         if !self.has_last_range() {
             return false;
         }
-        // If the source went on with its next range since this ceiling was read, the ceiling is a
-        // higher one now.
+        // If the source has moved on to its next range since this ceiling was read, the grant's
+        // ceiling is higher now.
         let next = lock(&shared.next);
         self.count_of(*next) == 0 && self.grant.ceiling() == ceiling && !self.grant.is_lost()
     }
@@ -117,13 +117,13 @@ impl Source {
         }
     }
 
-    /// Returns true if no range is left at the coordinator: the ranges that are there are the last.
+    /// Returns true if no range is left at the coordinator: the ranges held here are the last.
     pub fn has_last_range(&self) -> bool {
         self.shared_counter.as_ref().is_some_and(|shared| shared.has_ended.load(Ordering::Acquire))
     }
 
-    /// Returns the positions that are left of a ticket counter. Other daemons take their part of a
-    /// shared one.
+    /// Returns how many positions are left of a ticket counter. Other daemons take some of a shared
+    /// counter's.
     pub fn left_of_counter(&self) -> u64 {
         if self.has_last_range() {
             return self.in_ranges().total();
@@ -133,18 +133,19 @@ impl Source {
         end.0.saturating_sub(self.cursor().unwrap_or(end).0)
     }
 
-    /// Returns the positions over which the cursor moved from one range to another.
+    /// Returns how many positions the cursor skipped between ranges.
     pub fn skipped(&self) -> u64 {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
     }
 
-    /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both
-    /// are one range from then on. It is used at once if nothing is left of the present one. It
-    /// replaces a next range that is there already, and the numbers of the old one are skipped.
+    /// Adds a range that the coordinator gave to this daemon. If it directly follows the present
+    /// range and there is no next one, it extends the present range. If nothing is left of the
+    /// present range, the new range is used at once. Otherwise it becomes the next range. An
+    /// earlier next range is skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
-        // What was asked for is there: a request that does not fit asks again.
+        // The range that was asked for is here. A request that does not fit asks again.
         self.grant.forget_want();
         if range.from == self.grant.ceiling() && next.is_none() {
             self.grant.raise_if(range.generation, range.to);
@@ -156,8 +157,8 @@ impl Source {
         }
     }
 
-    /// Goes on with the next range, if a request for `least` numbers fits into it. The rest of the
-    /// present one is skipped. Returns whether it did.
+    /// Moves on to the next range if a request for `least` numbers fits into it. The rest of the
+    /// present range is skipped. Returns whether the source moved on.
     pub(super) fn use_next_range(&self, least: u64) -> bool {
         let Some(shared) = &self.shared_counter else { return false };
         let mut next = lock(&shared.next);
@@ -179,8 +180,8 @@ impl Source {
 }
 
 impl Source {
-    /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its
-    /// memory. For simulations. `None` for a sealed source.
+    /// Returns this source as a copy of the machine has it after a snapshot of its memory was
+    /// restored. For simulations. Returns `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;
         let grant = Grant::new(Position(0));

@@ -10,10 +10,10 @@ use snowbank_id::layout::{Layout, Tick, WorkerSet};
 use snowbank_id::numbering::TicketCounter;
 
 pub(crate) const SECOND_US: i64 = 1_000_000;
-/// 2027-01-15, a start of a millisecond.
+/// 2027-01-15, at the start of a millisecond.
 pub(crate) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
-/// A minute before: a source that starts then has its whole reserve at `START`.
+/// A minute before `START`: a source that starts then has its whole burst reserve at `START`.
 pub(crate) const BEFORE: Now = Now {
     wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
     boot: BootMicros(START.boot.0 - 60 * SECOND_US),
@@ -34,19 +34,19 @@ pub(super) fn numbering(layout: &str) -> Numbering {
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
 
-/// A source that has been idle for long, without a ceiling in the way.
+/// Returns a source that was idle for long, and that no ceiling limits.
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let end = numbering(layout).end();
     source_below(layout, rules, end)
 }
 
-/// The same, with this ceiling.
+/// Returns a source that was idle for long, with this ceiling.
 fn source_below(layout: &str, rules: Rules, ceiling: Position) -> Source {
     let name = String::from("test");
     Source::new(name, numbering(layout), rules, Grant::new(ceiling), Position(0), BEFORE)
 }
 
-/// The first position of Twitter's layout at an instant.
+/// Returns the first position of Twitter's layout at an instant.
 fn first_at(wall: UnixMicros) -> Position {
     let numbering = numbering(TWITTER);
     numbering.first_of(numbering.tick_at(wall))
@@ -101,7 +101,7 @@ fn after_idling_the_sequence_starts_spread_over_the_lowest_quarter() {
         highest = highest.max(index);
     }
     assert!(highest > 900, "the whole quarter is used, not only up to {highest}");
-    // Under load one tick flows into the next at 0.
+    // Under load the next tick starts at index 0.
     let window = source.window(after_ms(2_001));
     let first = source.claim(&window, 1, &mut rng).expect("there is room");
     assert_eq!(source.claim(&window, 4_096, &mut rng), Some(Position(first.0 + 1)));
@@ -161,7 +161,7 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // If the clock is behind by no more than two readings may differ, requests wait for it.
+    // Two readings may differ by 500 µs. If the clock is behind by no more, requests wait for it.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);

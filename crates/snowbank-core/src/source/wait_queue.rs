@@ -6,15 +6,15 @@
 //! that would otherwise miss its deadline comes first. A connection has at most one request here,
 //! so each connection gets the same share, however much it wants.
 //!
-//! Any shard may advance the queue, and then claims for every request in it, so no shard waits for
+//! Any shard may advance the queue. It then claims for every request there, so no shard waits for
 //! another's thread. The lock is taken only by requests that must wait and by the wake-up of a
 //! tick. A request that is served at once uses only atomics here.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick,
 //! unless the burst window is too short to claim the rest later. Such a request passes those that
 //! wait if it wants no more than a share of a tick, and no promise needs the positions. So a client
-//! that asks for single IDs mostly does not wait. What no request takes is shared out with the next
-//! tick, so nothing is lost.
+//! that asks for single IDs seldom waits. What no request takes is shared out with the next tick,
+//! so nothing is lost.
 
 mod admission;
 mod queue;
@@ -69,8 +69,8 @@ impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         // The rest of a tick is claimed with the next wake-up, if that wake-up is not too late.
         let rolls_over = burst_window >= LATE_WAKE_UP;
-        // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only
-        // those are promised.
+        // If a late wake-up may miss whole ticks, only about half of the ticks can be claimed. No
+        // more are promised.
         let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         WaitQueue {
             queue: Mutex::new(Queue::default()),
@@ -83,20 +83,20 @@ impl WaitQueue {
         }
     }
 
-    /// IDs admitted and not yet claimed.
+    /// Returns how many IDs are admitted and not yet claimed.
     #[inline]
     pub fn admitted_ids(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// The number of requests that wait. Takes the lock: not for a request's path.
+    /// Returns the number of requests that wait. Takes the lock, so it is not for a request's path.
     pub fn waiting_requests(&self) -> u64 {
         self.lock().waiting.len() as u64
     }
 
     /// Returns whether a request of this size may be served before those that wait. If some wait,
-    /// it is counted against the IDs that they leave until the next tick, even if its claim then
-    /// fails.
+    /// the request is counted against the IDs that they leave until the next tick, even if its
+    /// claim then fails.
     #[inline]
     pub(super) fn may_pass(&self, count: u64) -> bool {
         self.admitted_ids() == 0 || self.count_passing(count)
@@ -162,8 +162,8 @@ impl Source {
         Advanced { next_in, shards, meets_ceiling: meets_ceiling && self.grant.want_more() }
     }
 
-    /// Skips positions that were claimed under a grant that was lost. As many others will be
-    /// claimed.
+    /// Skips positions that were claimed under a grant that was lost. The requests will get as many
+    /// others instead.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.waiting.is_empty() || queue.generations == (generation, generation) {
             return;
@@ -198,10 +198,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. If the clock has stepped forward, by more than a
-    /// tick, it computes all limits again. By the old limits, requests that have time would seem to
-    /// be due and would take everything. After a step back it keeps the old limits. By new limits,
-    /// requests whose promise can no longer be kept would take everything.
+    /// Computes limits that are not known yet, and all limits again if the clock has stepped
+    /// forward by more than a tick: by the old limits, requests that have time would seem to be due
+    /// and would take everything. Keeps the old limits after a step back: by new limits, requests
+    /// whose promise can no longer be kept would take everything.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
@@ -237,7 +237,7 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None)));
     }
 
-    /// Lets requests pass until the next look: each for at most a share of a tick, and this many
+    /// Lets requests pass until the next call: each for at most a share of a tick, and this many
     /// IDs in all.
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);

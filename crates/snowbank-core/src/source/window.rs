@@ -1,4 +1,4 @@
-//! The window: the positions that the ID clock and the ceiling allow to claim at one moment, also
+//! The window: the positions that the ID clock and the ceiling let a claim take at one moment, even
 //! when the wall clock goes back.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::clock::{self, Now};
 use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// Clock readings of two shards count as equally old if they differ by less than this: each shard
-/// reads the clock by itself. A reading that is older by less than this can raise the catch-up by
-/// half of this at most.
+/// Clock readings of two shards count as equally old if they differ by less than this, because each
+/// shard reads the clock by itself. A reading that is older by less can raise the catch-up by half
+/// of this time at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
@@ -69,12 +69,13 @@ impl Source {
         by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
     }
 
-    /// Returns the window for `now`, and the grant's generation for a caller that keeps some of it.
+    /// Returns the window for `now`, and the grant's generation for a caller that keeps positions.
     #[inline]
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
         // The generation must be read before the ceiling. If the grant is lost in between, claims
-        // below the old ceiling carry the old generation, and are dropped once the generations
-        // are compared. In the other order they would carry the new one, and would be handed out.
+        // below the old ceiling carry the old generation, and are dropped once the generations are
+        // compared. In the other order they would carry the new generation, and would be handed
+        // out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
@@ -83,7 +84,7 @@ impl Source {
     #[inline]
     pub fn window(&self, now: Now) -> Window {
         if now.jumped {
-            // Nothing is claimed until the ceiling was made durable again.
+            // Nothing is claimed until the ceiling has been made durable again.
             return Window::empty(Bound::Ceiling, now);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
@@ -132,7 +133,7 @@ impl Source {
     /// back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
-        // Acquire: also sees the clock reading that moved the cursor here.
+        // Acquire: this thread then also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
         if cursor.0 == SEALED {
             return Window::empty(Bound::Sealed, now);
@@ -161,7 +162,7 @@ impl Source {
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
-    /// Returns the window of the ID clock without the positions from the cursor on.
+    /// Returns the window of the ID clock, cut off at the cursor.
     fn window_below(&self, cursor: Position, now: Now) -> Window {
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let window = self.window_at(now, id_time, self.limit_at(id_time));
@@ -180,8 +181,8 @@ impl Source {
         if !self.may_ride(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
-        // A catch-up begins at `highest_used` once that is at most `max_ahead` ahead. Until then
-        // the ID clock stands still.
+        // A catch-up begins at `highest_used` once that instant is at most `max_ahead` ahead. Until
+        // then the ID clock stands still.
         let ahead_us = highest_used.0.saturating_sub(now.wall.0);
         let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
@@ -214,7 +215,7 @@ impl Source {
     /// Begins a catch-up because a request waits for the next tick. A running wall clock overtakes
     /// the catch-up at once. If the wall clock stands still, the ID clock runs at half speed.
     pub(crate) fn begin_catch_up(&self, now: Now) {
-        // Acquire: also sees the clock reading that moved the cursor here.
+        // Acquire: this thread then also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
         // An older reading would start the catch-up too far ahead.
         let is_old = now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed);

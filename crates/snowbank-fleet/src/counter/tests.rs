@@ -62,7 +62,7 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
     assert!(matches!(running.check(Some(&garbage)), Err(CounterLoss::Unreadable(_))));
 }
 
-/// All that this daemon had stays as it was, so the key can be put right.
+/// The daemon's own record stays as it was, so the key can be put right.
 #[test]
 fn a_counter_that_leaps_is_not_counted_on() {
     let key = |from, to| CounterKey::new("c", NumberRange { from, to }, "w0", "host-b (process 9)").text();
@@ -84,7 +84,7 @@ fn a_counter_that_leaps_is_not_counted_on() {
     assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim("w1", 101)));
 }
 
-/// By increment, offset and maximum.
+/// The counters differ in increment, offset and maximum.
 #[test]
 fn ranges_are_of_numbers_and_end_with_the_counter() {
     let counter = |(increment, offset, maximum)| {
@@ -102,7 +102,7 @@ fn ranges_are_of_numbers_and_end_with_the_counter() {
         let range = NumberRange { from: next, to };
         assert!(matches!(&taken, Ok(Step::Write(claim)) if claim.range == range), "{of:?}: {taken:?}");
     }
-    // A source with a higher maximum may have counted on.
+    // A source with a higher maximum may have counted further.
     for (of, next) in [
         ((1, 1, last), last + 1),
         ((1, 1, 105), 106),

@@ -59,8 +59,8 @@ impl Connection {
         Ok((status, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
     }
 
-    /// Returns the reason why an exchange failed. A canceled one does not know why its connection
-    /// ended.
+    /// Returns the reason why an exchange failed. A canceled exchange does not know why its
+    /// connection ended.
     async fn end_after(&mut self, error: hyper::Error) -> String {
         let of_connection = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
         match of_connection {

@@ -19,7 +19,7 @@ pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
     found.map_or_else(|| error.to_string(), explain)
 }
 
-/// Describes a TLS error that a setting can change.
+/// Describes a TLS error that a setting can correct.
 fn of_settings(error: &rustls::Error) -> Option<String> {
     use AlertDescription as Alert;
     Some(match error {

@@ -5,9 +5,9 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::{Marker, zookeeper};
 
-/// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses,
-/// and `strange` asks for another password. All other hosts have a marker with their name as its
-/// identity, and `empty` has none.
+/// A session with the endpoint of this host. The host `hangs` never answers, `away` refuses,
+/// `strange` asks for another password, and `empty` has no marker. Every other host has a marker
+/// whose identity is the host's name.
 #[derive(Debug)]
 struct Named(String);
 
@@ -40,8 +40,8 @@ fn marker(identity: &str) -> String {
     Marker::new(identity, Vec::new()).text()
 }
 
-/// Makes a call at these endpoints, by a daemon of the cluster of `a`. Returns the host that
-/// answers.
+/// Makes a call at these endpoints, as a daemon that belongs to the cluster of `a`. Returns the
+/// host that answers.
 fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
     let mut line = line(hosts);
     line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
@@ -85,7 +85,7 @@ fn an_endpoint_that_hangs_delays_the_others_briefly() {
     assert_eq!(all(2, true), [None, short, short, None, None]);
 }
 
-/// The exchanges of the two that answer wait for each other.
+/// The exchanges of the two endpoints that answer wait for each other.
 #[test]
 fn endpoints_are_asked_at_the_same_time_and_the_first_that_answers_stays_connected() {
     let mut line = line(&["hangs", "a", "b"]);

@@ -12,13 +12,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.are_compared = true;
     }
 
-    /// Checks that all endpoints that answer have the same identity in the value of a key, or that
-    /// none has a value, and that they report one cluster. Does nothing if they were compared
-    /// before. Two clusters that were prepared have markers with different identities. A value that
-    /// cannot be read is an identity of its own.
+    /// Checks that all endpoints that answer report one cluster, and that a key's value has the
+    /// same identity at all of them, or is missing at all of them. Does nothing if they were
+    /// compared before. Two clusters that were prepared have markers with different identities. A
+    /// value that cannot be read is an identity of its own.
     ///
     /// # Errors
-    /// Two endpoints differ, in words.
+    /// Returns a message if two endpoints differ.
     pub(super) fn compare_at(
         &mut self,
         key: &str,

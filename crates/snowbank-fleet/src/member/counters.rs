@@ -46,8 +46,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
         let taken = self.try_take_range(index, count, generation);
         if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
-            // If the coordinator went back, the numbers show it. That must be noticed before the
-            // daemon ends.
+            // If the coordinator went back, the keys of worker IDs may show it, which must be
+            // noticed before the daemon ends.
             let _ = self.poll_again();
         }
         let taken = self.ended(taken);
@@ -97,8 +97,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
     }
 
-    /// Compares the key with a value that is older than an earlier one. Returns the key's value if
-    /// it differs.
+    /// Compares the key with an answer that is older than an earlier answer. Returns the key's
+    /// value if it differs.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

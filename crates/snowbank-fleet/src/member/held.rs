@@ -24,13 +24,13 @@ pub(super) struct Held {
     pub(super) term: String,
     /// The identity of the marker under which the source took the numbers.
     pub(super) identity: String,
-    /// The distance that the fleet's ceiling is kept ahead.
+    /// How far ahead the fleet's ceiling is kept.
     pub(super) horizon: Duration,
-    /// The distance that IDs may be ahead of the wall clock.
+    /// How far IDs may be ahead of the wall clock.
     pub(super) max_ahead: Duration,
-    /// False if this process went on without asking, until it has written the keys.
+    /// False if this process went on without asking the coordinator, until it has written the keys.
     pub(super) is_claimed: bool,
-    /// The instant since which it has them, for people.
+    /// The instant since which the source has the numbers, for people.
     pub(super) since_unix_s: i64,
     /// The bound at which the source started. Its keys never go below it.
     pub(super) floor: u64,
@@ -38,8 +38,8 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
     pub(super) acknowledged: u64,
-    /// True while the pause lasts that follows taking the numbers, or raising a bound that had
-    /// passed. The notes have no ceiling meanwhile.
+    /// True during the pause after the numbers were taken, or after a bound that had passed was
+    /// raised. During that pause the notes have no ceiling.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,
@@ -47,8 +47,7 @@ pub(super) struct Held {
     pub(super) wall_minus_boot_us: i64,
     /// The write that is being tried, if its outcome is not known.
     pub(super) trying: Option<String>,
-    /// The number of connections that were opened so far when the last identity of a write was
-    /// drawn.
+    /// The number of connections that had been opened when the last identity of a write was drawn.
     pub(super) drawn_on: u64,
     /// The generation of the grants when that write was drawn.
     pub(super) generation: u64,
@@ -77,7 +76,7 @@ impl Held {
         format!("worker ID {number} of source {source:?}: {loss}")
     }
 
-    /// Returns the writes that may be the last of one of its keys.
+    /// Returns the writes that may be the latest of one of its keys.
     fn writes(&self) -> Vec<String> {
         let mut writes: Vec<String> = Vec::new();
         for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {

@@ -1,18 +1,18 @@
 //! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*,
-//! reads the keys. It is also made between the steps of other jobs whenever it is due, so that none
-//! of them delays it (`fleet::notice`).
+//! reads the keys. A poll is also made between the steps of other jobs whenever it is due, so that
+//! no job delays it (`notice`).
 //!
 //! A look writes the keys of a source once after each new connection, under an identity that was
 //! drawn on that connection. Two copies of one memory cannot share a connection, so at least one
-//! connects again, also if nothing shows that the machine was restored. Both know the key's last
-//! write as their own until one of them writes. That write is foreign to the other one, which ends
-//! at its next look. A write whose identity was drawn before the connection does not count, because
-//! both copies may try it, and both find it as their own.
+//! copy connects again, even if nothing shows that the machine was restored. Both copies take the
+//! key's last write for their own until one of them writes. That write is foreign to the other
+//! copy, which ends at its next look. A write whose identity was drawn before the connection does
+//! not count, because both copies may try it, and both take it for their own.
 //!
 //! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look
-//! tries it again under the same identity, so the writes to recognise do not add up. A failure ends
-//! nothing, unless the key is another daemon's. All keys are read before one is written, so a
-//! failed write hides no loss.
+//! tries it again under the same identity, so the writes to recognise stay few. A failure ends the
+//! daemon only if the key is another daemon's. All keys are read before one is written, so a failed
+//! write hides no loss.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Raised::from(self.ended(looked))
     }
 
-    /// Returns the time until a poll is due. The first one is the keeper's first look, or a write
+    /// Returns the time until a poll is due. The first poll is the keeper's first look, or a write
     /// that took numbers. If that look has no answer, a poll is due at once, because nobody knows
     /// how old the coordinator's state will be when it answers next.
     pub(super) fn poll_due_in(&mut self) -> Duration {
@@ -53,7 +53,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.polled = Some(Polled { at, is_answered });
     }
 
-    /// Polls if it is time. Called before each step of at most two answers.
+    /// Polls if a poll is due. Called before each step, which waits for at most two answers.
     pub(super) fn poll_if_due(&mut self) -> Result<(), Stop> {
         if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
     }
@@ -111,7 +111,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes the keys of a source with the bound that they have. The write has a new identity,
-    /// unless an earlier one is still being tried. No bound sinks.
+    /// unless an earlier write is still being tried. No bound sinks.
     fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);

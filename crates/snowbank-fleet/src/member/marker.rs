@@ -1,8 +1,8 @@
 //! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that
 //! it does not hold.
 //!
-//! Every write of a number's key by a daemon compares the marker, and is done only if the writer
-//! knows its newest value. So once the floor is raised, no number changes hands below it, and once
+//! A daemon's write of a number's key compares the marker, and is done only if the daemon knows the
+//! marker's newest value. So once the floor is raised, no number changes hands below it, and once
 //! an ID space is replaced, no daemon starts in it.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to write the marker, each after another change of it.
+/// The most tries to write the marker, each after the marker has changed again.
 const TRIES_MAX: usize = 10;
 
 /// The marker as it was last read.
@@ -32,7 +32,7 @@ pub(super) struct Known {
 pub(super) struct Granted {
     /// The instant of the highest bound that was acknowledged.
     pub(super) until: UnixMicros,
-    /// The distance that the daemon's IDs may be ahead of other clocks.
+    /// How far the daemon's IDs may be ahead of other clocks.
     pub(super) reach: Duration,
 }
 
@@ -49,10 +49,10 @@ impl Granted {
     }
 }
 
-/// The meaning of a bound that is lower than an acknowledged one.
+/// The reason why a bound is lower than an acknowledged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
-    /// The coordinator went back. The floor is above all that it has forgotten.
+    /// The coordinator went back. The floor is above all that the coordinator has forgotten.
     WentBack,
     /// The answer was old. The key has another value now.
     OldAnswer,
@@ -74,7 +74,7 @@ pub(super) fn old_answer() -> NoAnswer {
     NoAnswer::passing("it gave an answer that is older than an earlier one")
 }
 
-/// Returns the reason after the last try.
+/// Returns the reason to give up after the last try.
 pub(super) fn marker_changes() -> NoAnswer {
     NoAnswer::passing("the fleet's marker changes with each answer")
 }
@@ -97,7 +97,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(space)
     }
 
-    /// Takes the marker's value.
+    /// Remembers the marker as it was read.
     fn know_marker(&mut self, found: Option<String>) -> Result<(), JoinError> {
         let key = self.paths.marker();
         let Some(text) = found else {
@@ -108,7 +108,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let marker =
             Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
-        // The next note makes it durable.
+        // The next note makes the reach durable.
         self.notes.lengthen_reach(marker.reach());
         self.marker = Some(Known { text, marker });
         Ok(())
@@ -134,8 +134,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(place)
     }
 
-    /// Returns the place of the ID space of a source that is about to take numbers. Records its
-    /// reach in the marker first.
+    /// Prepares a source to take numbers: records its reach in the marker, and returns the place of
+    /// its ID space.
     pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
         self.place_of(&want.space())?;
         let marker = &self.known_marker()?.marker;
@@ -157,12 +157,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Records a reach in the marker, and waits until the other daemons have polled it. Whoever
-    /// raises the floor counts with the longest reach, even if a restored marker has forgotten it.
-    /// So no daemon may write by a reach that is not recorded.
+    /// raises the floor must know the longest reach, even if a restored marker has forgotten it. So
+    /// no daemon may write with a reach that is not recorded.
     ///
-    /// A state that has not waited for this reach waits, whoever recorded it. `waits_later`: a
-    /// reach that is recorded already needs no wait here, because a later pause comes before
-    /// anything is handed out.
+    /// A state that has not yet waited for this reach must wait, whoever recorded the reach. If
+    /// `waits_later`, a pause follows before anything is handed out, so a reach that is recorded
+    /// already needs no wait here.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
@@ -186,8 +186,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => self.know_marker(Some(marker.text()))?,
-                // Another daemon was faster, and may have recorded a longer one. Or this write was
-                // done, and its answer was lost.
+                // Another daemon was faster, and may have recorded a longer reach. Or this write
+                // was done, and its answer was lost.
                 Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
@@ -211,10 +211,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker that is not the one by which the daemon has its numbers, and
-    /// returns the reason to end. The fleet was prepared again, or its coordinator was restored to
-    /// before that, which nothing tells apart. In the other history nobody knows what was granted
-    /// in this one.
+    /// Raises the floor of a marker under which the daemon did not take its numbers, and returns
+    /// the reason to end. Either the fleet was prepared again, or its coordinator was restored to a
+    /// state before that: nothing tells the two apart. In the other history nobody knows what was
+    /// granted in this one.
     pub(super) fn meet_other_fleet(&mut self) -> Stop {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
@@ -230,9 +230,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Returns what to do where all endpoints lead to another cluster. It may be the same one,
-    /// restored from a backup: to before the fleet was prepared, or under another cluster ID. So
-    /// its floor is raised, whatever its marker.
+    /// If all endpoints lead to another cluster, raises that cluster's floor, if it has any marker.
+    /// The cluster may be the daemon's own, restored from a backup: to a state before the fleet was
+    /// prepared, or under another cluster ID.
     pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
         let Stop::Foreign(reason) = stop else { return stop };
         self.coordinator.as_mut().leave_cluster();
@@ -261,7 +261,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn poll_period(&self) -> Duration {
         match &self.marker {
             Some(known) => known.marker.poll_period(),
-            // Nobody's numbers depend on the polls of shared counters alone.
+            // If there are only shared counters, nobody's numbers depend on the polls.
             None if self.sources.is_empty() => POLL_PERIOD_MAX,
             None => POLL_PERIOD_MIN,
         }
@@ -272,7 +272,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.marker.as_ref().ok_or_else(|| NoAnswer::passing("the fleet's marker was not read yet"))
     }
 
-    /// Takes the marker from a refused write of a source's keys.
+    /// Takes the marker that a refused write of a source's keys has found.
     pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), Stop> {
         let before = self.known_marker()?.clone();
         if found.as_ref() == Some(&before.text) {
@@ -288,8 +288,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop).map_err(lost)
     }
 
-    /// Returns the sources' bounds that have passed, so that their numbers count as abandoned. A
-    /// source whose bound was raised since counts too, until the pause after the raise is over.
+    /// Returns the bounds of sources that have passed, so that the sources' numbers count as
+    /// abandoned. Includes a source whose bound was raised since, until the pause after the raise
+    /// is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
@@ -302,7 +303,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         passed
     }
 
-    /// Checks the floor for a source whose bound has passed.
+    /// Checks a source against the floor if its bound has passed.
     pub(super) fn check_passed(&mut self, source: usize) -> Result<(), Stop> {
         let clocks = self.clocks_now();
         let passed = self.passed(clocks);
@@ -324,11 +325,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor above all that a coordinator which went back has forgotten. Does
-    /// nothing if the key has another value than the old one by now. Without a key, the known
+    /// nothing if the key in `older` no longer has the old value. If `older` is `None`, the known
     /// marker itself is the old value.
     ///
-    /// Whoever notices does this before anything else: another daemon may be about to take a number
-    /// whose holder was granted more than its key shows.
+    /// Whoever notices that the coordinator went back does this before anything else: another
+    /// daemon may be about to take a number whose holder was granted more than its key shows.
     pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
@@ -350,7 +351,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     let now = found.next().flatten();
                     let key = found.next().flatten();
                     if now.as_ref() == Some(&raised) {
-                        // It was done before: its answer was lost.
+                        // The write was done before, and its answer was lost.
                         self.marker = Some(Known { text: raised, marker });
                         return Ok(Noticed::WentBack);
                     }

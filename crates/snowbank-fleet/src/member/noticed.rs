@@ -1,5 +1,5 @@
 //! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever the
-//! holder does at the coordinator. The restore comes at every moment of each job.
+//! holder does at the coordinator. The tests restore at moments spread over each job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -31,13 +31,13 @@ struct World {
     restore: Option<(Duration, BTreeMap<String, String>)>,
     /// When the floor was raised.
     noticed: Option<Duration>,
-    /// The writes to the counter that other daemons still make before this one's.
+    /// How many writes to the counter other daemons still make before this daemon's.
     rivals: u32,
     is_away: bool,
     stall: Option<Stall>,
 }
 
-/// A time in which each answer comes only at its end, or in an outage not at all.
+/// A period in which answers come only at its end, or, in an outage, not at all.
 #[derive(Clone, Copy)]
 struct Stall {
     from: Duration,
@@ -98,7 +98,7 @@ impl Coordinator for Slow {
         self.0.lock().unwrap().now += time;
     }
 
-    /// The keys are read at the beginning, which shows a restore as late as possible.
+    /// Reads the keys before the answer's delay, so that a restore shows as late as possible.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut world = self.0.lock().unwrap();
         world.restore_if_due();
@@ -111,7 +111,7 @@ impl Coordinator for Slow {
         unreachable!("a list has as many keys as the fleet has numbers")
     }
 
-    /// The keys are written at the end.
+    /// Writes the keys after the answer's delay.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut world = self.0.lock().unwrap();
         world.await_answer()?;
@@ -126,7 +126,7 @@ impl Coordinator for Slow {
     }
 }
 
-/// Returns what a daemon wants whose pause is as long as the marker says.
+/// Returns the want of a daemon whose pause is as long as the marker says.
 fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     Want { horizon: SHORT_HORIZON, ..tests::want(wall, is_proven) }
 }
@@ -180,7 +180,7 @@ fn world(Pace { period, answer }: Pace) -> Slow {
     Slow(Arc::new(Mutex::new(world)))
 }
 
-/// A daemon with many sources, whose last bounds a restore of the coordinator loses.
+/// A daemon with many sources. A restore of the coordinator loses their last bounds.
 struct Holder {
     member: Member<Slow>,
     world: Slow,
@@ -210,7 +210,7 @@ impl Holder {
     }
 
     /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look
-    /// has no answer. The restore loses a write of the last source alone.
+    /// has no answer. The restore loses only a write of the last source.
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
@@ -250,7 +250,7 @@ impl Holder {
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Look,
-    /// The first one, without an answer.
+    /// The first look, without an answer.
     UnansweredLook,
 }
 
@@ -258,11 +258,11 @@ enum Before {
 #[derive(Clone, Copy, Debug)]
 enum Job {
     Nothing,
-    /// Of many sources.
+    /// A raise for many sources.
     Raise,
-    /// The bounds have passed, so that it pauses.
+    /// A raise of bounds that have passed, so that it pauses.
     RaiseAfterOutage,
-    /// Others take theirs first.
+    /// A range that is taken only after other daemons' ranges.
     Range,
 }
 
@@ -312,7 +312,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
             looked_at = holder.now();
             ended = holder.look(job.later());
         } else {
-            // It begins right before the next poll is due.
+            // The job begins right before the next poll is due.
             holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
             ended = job.run(&mut holder);
         }
@@ -335,7 +335,7 @@ fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
     }
 }
 
-/// Returns the longest time until a restore is noticed, whenever it comes.
+/// Returns the longest time until a restore is noticed, whenever the restore comes.
 fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     let mut slowest = Duration::ZERO;
     let mut after = Duration::ZERO;
@@ -349,7 +349,7 @@ fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     }
 }
 
-/// A daemon in the pause of its start is the only one that lost a write.
+/// Only a daemon in the pause of its start has lost a write.
 #[test]
 fn a_taker_notices_a_restore_within_another_takers_pause() {
     for pace in paces() {
@@ -374,9 +374,9 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
     }
 }
 
-/// The marker's daemons poll as it says, whatever the taker's horizon is. If the coordinator was
-/// restored to before the fleet was prepared again with a longer horizon, the daemons of the lost
-/// marker poll as that one said.
+/// Daemons of a marker poll as the marker says, whatever the taker's horizon is. If the fleet was
+/// prepared again with a longer horizon, and the coordinator then restored to an older state, the
+/// daemons of the lost marker still poll as that marker said.
 #[test]
 fn a_pause_is_long_enough_for_daemons_of_the_marker_and_of_a_lost_one() {
     let answer = Duration::from_millis(10);
@@ -405,7 +405,7 @@ fn a_start_compares_its_keys_after_its_pause_again() {
     }
 }
 
-/// Takes number 5, and stalls the coordinator for a while in the pause of that. Returns how long
+/// Takes number 5, and stalls the coordinator for a while in the pause after that. Returns how long
 /// the pause lasted.
 fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: bool) -> Duration {
     let world = world(pace);
@@ -441,7 +441,7 @@ fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
     }
 }
 
-/// Other jobs were in its way, or the machine slept.
+/// Other jobs delayed the job, or the machine slept.
 #[test]
 fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
     for pace in paces() {

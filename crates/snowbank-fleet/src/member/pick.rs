@@ -11,7 +11,7 @@ use crate::{Coordinator, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most worker IDs that are looked through before the list of all keys, so that a layout with
+/// The most worker IDs that are looked through before all keys are listed, so that a layout with
 /// millions of workers delays no start.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
@@ -33,7 +33,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// `lock` locks them on this machine, or returns `false` if they are in use there.
     ///
     /// # Errors
-    /// There are too few, the coordinator did not answer, or they cannot be locked.
+    /// Too few worker IDs are free, the coordinator did not answer, or they cannot be locked.
     pub fn pick<E: From<JoinError>>(
         &mut self,
         want: Want<'_>,
@@ -67,7 +67,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can
     /// use at once, then unused ones, then those whose bound passed longest ago. After a lost race,
-    /// each state begins to search unused ones at another place: otherwise all but one of the
+    /// each state begins its search for unused ones at another place: otherwise all but one of the
     /// daemons that start together would lose each time.
     ///
     /// No promise depends on what is read here: a number is written only if its key is still as it
@@ -88,7 +88,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        // A small fleet needs one read. Its keys are one transaction of etcd.
+        // For a small fleet one read is enough, which is one transaction of etcd.
         let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
         let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
@@ -105,9 +105,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(free)
     }
 
-    /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones,
-    /// then those whose bound passed longest ago. If there are fewer, also returns those that are
-    /// not free.
+    /// Lists all keys. Returns at most `missing` of these worker IDs that are free: unused ones,
+    /// then those whose bound passed longest ago. If fewer are free, also returns those that are
+    /// not.
     fn listed(
         &mut self,
         pick: Pick<'_>,
@@ -134,15 +134,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok((free, busy))
     }
 
-    /// Returns the worker ID from which unused ones are searched after this many tries.
+    /// Returns the worker ID at which the search for unused ones begins after this many tries.
     fn search_from(&self, workers: u64, tried: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.state, tried).hash(&mut hasher);
         if tried == 0 { 0 } else { hasher.finish() % workers }
     }
 
-    /// Returns those worker IDs that this state had, that are allowed, and that can be used at
-    /// once: at most as many as are picked. Most starts need no others.
+    /// Returns the allowed worker IDs that this state had and can use at once, at most as many as
+    /// are picked. Most starts need no others.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,
@@ -188,8 +188,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 /// Worker IDs that are not free, with their holders and the instants at which they may become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Returns the free ones of used worker IDs, the one whose bound passed longest ago first, and
-/// those that are not free.
+/// Splits used worker IDs into those that are free, the one whose bound passed longest ago first,
+/// and those that are not.
 fn of_others(
     want: Want<'_>,
     own: &Own,

@@ -20,14 +20,14 @@ pub struct Counted {
     pub source: usize,
     /// All numbers.
     pub numbers: u64,
-    /// Those that no other daemon can take now.
+    /// The numbers that no other daemon can take now.
     pub held: u64,
 }
 
 /// The count of a pool, as far as it has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
-    /// The numbers that were read.
+    /// How many numbers were read.
     read: usize,
     held: u64,
 }

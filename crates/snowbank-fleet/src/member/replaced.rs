@@ -1,4 +1,4 @@
-//! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
+//! An operator replaces an ID space with a colliding one while a daemon takes a number.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
     prepared.map_err(|error| error.to_string())
 }
 
-/// Adds a layout to the store's fleet. Returns the spaces that it replaced; `None` if it was there
-/// already.
+/// Adds a layout to the store's fleet. Returns the spaces that it replaced; `None` if the layout
+/// was there already.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let prepared = init(store, layout, Preparing { is_growing: true, ..preparing(None) })?;
     Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
@@ -57,7 +57,7 @@ fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
     assert_eq!(active(&store), [after().space().to_string()]);
 }
 
-/// The clock of a new daemon may be behind those of the replaced ones.
+/// The clock of a new daemon may be behind the clocks of the replaced space's daemons.
 #[test]
 fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
     let layout = twitter();
@@ -111,7 +111,7 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
     let mut markers = Vec::new();
     for _ in 0..3 {
         replace(&store).unwrap();
-        // Left by a daemon that was refused after its write.
+        // A daemon that was refused after its write has left this value.
         store.put(&key, &number_key(7, false));
         assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
         assert_eq!(add(&store, &twitter()), Ok(Some(vec![after().space().to_string()])));
@@ -123,7 +123,7 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
     assert_ne!(markers[1], markers[2], "no text comes back");
 }
 
-/// A marker of an earlier release may have both.
+/// A marker of an earlier release may have both spaces.
 #[test]
 fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
     let store = store();
@@ -172,8 +172,8 @@ fn a_number_is_not_freed_beside_another_marker() {
     assert!(release(&store, 5, true).is_ok());
 }
 
-/// No daemon takes a number whose bound nobody can have been granted, so an operator must be able
-/// to free it.
+/// If nobody can have been granted the bound of a number, no daemon takes the number, so an
+/// operator must be able to free it.
 #[test]
 fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
     let store = store();
@@ -204,14 +204,14 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }
-    // A bound that somebody may have is kept.
+    // A bound that somebody may have been granted is kept.
     let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));
     store.put(&key, &number_key(ahead, false));
     release(&store, 5, true).unwrap();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
 }
 
-/// A daemon remembers nothing of it, and goes on once the key is put right.
+/// The daemon remembers nothing of such a bound, so it can go on once the key is put right.
 #[test]
 fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
     let layout = twitter();
@@ -266,7 +266,7 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
     }
 }
 
-/// Only its notes know what it has polled.
+/// Only the daemon's notes know what it has polled.
 #[test]
 fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     let clocks = clocks(WALL);

@@ -1,4 +1,4 @@
-//! Starts that go on without an answer of the coordinator, under the numbers that the state had.
+//! Starts that go on without an answer from the coordinator, under the numbers that the state had.
 //!
 //! Such a start is safe for the same reason as a daemon that runs through an outage, or wakes up
 //! late: it hands out nothing above the ceiling that the coordinator has acknowledged, and every
@@ -16,12 +16,12 @@
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)).
 //!   A copy that was made together with `lock_dir` is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The state keeps a
-//!   difference too, but a daemon that notices a jump stores the new one there before the
+//!   difference too, but a daemon that notices a jump stores the new difference there before the
 //!   coordinator has acknowledged a ceiling again.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
 //!
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling,
-//! until a raise is acknowledged. When the ceiling is near, a start asks.
+//! until a raise is acknowledged. When the ceiling is near, a start asks the coordinator.
 //!
 //! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the
 //! proof failed, because nothing showed that the machine was restored from a snapshot, one of two
@@ -35,9 +35,9 @@ use crate::rules::{self, Proof};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The part of the horizon that a start must have left to go on without asking. A daemon that runs
-/// has at least half of it. So its restart may take a quarter, and as much is left for the
-/// coordinator's first answer.
+/// The part of the horizon, as a divisor, that a start must have left to go on without asking. A
+/// daemon that runs has at least half of its horizon left. So its restart may take a quarter, and
+/// as much is left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -51,7 +51,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Continues with the worker IDs that this state had, while the coordinator does not answer.
-    /// Returns `None` if the state had others, has no ceiling for them, or lacks the proof.
+    /// Returns `None` if the state had other worker IDs, has no ceiling for these, or lacks the
+    /// proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -87,7 +88,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they
-    /// take a number. The marker is read once: each write compares it.
+    /// take a number. The marker is read only once, because each write compares it.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();
@@ -110,7 +111,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, that start goes on below its ceiling, and ends as this one did.
+    /// written, that start goes on below its ceiling, and ends as this daemon does.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

@@ -1,4 +1,4 @@
-//! Tests: starts that go on, or wait, without an answer of the coordinator.
+//! Tests: starts that go on, or wait, without an answer from the coordinator.
 
 use super::tests::{
     Fault, HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, pick, store,
@@ -95,7 +95,7 @@ fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
 }
 
-/// A stop asks before it returns anything.
+/// A stop asks the coordinator before it returns a number.
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let store = store();
@@ -121,7 +121,7 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     jumped.clocks.wall_minus_boot_us += 30_000_000;
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
-    // Once the coordinator has acknowledged a ceiling with the new difference, that one counts.
+    // Once the coordinator has acknowledged a ceiling with the new difference, that ceiling counts.
     let bound = Bound { source: 0, id_bound: covered + 9 };
     assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));

@@ -1,21 +1,21 @@
 //! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three
 //! machines, two numbers, and at most two faults. The shipped members and rules run over a
-//! coordinator whose faults are choices. Each clock reads one of a few times at any moment. A state
-//! that equals an earlier one but for names of writes is visited once.
+//! coordinator whose faults are choices. At any moment, each clock shows one of a few times. A
+//! state that differs from an earlier one only in drawn names is not visited again.
 //!
-//! [`world`] has all that can happen, [`machine`] a machine, [`operator`] the shipped commands,
-//! [`wire`] the coordinator, and [`canonical`] the sameness of states.
+//! [`world`]: all that can happen. [`machine`]: a machine. [`operator`]: the shipped commands.
+//! [`wire`]: the coordinator. [`canonical`]: which states are the same.
 //!
 //! The search leaves out shared counters. It also leaves out daemons with several sources, and
 //! starts that wait and try again: the simulation has those. Time does not pass within an event, so
 //! the pause of a start always lasts until a daemon that lost a write has asked. In the simulation
 //! the pause may be too short. `member/noticed.rs` tests that daemons ask in time. The coordinator
-//! goes back only where no two clocks differ by more than the shortest `max_ahead`. It never comes
+//! goes back only if no two clocks differ by more than the shortest `max_ahead`. It never comes
 //! back as another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts
 //! between the record of that reach and a restore.
 //!
-//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks: `tests/long` looks
-//! further.
+//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far the search goes: `tests/long`
+//! goes further.
 
 mod canonical;
 mod machine;
@@ -33,7 +33,7 @@ use self::world::{AllClocks, World};
 /// The most states that are visited. Those of the last layer are in memory in full, a kilobyte
 /// each; of the others only the hash is kept.
 const STATES_MAX: usize = 20_000_000;
-/// The states that are taken together, so that what follows from them fits the memory.
+/// The number of states whose successors are found together, so that these fit into memory.
 const CHUNK: usize = 20_000;
 
 /// The states that were visited, each with the faults that could happen from then on.
@@ -41,8 +41,8 @@ const CHUNK: usize = 20_000;
 struct Visited(HashMap<u128, Vec<Left>>);
 
 impl Visited {
-    /// Notes a state. Returns `false` if all that can follow from it follows from an earlier visit,
-    /// too.
+    /// Notes a state. Returns `false` if all that can follow from it also follows from an earlier
+    /// visit.
     fn is_new(&mut self, hash: u128, left: Left) -> bool {
         let visits = self.0.entry(hash).or_default();
         if visits.iter().any(|visit| visit.covers(left)) {
@@ -128,14 +128,14 @@ fn no_restore_of_the_coordinator_repeats_an_id() {
     search_from(World::new(faults(1), AllClocks::Agree), depth(6));
 }
 
-/// The same, where the number of a daemon is free by one clock, and not by another.
+/// By one clock the number of a daemon is free, and by another clock it is not.
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
     search_from(World::new(faults(1), AllClocks::AreSkewed).with_a_daemon(), depth(5));
 }
 
-/// An operator replaces the ID space of two machines by that of the third one, and back. Both can
-/// make the same IDs.
+/// An operator replaces the ID space of two machines with that of the third machine, and back. Both
+/// spaces can make the same IDs.
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
     search_from(World::new(faults(1), AllClocks::Agree).with_two_spaces(), depth(5));
@@ -163,8 +163,8 @@ fn no_daemon_with_two_worker_ids_repeats_an_id() {
     }
 }
 
-/// A second restore, while the daemon that started at the first one's floor is cut off. The first
-/// restore is one fault more.
+/// A second restore comes while the daemon that started at the floor of the first restore is cut
+/// off. The first restore is one more fault.
 #[test]
 fn no_second_restore_of_the_coordinator_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {

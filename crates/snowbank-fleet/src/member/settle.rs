@@ -2,14 +2,15 @@
 //!
 //! A coordinator that was restored to an older state may show numbers as free although their
 //! holders still run. Holders that are connected poll their keys, so one of them soon sees that a
-//! write of its own is gone, and raises the floor. So a taker writes its key, waits for the time
-//! that this takes ([`noticed_within`]), and compares the marker and its keys again before it hands
-//! out anything. Answers may become slow meanwhile, so it keeps asking: the slowest answer until
-//! the comparison sets the length of the pause. It polls too, because from its write on it is a
-//! holder. A start that goes on with its own number does not wait.
+//! write of its own is gone, and raises the floor. So a taker writes its key, waits as long as the
+//! holders need for that ([`noticed_within`]), and compares the marker and its keys again before it
+//! hands out anything. Answers may become slow meanwhile. So the taker keeps asking, and the
+//! slowest answer sets the length of the pause. The taker polls too, because its write has made it
+//! a holder. A start that goes on with its own number does not wait.
 //!
-//! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others
-//! may have taken the number since, and the coordinator may have lost that.
+//! A daemon whose bound has passed, after a long pause or outage, waits in the same way when it
+//! raises the bound: another daemon may have taken the number since, and the coordinator may have
+//! lost that write.
 
 use std::time::Duration;
 
@@ -20,22 +21,22 @@ use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
-/// The tries to compare the marker and the keys, each after a change or without an answer.
+/// The most tries to compare the marker and the keys, if they change or no answer comes.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. If answers are slow for a longer time, one
-/// question meets at least the rest of that time. Five times the rest is longer than the whole, if
-/// the whole is more than a second. Up to a second, [`noticed_within`] allows for it anyway.
+/// The time from one question to the next in a pause. If answers are slow for longer, one question
+/// takes at least the rest of the slow time. Five times that rest is longer than the whole, if the
+/// whole is more than a second. [`noticed_within`] allows for a second anyway.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// A pause, as far as it has come.
+/// The progress of a pause.
 struct Pause {
     /// The longest time between two polls of a daemon that may have lost a write.
     period: Duration,
     passed: Duration,
-    /// The slowest answer in it.
+    /// The slowest answer so far.
     slowest: Duration,
-    /// The longest that it may take.
+    /// The longest that the pause may take.
     longest: Duration,
 }
 
@@ -74,7 +75,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that the numbers which a start took are still its own, right before it hands out
-    /// anything. It may have waited for peers, for storage, or for connections of its wait to end.
+    /// anything. The start may have waited for peers, for storage, or until the connections of the
+    /// waiting daemon had ended.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -97,15 +99,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
     }
 
-    /// Waits as long as other daemons need to notice what they have lost, by the slowest answer
-    /// until the end, and then compares the keys of these sources. Polls meanwhile, because the
+    /// Waits as long as other daemons need to notice what they have lost, and then compares the
+    /// keys of these sources. The slowest answer decides how long. Polls meanwhile, because the
     /// daemon is a holder too.
     pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
-        // The coordinator may have been restored to a marker from before the fleet was prepared
-        // again with this horizon. The daemons of the lost marker poll by this horizon.
+        // The fleet may have been prepared again with this horizon, and the coordinator then
+        // restored to an older marker. The daemons of the lost marker poll by this horizon.
         let period = self.poll_period().max(poll_period(horizon));
         // `max_ahead` is at most a sixth of the horizon, so the bound does not count as passed
-        // within two thirds of it. An answer that takes longer than `ANSWER_TIMEOUT` is an outage.
+        // within two thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` is an
+        // outage.
         let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
         let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
@@ -121,9 +124,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Waits until a pause is over.
     fn wait(&mut self, pause: &mut Pause) -> Result<(), Stop> {
-        /// The shortest part of the pause, where polls take longer than their period.
+        /// The shortest part of the pause, even if polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let mut asked_at = self.coordinator.as_mut().now();
         while pause.passed < pause.length() {
@@ -133,8 +135,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // The wait ends with a pause, not with an answer. So the next question is asked after
-            // the time for a notice.
+            // The wait ends with a pause, not with an answer. So the next question comes after
+            // other daemons had time to notice.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
@@ -143,8 +145,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Asks the coordinator until it answers. All tries count as one answer, because daemons that
-    /// lost a write get none meanwhile either.
+    /// Asks the coordinator until it answers. All tries count as one slow answer, because daemons
+    /// that lost a write get no answer meanwhile either.
     fn ask(
         &mut self,
         pause: &mut Pause,
@@ -179,9 +181,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Writes the marker with the text that it has. So the next comparison sees every floor that
-    /// another daemon wrote before. etcd answers a comparison without its log, and such a floor may
-    /// still wait in the log for a disk that stalls.
+    /// Writes the marker's text again, so that the next comparison sees every floor that another
+    /// daemon wrote before. etcd answers a comparison without its log, where such a floor may still
+    /// wait for a stalled disk.
     fn follow_writes(&mut self) -> Result<(), Stop> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
@@ -217,13 +219,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));
         held.is_unsettled = false;
         let floor = held.floor;
-        // Without the note, the next start pauses again.
+        // If the note is not kept, the next start pauses again.
         let _ = self.note(at);
         Ok(floor)
     }
 
-    /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a
-    /// source are its own.
+    /// Checks that the marker is the known one, and that a source's keys are its own. Uses a swap,
+    /// which unlike a read never lags.
     pub(super) fn compare(&mut self, source: usize) -> Result<(), Stop> {
         let mut stop = Stop::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {
@@ -237,7 +239,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(stop)
     }
 
-    /// Returns `false` if the marker, or a key, has another value than it was known to have.
+    /// Returns `false` if the marker or a key no longer has its known value.
     fn compare_once(&mut self, source: usize) -> Result<bool, Stop> {
         let count = self.sources[source].numbers.len();
         for from in (0..count).step_by(SWAPS_MAX) {

@@ -8,7 +8,7 @@ use crate::{Coordinator, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take free numbers, each after another daemon was faster.
+/// The most tries to take free numbers. A try fails if another daemon is faster.
 pub(super) const TRIES_MAX: usize = 100;
 
 /// The bounds of a source that takes numbers, by what was found at their keys.
@@ -50,8 +50,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.of(want.source, &want.space())
     }
 
-    /// Returns what this state knows of its own writes. If it may be an older copy, its writes are
-    /// only those of this process, which has handed out nothing yet.
+    /// Returns what this state knows of its own writes. If the state may be an older copy, only the
+    /// writes of this process count, which has handed out nothing yet.
     pub(super) fn own_of(&self, want: Want<'_>) -> Own {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
@@ -63,12 +63,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
-    /// acknowledged to this state. An older copy of the state may not know of a later stop, so it
-    /// raises nothing.
+    /// acknowledged to this state. An older copy of the state raises nothing, because it may not
+    /// know of a later stop.
     ///
-    /// A start may end early, while it takes another source's numbers, and lose writes that it does
-    /// not notice. Nothing was handed out under those. For the grants of earlier lives it is as if
-    /// the daemon were stopped: the next start notices the loss here.
+    /// A start may end early, while it takes another source's numbers. Such a start does not notice
+    /// that its writes were lost, but nothing was handed out under them. The grants of earlier
+    /// lives are as safe as those of a stopped daemon: the next start notices their loss here.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
@@ -96,7 +96,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         while note.is_held && note.identity != self.known_marker()?.marker.identity {
             let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
             if noticed == Noticed::WentBack {
-                // If that fails, the next start raises it again.
+                // If the note is not kept, the next start raises the floor again.
                 let _ = self.notes.keep(Note { is_held: false, ..note });
                 break;
             }
@@ -104,7 +104,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes numbers whose keys are as found. `None`: they, or the marker, have changed.
+    /// Takes numbers if their keys are as found. Returns `None` if a key or the marker has changed.
     pub(super) fn try_take(
         &mut self,
         want: Want<'_>,
@@ -124,7 +124,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Until this write is done, the key's last write may be an earlier one of this state, with
         // another floor.
         held.floor = floor.max(noted_floor);
-        // The writes before the one that was found cannot be done any more.
+        // Writes before the found one can no longer take effect.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
@@ -215,8 +215,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(true)
     }
 
-    /// Returns a source's numbers before their first write. Draws that write's identity, and adds
-    /// it to those that may be the last.
+    /// Returns a source's numbers before their first write. Draws the identity of that write, and
+    /// adds it to the writes that may be the last.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,
@@ -260,7 +260,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Returns why a number cannot be taken.
     fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> JoinError {
         let source = want.source;
         let rules::Held { key, free_at } = match busy {

@@ -21,7 +21,7 @@ pub(super) enum Fault {
     None,
     /// It does not answer. It still does writes.
     Away,
-    /// Until a client leaves its cluster, new connections lead to another one.
+    /// Until a client leaves its cluster, new connections lead to another cluster.
     Foreign,
     /// It answers reads alone. It still does writes.
     Mute,
@@ -221,7 +221,7 @@ pub(super) fn store_of(layout: &Layout) -> Store {
     store
 }
 
-/// Clocks that have not jumped, whatever the time is.
+/// Returns clocks that have not jumped.
 pub(super) fn clocks(wall: UnixMicros) -> Clocks {
     Clocks { wall, boot: BootMicros(0), wall_minus_boot_us: 0 }
 }
@@ -239,7 +239,7 @@ pub(super) fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     }
 }
 
-/// Returns the names of a daemon of this state, which is its name for people, too.
+/// Returns the names of a daemon. The name of its state is also its name for people.
 pub(super) fn names(state: &str) -> Names<'_> {
     Names { fleet: "f", state, holder: state }
 }
@@ -248,7 +248,6 @@ pub(super) fn draw() -> String {
     fastrand::u64(..).to_string()
 }
 
-/// Returns a daemon of this state.
 pub(super) fn member_of(store: &Store, state: &str, notes: Notes) -> Member<Store> {
     Member::new(store.clone(), names(state), notes, draw)
 }
@@ -257,7 +256,6 @@ pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
     member_of(store, "state", notes)
 }
 
-/// Returns another daemon.
 pub(super) fn other(store: &Store) -> Member<Store> {
     member_of(store, "other", Notes::default())
 }
@@ -270,13 +268,11 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
-/// Takes a free number.
 pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, JoinError> {
     member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true))
 }
 
-/// Takes number 5 again and again, a second after each other, and returns how far ahead of the
-/// clock its bound gets.
+/// Takes number 5 once a second, and returns how far ahead of the clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
     let store = store();
     let numbering = numbering();
@@ -302,7 +298,7 @@ fn starts_in_a_row_do_not_push_the_bound_away() {
     }
 }
 
-/// A late start may write a higher bound than the raise that was asked for before it.
+/// A start may write a higher bound than a raise that was asked for earlier.
 #[test]
 fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let store = store();
@@ -314,7 +310,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
 
-/// Its bounds were granted by a clock that was two hours ahead.
+/// The bounds of the keys were granted by a clock that was two hours ahead.
 #[test]
 fn own_keys_stay_credible_after_the_clock_was_set_back() {
     let store = store();
@@ -400,7 +396,7 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let mut again = member_of(&store, "used", notes);
     take(&mut again, want(WALL, true), &five());
     again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
-    // By its own note it starts lower than another daemon may.
+    // By its own note, this state starts lower than another daemon may.
     give_back("used", again.notes().clone(), WALL);
     give_back("third", Notes::default(), later);
     let last = take(&mut member_of(&store, "last", Notes::default()), want(later, false), &five());
@@ -423,7 +419,7 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     assert!(now.holds(0, &[6], 1).is_err());
 }
 
-/// It tries again and again, while the coordinator is away and after that.
+/// The copy tries again and again, while the coordinator is away and afterwards.
 #[test]
 fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     let store = store();
@@ -504,7 +500,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());
-        // All read the keys before one of them writes.
+        // All daemons read the keys before any of them writes.
         let found: Vec<_> = waiting
             .iter_mut()
             .map(|daemon| daemon.free(Pick { want, place: 0, count: 1, had: None, tried }, |_| true).unwrap())

@@ -7,12 +7,12 @@ use crate::Notes;
 /// The most writes that are remembered. A try makes a few.
 const WRITES_MAX: usize = 100;
 
-/// The knowledge that the tries of a process leave to its next one.
+/// What the tries of a process leave to its next try.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
-    /// The identities of the writes by which it tried to take numbers. A write whose answer was
-    /// lost may have been done. Nothing was handed out under it, so the process may take the
-    /// number, even if its state is an older copy.
+    /// The identities of the writes by which the process tried to take numbers. A write whose
+    /// answer was lost may have been done. Nothing was handed out under such a write, so the
+    /// process may take the number, even if its state is an older copy.
     writes: Vec<String>,
     /// True if an earlier try got no number.
     pub(super) has_waited: bool,

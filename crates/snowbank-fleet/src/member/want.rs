@@ -22,9 +22,9 @@ pub struct Want<'a> {
     pub clocks: Clocks,
     /// The proof that the state may continue with the worker IDs that it had.
     pub proof: Proof,
-    /// The distance that IDs may be ahead of the wall clock.
+    /// How far IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
-    /// The distance that the fleet's ceiling is kept ahead.
+    /// How far ahead the fleet's ceiling is kept.
     pub horizon: Duration,
 }
 
@@ -35,7 +35,7 @@ pub struct Taken {
     pub worker_ids: WorkerSet,
     /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
     pub floor: u64,
-    /// The bound of all IDs that were handed out before under the numbers.
+    /// The bound above all IDs that were handed out before under the numbers.
     pub unused_from: u64,
     /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before
     /// a raise.
@@ -53,11 +53,11 @@ pub enum JoinError {
     /// The coordinator did not answer.
     #[error("the coordinator does not answer: {0}")]
     NoAnswer(NoAnswer),
-    /// Only an operator can change it.
+    /// Only an operator can remove the cause.
     #[error("{0}")]
     Refused(String),
-    /// Other daemons hold the numbers now. Or this state or a copy of it does, and nothing shows
-    /// that this one is the newest.
+    /// Other daemons hold the numbers now. Or this state or a copy of it holds them, and nothing
+    /// shows that this state is the newest.
     #[error("{0}")]
     Held(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -72,17 +72,15 @@ impl From<NoAnswer> for JoinError {
 }
 
 impl Want<'_> {
-    /// Returns how far its IDs may be ahead of other daemons' clocks.
+    /// Returns how far the source's IDs may be ahead of other daemons' clocks.
     pub(super) fn reach(&self) -> Duration {
         rules::reach(self.horizon, self.max_ahead)
     }
 
-    /// Returns the ID space of the layout.
     pub(super) fn space(&self) -> String {
         self.layout.space().to_string()
     }
 
-    /// Returns the worker IDs of a numbering of the layout.
     pub(super) fn worker_ids(&self, numbering: &Numbering) -> WorkerSet {
         numbering.snowflake().map_or_else(|| WorkerSet::single(0), |(_, worker_ids)| worker_ids.clone())
     }
@@ -92,7 +90,7 @@ impl Want<'_> {
         made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a number may be taken whose key is as found.
+    /// Decides whether a number may be taken if its key is as found.
     pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
         let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.to_string()))?;
         let wall = self.clocks.wall;
@@ -112,8 +110,8 @@ impl Want<'_> {
     }
 
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than
-    /// the keys' bounds. Repeated starts do not push it up: it is never further ahead of the clock
-    /// than `max_ahead` and a horizon, unless a key is.
+    /// the keys' bounds. Repeated starts do not push this bound up: it is at most `max_ahead` and a
+    /// horizon ahead of the clock, unless a key's bound is further ahead.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
@@ -126,7 +124,7 @@ impl Want<'_> {
 pub(super) struct Found {
     pub(super) number: u64,
     pub(super) text: Option<String>,
-    /// The text, read. `None`: there is no key.
+    /// The parsed text. `None`: there is no key.
     pub(super) key: Result<Option<NumberKey>, KeyError>,
 }
 
@@ -145,9 +143,9 @@ impl Found {
 /// A state's own writes, and its note.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    /// Those that may be the last of its numbers' keys.
+    /// The writes that may be the last ones at its numbers' keys.
     pub(super) writes: Vec<String>,
-    /// Its note, if that is of the fleet that the marker identifies.
+    /// Its note, if the note belongs to the fleet that the marker identifies.
     pub(super) note: Option<Note>,
     /// The fleet's floor, which may be ahead of all clocks.
     pub(super) floor: UnixMicros,

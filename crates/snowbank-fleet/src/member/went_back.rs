@@ -21,14 +21,14 @@ fn keepers_bound(wall: UnixMicros) -> Bound {
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 
-/// The first try has no answer. In generation 1, a grant was lost before it.
+/// The first try has no answer. In generation 1, a grant was lost before that try.
 #[test]
 fn no_later_try_of_a_raise_lowers_a_bound() {
     for generation in [0, 1] {
         let store = store();
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
-        // It starts at the bound of the daemon before, so its first bound is further ahead than a
+        // The daemon starts at its predecessor's bound, so its first bound is further ahead than a
         // keeper's.
         let now = at(until, -9);
         let mut daemon = other(&store);
@@ -85,8 +85,8 @@ fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }
 
-/// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it
-/// handed out such IDs.
+/// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
+/// whether it handed out IDs so far ahead.
 #[test]
 fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let layout = twitter();
@@ -140,7 +140,7 @@ fn restore(store: &Store, backup: &[(String, String)]) {
     }
 }
 
-/// Returns the bound at which another daemon starts that finds the number free.
+/// Returns the bound at which another daemon starts, which finds the number free.
 fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
     take(&mut other(store), want(wall, false), &five()).floor
 }
@@ -160,8 +160,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     }
 }
 
-/// Its new connections are refused, because they lead to another cluster than the one that it
-/// belongs to.
+/// The daemon's new connections are refused, because they lead to another cluster than its own.
 #[test]
 fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     let (store, mut daemon, backup, wall) = prepared_again();
@@ -188,7 +187,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
 }
 
-/// The first thing that it asks for is a range.
+/// The daemon asks for a range first.
 #[test]
 fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     let store = store();
@@ -205,7 +204,7 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
-/// It was killed before the restore, and starts after it.
+/// The daemon was killed before the restore, and starts after it.
 #[test]
 fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     let (store, daemon, backup, wall) = prepared_again();

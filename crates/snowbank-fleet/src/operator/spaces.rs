@@ -14,7 +14,7 @@ pub enum Begins {
     New,
     /// All IDs that were made are of ticks before this instant.
     Above(UnixMicros),
-    /// The same, and a floor that is higher is wrong.
+    /// As `Above`, and a higher floor in the marker is wrong.
     Lowered(UnixMicros),
 }
 
@@ -23,12 +23,12 @@ pub enum Begins {
 pub struct Preparing {
     /// `None`: the fleet must be there already.
     pub begins: Option<Begins>,
-    /// Adds the ID spaces that the marker does not have, and replaces others that can make the same
-    /// IDs.
+    /// True to add the ID spaces that the marker lacks, and to replace others that can make the
+    /// same IDs.
     pub is_growing: bool,
     /// The horizon of this configuration's daemons. A new fleet polls by it.
     pub horizon: Duration,
-    /// The longest distance that their IDs may be ahead of the wall clock.
+    /// How far those daemons' IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
     /// The wall clock.
     pub now: UnixMicros,
@@ -43,20 +43,20 @@ pub struct Prepared {
     pub added: Vec<String>,
     /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
     pub replaced: Vec<String>,
-    /// The floor, where there is one.
+    /// The floor, if there is one.
     pub floor: Option<UnixMicros>,
-    /// True if the floor was another before.
+    /// True if the floor has changed.
     pub is_floor_changed: bool,
 }
 
-/// The indices of the ID spaces that can make the same IDs as a layout's.
+/// A layout, and the indices of the ID spaces that can make the same IDs.
 struct Rivals<'a> {
     layout: &'a Layout,
     indices: Vec<usize>,
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts, and its floor. `draw` gives the
+    /// Writes the marker with the ID spaces of these layouts and with its floor. `draw` gives the
     /// identities: a new marker's, and each write's.
     ///
     /// # Errors
@@ -138,12 +138,12 @@ impl Operator<'_> {
         )
     }
 
-    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the
-    /// instants up to which IDs were made in them, by the layouts that replace them.
+    /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now, and
+    /// the instants up to which IDs were made in them, as the replacing layouts count.
     ///
-    /// If none of their numbers is held, writes the marker without these rivals. From then on no
-    /// daemon can start in them, because each daemon's write compares the marker. So a second check
-    /// sees all holders. If there are any, the marker is restored.
+    /// If none of the rivals' numbers is held, writes the marker without the rivals. From then on
+    /// no daemon can start in them, because each daemon's write compares the marker. So a second
+    /// check sees all holders. If that check finds one, the marker is restored.
     fn replace(
         &mut self,
         marker: &mut Marker,
@@ -170,8 +170,8 @@ impl Operator<'_> {
         }
     }
 
-    /// Returns for each ID space the instant that its layout reaches with the highest ID of its
-    /// rivals. Refuses if one of their numbers is held.
+    /// Returns, for each ID space with rivals, the instant that its layout reaches with the rivals'
+    /// highest ID. Refuses if one of the rivals' numbers is held.
     fn floors_unless_held(
         &mut self,
         marker: &Marker,
@@ -242,7 +242,7 @@ impl Operator<'_> {
 pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        // The bound may lie within its tick, so the floor is the end of that.
+        // The bound may lie within its tick, so the floor is the end of the tick.
         let tick = numbering.tick_of(numbering.position_from(id_bound));
         let start = numbering.start_of(tick);
         let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);

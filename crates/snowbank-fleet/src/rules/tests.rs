@@ -94,7 +94,6 @@ fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
     assert!(take(Some(&released), after(10), taker(&[])).is_err(), "its holder may not know it yet");
 }
 
-/// Returns a number whose key has this write.
 fn held(write: &str) -> Holding {
     let mut holding = Holding::unseen(vec![write.to_owned()], 0);
     assert_eq!(holding.read(Some(&text(write)), "t"), ours(write));
@@ -175,7 +174,7 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     let numbering = numbering();
     let above = numbering.position_from(bound_above(&numbering, floor));
     assert!(numbering.start_of(numbering.tick_of(above)) > floor);
-    // Another clock is ahead, and so are its IDs.
+    // Another daemon's clock is ahead, and so are its IDs.
     let wall = after(10);
     let now = Now { wall, boot: BootMicros(0), jumped: false };
     let counts_from = counts_from(now, after(10_000), MAX_AHEAD);
@@ -183,14 +182,14 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
 }
 
-/// The holder may be the one whose clock is behind.
+/// It may be the holder whose clock is behind.
 #[test]
 fn what_another_clock_lets_others_take_may_be_abandoned() {
     let other = key("w", 77);
     for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
         let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
         let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
-        // The other one's settings may differ.
+        // The other daemon's settings may differ.
         for max_ahead in [MAX_AHEAD / 2, MAX_AHEAD, 6 * MAX_AHEAD] {
             let is_taken = take(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");

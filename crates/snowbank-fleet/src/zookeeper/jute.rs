@@ -33,7 +33,7 @@ impl Writer {
     }
 }
 
-/// The unread rest of an answer's body. Its methods return `None` if it ends too early.
+/// The unread rest of an answer's body. Its methods return `None` if the body ends too early.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'b>(pub(super) &'b [u8]);
 

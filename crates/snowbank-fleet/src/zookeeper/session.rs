@@ -9,8 +9,8 @@ use super::jute::{Reader, Writer};
 use crate::endpoint::Endpoint;
 use crate::line::{self, ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
 
-/// The session's life without a request. The server lowers it if it allows less; a connection that
-/// it ended is made again.
+/// How long the session lives without a request. The server may lower this. If the server has ended
+/// the session, the daemon connects again.
 const SESSION_MS: i32 = 30_000;
 
 /// The xid of a login's answer, and the login's operation.
@@ -33,7 +33,6 @@ const LASTING_ERRORS: [(i32, &str); 4] = [
 /// A request: an operation and its body.
 pub(super) type Request = (i32, Vec<u8>);
 
-/// The answer to a request.
 #[derive(Debug)]
 pub(super) struct Answer {
     /// 0, or the error.
@@ -45,7 +44,7 @@ pub(super) struct Answer {
 pub(super) struct Session {
     stream: Box<dyn Stream>,
     xid: i32,
-    /// True if it has logged in: only its user may use the nodes that it makes.
+    /// True if the session has logged in: then only its user may use the nodes that it makes.
     pub(super) has_user: bool,
     /// The time for each part of an answer.
     pub(super) patience: Duration,

@@ -21,8 +21,8 @@ const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal d
 
 /// The keys of aliases, each with its version.
 ///
-/// The key with the highest version writes aliases. Every key reads those of its version, so an old
-/// key stays in the file for as long as its aliases are in use. A key is never printed.
+/// The key with the highest version writes aliases. Every key reads the aliases of its version, so
+/// an old key stays in the file for as long as its aliases are in use. A key is never printed.
 #[derive(Clone)]
 pub struct AliasKeys {
     /// Ascending by version, at least one.
@@ -41,7 +41,7 @@ impl AliasKeys {
     ///
     /// # Errors
     /// Returns an error if a line is not of that form, a version is there twice, or no line has a
-    /// key. It gives the number of a wrong line, and never shows a key.
+    /// key. The error gives the number of a wrong line, and never shows a key.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {
@@ -164,7 +164,7 @@ mod tests {
             assert!(error.contains("under key version 10, and the keys have 7"), "{error}");
         }
         let codec = Format::Alias.codec(Context::new("orders", None).alias_keys(&both)).unwrap();
-        // The number from the steps of SP 800-38G in Python, with AES of OpenSSL.
+        // The number was computed by the steps of SP 800-38G in Python, with OpenSSL's AES.
         assert_eq!(codec.text(1541815603606036480).unwrap(), "10-AkWwhOGaEYF");
     }
 

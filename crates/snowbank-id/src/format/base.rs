@@ -8,10 +8,10 @@ use super::{FormatError, LARGEST_ID};
 /// The prefix of the name of a format with a user's dictionary.
 pub(super) const DICTIONARY: &str = "dictionary:";
 
-/// The printable characters of ASCII without the space: as many as the largest base has digits.
+/// The printable characters of ASCII without the space.
 const PRINTABLE: std::ops::RangeInclusive<u8> = b'!'..=b'~';
 
-/// The largest base: as many as [`PRINTABLE`] has characters.
+/// The largest base.
 pub(super) const BASE_MAX: usize = 94;
 const _: () = assert!(*PRINTABLE.end() as usize - *PRINTABLE.start() as usize + 1 == BASE_MAX);
 
@@ -68,7 +68,7 @@ impl Base {
         Ok(Base::new(DICTIONARY, digits))
     }
 
-    /// Decimal digits, without leading zeros.
+    /// Returns decimal digits, without leading zeros.
     pub(super) fn decimal() -> Self {
         Base { width: 1, ..Base::new("decimal", b"0123456789") }
     }
@@ -77,7 +77,8 @@ impl Base {
         Base::new("hex", b"0123456789abcdef").in_either_case()
     }
 
-    /// Crockford's digits, under the name of their format. `I` and `L` are read as 1, `O` as 0.
+    /// Returns Crockford's digits, under the name of their format. `I` and `L` are read as 1, `O`
+    /// as 0.
     pub(super) fn crockford(name: &'static str) -> Self {
         let mut base = Base::new(name, b"0123456789ABCDEFGHJKMNPQRSTVWXYZ").in_either_case();
         for (misread, value) in [("IiLl", 1), ("Oo", 0)] {
@@ -132,7 +133,7 @@ impl Base {
         text.extend(digits[start..].iter().map(|&digit| char::from(digit)));
     }
 
-    /// Reads digits, with fewer or more leading zeros than are written.
+    /// Reads digits, with any number of leading zeros.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         if text.is_empty() {
             return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {self}")));

@@ -7,7 +7,6 @@ use super::error::excerpt;
 /// The symbols of a check: the 32 digits, and five more. The check is the number modulo 37.
 const CHECKS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
 
-/// The format, for any source.
 #[derive(Clone, Debug)]
 pub(super) struct Crockford {
     digits: Base,

@@ -38,8 +38,8 @@ impl FormatError {
         FormatError(format!("{:?} is not of format {format}: allowed is {allowed}", excerpt(text)))
     }
 
-    /// Returns the error of a text of the right shape that another program made, or that is of
-    /// another source or layout.
+    /// Returns the error of a text that has the right shape, but comes from another program, source
+    /// or layout.
     pub(super) fn other_maker(text: &str, format: &str, found: &str) -> Self {
         FormatError(format!("{:?} is not an ID in {format}: {found}", excerpt(text)))
     }

@@ -8,7 +8,6 @@
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};
 
-/// The length of a key in bytes.
 pub(super) const KEY_BYTES: usize = 32;
 
 const RADIX: u32 = 2;
@@ -16,7 +15,6 @@ const RADIX: u32 = 2;
 const HIGH: usize = 31;
 const LOW: usize = 32;
 
-/// The permutation of one key.
 pub(super) struct Permutation(FF1<Aes256>);
 
 impl Permutation {
@@ -149,7 +147,6 @@ mod tests {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// A numeral string of digits 0-9a-z.
     fn halves(text: &str, radix: u32) -> Halves {
         let half =
             |text: &str| Half { number: u64::from_str_radix(text, radix).unwrap(), digits: text.len() };

@@ -3,7 +3,7 @@
 use super::{Context, Format, LARGEST_ID};
 use crate::layout::Layout;
 
-/// A format's name on the first line, and a text in that format after it.
+/// Takes a format's name from the first line, and reads the rest as a text in that format.
 ///
 /// A refusal is one line. An ID that was read is written as a text that reads as the same ID.
 pub fn format_text(data: &[u8]) {

@@ -13,7 +13,6 @@ const DIGITS: usize = 24;
 
 const FORMAT: &str = "objectid";
 
-/// Appends the ObjectId of an ID.
 pub(super) fn write(layout: &Layout, id: u64, text: &mut String) -> Result<(), FormatError> {
     let seconds = seconds_of(layout, id)?;
     // Writing to a String cannot fail.
@@ -21,7 +20,6 @@ pub(super) fn write(layout: &Layout, id: u64, text: &mut String) -> Result<(), F
     Ok(())
 }
 
-/// Reads the ID of an ObjectId.
 pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
     let number = read_hex(text, DIGITS).ok_or_else(|| {
         FormatError::shape(text, FORMAT, "24 hexadecimal digits, as in 62bb274c1565a11f6217a000")
@@ -38,7 +36,6 @@ pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
     }
 }
 
-/// Returns the Unix seconds of an ID.
 fn seconds_of(layout: &Layout, id: u64) -> Result<u32, FormatError> {
     let instant = layout.instant_of(id)?;
     u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| {

@@ -173,7 +173,7 @@ fn uuids_and_object_ids_of_others_are_refused() {
     refuses("uuidv8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", &["digest", "name the source"]);
     refuses("uuidv8", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["not a UUID of version 8"]);
     refuses("objectid", "507f1f77bcf86cd799439011", &["seconds", "layout"]);
-    // Of another source, of another layout.
+    // Texts of another source, and of another layout.
     let layout = Layout::resolve("twitter").unwrap();
     for (name, part) in [("uuidv7", "digest"), ("uuidv8", "digest")] {
         let others = format(name).codec(Context::new("invoices", Some(&layout))).unwrap();
@@ -216,7 +216,7 @@ fn numbers_without_a_time_have_every_format_but_those_with_one() {
     }
 }
 
-/// IDs close to edges, and anywhere.
+/// Gives IDs close to edges, and anywhere.
 fn an_id(last: u64) -> impl Strategy<Value = u64> {
     prop_oneof![0..=last, (0..=20_000.min(last)).prop_map(move |below| last - below), 0..=20_000.min(last)]
 }
@@ -261,7 +261,7 @@ proptest! {
             let codec = codec_of_dictionary(characters);
             let text = codec.text(id).unwrap();
             prop_assert_eq!(codec.read(&text), Ok(id), "{}", text);
-            // As a number in that base.
+            // The text is the ID in that base.
             let digit = |of: char| characters.find(of).unwrap() as u64;
             let value = text.chars().fold(0, |value, of| value * u64::from(size) + digit(of));
             prop_assert_eq!(value, id, "{}", text);

@@ -21,7 +21,6 @@ const VARIANT_MASK: u128 = 0b11 << 62;
 const LOW_BITS: u32 = 62;
 const LOW_MASK: u128 = (1 << LOW_BITS) - 1;
 
-/// The positions of the hyphens in a text.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// A UUID's version, for the IDs of one source.
@@ -34,7 +33,8 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Version 7 for IDs of this layout, or version 8 without one, from the source of this name.
+    /// Creates version 7 for IDs of this layout, or version 8 if there is none. `source` is the
+    /// source's name.
     pub(super) fn new(layout: Option<Layout>, source: &str) -> Self {
         let hash = Hash::hash(source.as_bytes());
         let first = u64::from_be_bytes(std::array::from_fn(|index| hash[index]));
@@ -56,7 +56,6 @@ impl Version {
         if self.layout.is_some() { "uuidv7" } else { "uuidv8" }
     }
 
-    /// Appends the UUID of an ID.
     pub(super) fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         let uuid = self.uuid(id)?;
         let hex = format!("{uuid:032x}");
@@ -64,7 +63,6 @@ impl Version {
         Ok(())
     }
 
-    /// Reads the ID of a UUID.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         let shape = "a UUID as in 2f3c6a54-1b7d-7e0a-9c3b-5d2f8e6a4b10";
         let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
@@ -88,8 +86,8 @@ impl Version {
     }
 
     fn uuid(&self, id: u64) -> Result<u128, FormatError> {
-        // The ID and the digest as one number of 74 or 122 bits. The variant divides it, and in
-        // version 8 the version too.
+        // The ID and the digest as one number of 74 or 122 bits. The variant's bits divide this
+        // number, and in version 8 the version's too.
         let tail = u128::from(id) << self.digest_bits() | self.digest;
         let head = match &self.layout {
             Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,

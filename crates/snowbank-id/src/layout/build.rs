@@ -6,7 +6,7 @@ use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS, out_of_range};
 use super::{Layout, LayoutError, preset};
 
-/// The limit of IDs, exclusive. They fit a signed 64-bit integer.
+/// All IDs are below this limit, so they fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
 /// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
@@ -24,7 +24,7 @@ impl Layout {
     /// Unix ms.
     ///
     /// # Errors
-    /// Returns an error if the layout could ever make a wrong ID: the first fault found.
+    /// Returns the first fault found, if the layout could ever make a wrong ID.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -54,7 +54,6 @@ impl Layout {
     }
 }
 
-/// Returns how many combinations of values the fields of this role have.
 fn combinations(fields: &[Field], role: Role) -> u64 {
     fields.iter().filter(|field| field.role() == role).map(Field::values).product()
 }
@@ -123,7 +122,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Gives each field its weight, the product of the sizes below it, and checks that they fit an ID.
+/// Gives each field its weight, the product of the sizes below it, and checks that the sizes fit an
+/// ID.
 fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {
@@ -193,7 +193,7 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
         (format!("{} digits", sum(&digits)), "19")
     } else {
         // The number of fields has no limit, so the product of their sizes may exceed any integer
-        // type. The result is rounded up, and at least a step above the room, because a float
+        // type. The result is rounded up, and is at least a step above the room, because a float
         // cannot hold 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
@@ -206,7 +206,8 @@ fn sum(sizes: &[u32]) -> String {
     format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
 }
 
-/// Formats a span in years, rounded down, such as `4.35 years`. Less than 0.01 years is in seconds.
+/// Formats a span in years, rounded down, such as `4.35 years`. A span below 0.01 years is given in
+/// seconds.
 fn years(span_ms: u128) -> String {
     let hundredths = span_ms * 100 / YEAR_MS;
     match hundredths {

@@ -18,7 +18,7 @@ impl ChosenField {
     /// Returns an ID of this layout with the chosen value in place of the random one.
     ///
     /// # Errors
-    /// Returns an error if the ID is above the layout's last, and so of another layout.
+    /// Returns an error if the ID is above the layout's last ID, and so belongs to another layout.
     pub fn set(&self, id: u64) -> Result<u64, LayoutError> {
         if id > self.last_id {
             return Err(too_large(id, self.last_id));

@@ -14,7 +14,7 @@ pub struct Decoded<'a> {
     pub instant: UnixMicros,
     /// The worker ID: all node fields together, most significant first. 0 without node fields.
     pub worker: u64,
-    /// The number within the tick and worker.
+    /// The ID's number within its tick and worker.
     pub sequence: u64,
     /// All fields by name, in the layout's order, with the time.
     pub fields: Vec<(&'a str, u64)>,
@@ -89,7 +89,7 @@ impl Layout {
         Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
     }
 
-    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) looks at the
+    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) checks the
     /// constants.
     ///
     /// # Errors
@@ -143,7 +143,8 @@ impl Layout {
         }
     }
 
-    /// Returns the tick of an instant, or `None` before the epoch. It may be after the last tick.
+    /// Returns the tick of an instant, or `None` before the epoch. The tick may be after the last
+    /// one.
     pub(super) fn tick_since_epoch(&self, instant: UnixMicros) -> Option<u64> {
         let since_epoch_us = instant.0.saturating_sub(self.first().0);
         Some(u64::try_from(since_epoch_us).ok()? / (self.tick_ms * 1000))
@@ -160,7 +161,7 @@ impl Layout {
     }
 }
 
-/// Returns the error of an ID above a layout's last.
+/// Returns the error of an ID above a layout's last ID.
 pub(super) fn too_large(id: impl fmt::Display, last: u64) -> LayoutError {
     LayoutError::new(format!("ID {id} is above this layout's last, {last}; is it another layout's?"))
 }

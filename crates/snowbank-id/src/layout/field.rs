@@ -45,7 +45,8 @@ impl fmt::Display for FieldSize {
 pub enum Role {
     /// Ticks since the epoch. This is the leading field, named `time`.
     Time,
-    /// The number of an ID within its tick and worker. This is exactly one field, named `sequence`.
+    /// The number of an ID within its tick and worker. A layout has exactly one such field, named
+    /// `sequence`.
     Sequence,
     /// A part of the worker ID. Several node fields hold it together, most significant first.
     Node,
@@ -67,8 +68,7 @@ pub struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other
-    /// names are node fields.
+    /// Returns the role of a field without a suffix. All but `time` and `sequence` are node fields.
     pub fn role_of(name: &str) -> Role {
         match name {
             "time" => Role::Time,

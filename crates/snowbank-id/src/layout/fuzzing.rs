@@ -1,4 +1,5 @@
-//! Any text as a layout, an instant, a set of worker IDs or an ID; and any layout with any workers.
+//! Fuzzes with any text as a layout, an instant, a set of worker IDs or an ID. Tries each layout
+//! with a few of its workers.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -6,10 +7,11 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
-/// Any text as each of the inputs that this module reads.
+/// Reads a text as each of the inputs of this module.
 ///
 /// A refusal is one line. A value that was read prints as a text that reads as the same value. A
-/// layout's positions convert to IDs and back, at both ends of its life too, and increase together.
+/// layout's positions convert to IDs and back, also at both ends of its life, and IDs increase with
+/// positions.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -86,8 +88,8 @@ fn check_id(layout: &Layout, id: u64) {
     }
 }
 
-/// The ID of a position leads back to it, decodes to its tick and to one of the workers, and lies
-/// above the ID before it.
+/// Checks that the ID of a position leads back to the position, decodes to its tick and to one of
+/// the workers, and lies above the ID before.
 fn check_position(numbering: &Numbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {

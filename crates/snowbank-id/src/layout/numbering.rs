@@ -1,8 +1,8 @@
 //! Positions to IDs and back, for a layout and the worker IDs of a daemon.
 //!
 //! Within a tick, IDs are ordered by the node fields above the sequence, then by the sequence, then
-//! by the node fields below it. The workers that agree above the sequence form a *group*. A group's
-//! positions are rows and columns:
+//! by the node fields below it. Workers that have the same node fields above the sequence form a
+//! *group*. A group's positions are rows and columns:
 //!
 //! ```text
 //!   tick ┬ group 0 (upper part 0) ┬ row: sequence 0 │ column: worker a │ worker b │ …
@@ -42,7 +42,7 @@ struct Tables {
     whole_tick: Option<(u64, u64)>,
     /// The difference that one step of the sequence makes in an ID.
     row_weight: u64,
-    /// The number of positions in a group, if all groups have the same.
+    /// The number of positions in a group, if all groups have the same number.
     group_size: Option<Divisor>,
     /// The groups in order of IDs, at least one.
     groups: Box<[Group]>,
@@ -57,14 +57,14 @@ struct Tables {
 struct Group {
     /// The worker ID's part above the sequence.
     upper: u64,
-    /// The first index within the tick. `last` is the last one.
+    /// The group's first index within the tick. `last` is its last index.
     start: u64,
     last: u64,
     /// The part of an ID that the upper part and the constants make.
     base: u64,
     /// The range of its columns in `columns`, at least one.
     columns: std::ops::Range<usize>,
-    /// The distance from its last ID to the next group's first. 0 for the last group.
+    /// The distance from its last ID to the next group's first ID. 0 for the last group.
     stride_out: u64,
     /// The number of steps of `stride_out` in a row from its last ID on. 0 for the last group.
     steps_out: u64,
@@ -157,8 +157,8 @@ impl Numbering {
         Position(tick.0.saturating_mul(self.ids_per_tick())).min(self.end())
     }
 
-    /// Returns the first position without an ID. A last tick with an ID above 2^63 − 1 does not
-    /// count.
+    /// Returns the first position without an ID. If the last tick has an ID above 2^63 − 1, that
+    /// tick does not count.
     pub fn end(&self) -> Position {
         self.tables.end
     }
@@ -231,8 +231,8 @@ impl Numbering {
         (tick < tables.layout.ticks).then(|| Position(tick * self.ids_per_tick() + index))
     }
 
-    /// Returns the size and weight of each random field. A run's IDs have 0 there. The encoder adds
-    /// `draw × weight` to each ID, with a draw below the size.
+    /// Returns the size and weight of each random field. A run's IDs have 0 in these fields. The
+    /// encoder adds `draw × weight` to each ID, with a draw below the size.
     pub fn random_parts(&self) -> &[(u64, u64)] {
         &self.tables.random_parts
     }
@@ -291,7 +291,6 @@ fn count(max: u64, available: u64) -> u32 {
     u32::try_from(max.clamp(1, available)).unwrap_or(u32::MAX)
 }
 
-/// Returns the size and the weight of each random field.
 fn random_parts(layout: &Layout) -> Box<[(u64, u64)]> {
     let random = layout.fields().iter().filter(|field| field.role() == Role::Random);
     random.map(|field| (field.values(), field.weight())).collect()
@@ -403,7 +402,6 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// Creates a divisor. `value` must not be 0.
     fn new(value: u64) -> Self {
         debug_assert!(value != 0 && value <= ID_LIMIT);
         Divisor { value, shift: value.is_power_of_two().then(|| value.trailing_zeros()) }

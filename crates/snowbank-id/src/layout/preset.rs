@@ -32,8 +32,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         // The code divides Unix time by 10 before it adds the offset, so the time has 12 digits
-        // instead of
-        // 13. The epoch is that offset in ms: -136040000000 × 10.
+        // and not 13. The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
         about: "The same trade IDs as that house's code makes them: machine above sequence",
@@ -50,7 +49,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         // The epoch is recent, because every year between it and the first ID shortens the layout's
-        // life. It is the start of a year, because people remember that.
+        // life. It is the start of a year, because people remember such a date.
         name: "game",
         spec: "time:37,server:20,sequence:6;tick=20ms;epoch=1735689600000",
         about: "Game servers that are merged later: a million servers, ticks of 20 ms",

@@ -30,7 +30,7 @@ impl Run {
     }
 
     /// Appends `next` if it continues this run at the same stride and the count fits. Returns
-    /// whether it did.
+    /// whether `next` was appended.
     pub fn try_append(&mut self, next: Run) -> bool {
         let goes_on = next.stride == self.stride && self.last().checked_add(self.stride) == Some(next.first);
         match self.count.checked_add(next.count) {
@@ -43,7 +43,7 @@ impl Run {
     }
 }
 
-/// Appends a run to `runs`, or to the last of them if it continues that one.
+/// Appends a run to `runs`. If it continues the last of them, extends that one instead.
 #[inline]
 pub fn append_run(runs: &mut Vec<Run>, run: Run) {
     if !runs.last_mut().is_some_and(|last| last.try_append(run)) {

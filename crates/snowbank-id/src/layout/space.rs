@@ -1,7 +1,7 @@
 //! ID spaces: which layouts and worker IDs make the same IDs, whatever the names and sizes of their
 //! fields.
 //!
-//! An ID is `tick × W + part`, with W the weight of the time field and the part below it:
+//! An ID is `tick × W + part`, where W is the weight of the time field, and the part lies below it:
 //!
 //! ```text
 //!   part = fixed + Σ ranging fields
@@ -9,13 +9,14 @@
 //!   ranging: sequence and random fields, every value in every tick
 //! ```
 //!
-//! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So
-//! two sources can make the same ID, at any two times, if their parts are equal modulo the greatest
-//! common divisor of W₁ and W₂ ([`collision`]).
+//! An ID contains neither the epoch nor the length of a tick. Both only decide when an ID is made.
+//! So two sources can make the same ID, at any two times, if their parts are equal modulo the
+//! greatest common divisor of W₁ and W₂ ([`collision`]).
 //!
-//! This matters only for layouts that *keep pace*: their IDs grow by the same amount in the same
-//! time, because W ÷ tick is equal. IDs of other layouts are independent. For example, trade IDs in
-//! decimal digits and row IDs in bits grow at different speeds, so that they meet now and then.
+//! A collision matters only for layouts that *keep pace*: their IDs grow by the same amount in the
+//! same time, because W ÷ tick is equal. IDs of other layouts are independent. For example, trade
+//! IDs in decimal digits and row IDs in bits grow at different speeds, so that they meet now and
+//! then.
 //!
 //! Two layouts that keep pace from about the same epoch on are one supply of IDs in two spellings
 //! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are
@@ -27,7 +28,7 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutError, Role, WorkerSet};
 
-/// Epochs closer than this count as equal. It exceeds the error of any clock, any tick, and any
+/// Epochs closer than this count as equal. A year exceeds the error of any clock, any tick, and any
 /// source's lead.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
@@ -81,7 +82,7 @@ impl Layout {
     }
 
     /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and
-    /// constants together, most significant first. Without constants it is the worker ID.
+    /// constants together, most significant first. If there are no constants, it is the worker ID.
     pub fn number_in_space(&self, worker: u64) -> u64 {
         let mut rest = worker;
         let mut number = 0;
@@ -96,7 +97,7 @@ impl Layout {
                 Role::Constant(value) => value,
                 Role::Time | Role::Sequence | Role::Random => continue,
             };
-            // It is below the product of the sizes, which fits.
+            // The number is below the product of the sizes, which fits.
             number += digit * scale;
             scale *= field.values();
         }
@@ -109,11 +110,11 @@ impl Layout {
     }
 }
 
-/// Returns a worker ID of each of two sources that can hand out the same ID, at any two times.
+/// Returns two worker IDs, one of each source, that can hand out the same ID, at any two times.
 /// Returns `None` if there are none, or if the layouts do not keep pace.
 ///
-/// If the layouts' sizes do not divide each other, it errs on the safe side: it names two, even if
-/// they never collide.
+/// If the layouts' sizes do not divide each other, it errs on the safe side: it names two worker
+/// IDs, even if they never collide.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = left.0.numbers_in_space(left.1);
     let others = right.0.numbers_in_space(right.1);
@@ -144,8 +145,9 @@ impl Space {
         nodes.map(|part| part.values).product()
     }
 
-    /// Returns the indices of a number of this space and one of the other that can make the same
-    /// ID, at any two times. Returns `None` if there are none, or if the spaces do not keep pace.
+    /// Returns the indices of two numbers that can make the same ID, at any two times: one of this
+    /// space, and one of the other. Returns `None` if there are none, or if the spaces do not keep
+    /// pace.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
         if !self.keeps_pace_with(other) {
             return None;
@@ -165,7 +167,7 @@ impl Space {
         if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
             self.same_digits(numbers, other, others, &cuts)
         } else {
-            // Digits do not tell. Any two may make the same ID.
+            // Digits cannot decide it: any two numbers may make the same ID.
             Some((0, 0))
         }
     }
@@ -196,13 +198,13 @@ impl Space {
         })
     }
 
-    /// Returns whether both reach a common ID at about the same time: they keep pace, and their
-    /// epochs are less than a year apart.
+    /// Returns whether both spaces reach a common ID at about the same time: they keep pace, and
+    /// their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }
 
-    /// Returns whether the IDs of both grow by the same amount in the same time.
+    /// Returns whether the IDs of both spaces grow by the same amount in the same time.
     fn keeps_pace_with(&self, other: &Space) -> bool {
         u128::from(self.tick_weight()) * u128::from(other.tick_ms)
             == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
@@ -234,7 +236,7 @@ impl Space {
         })
     }
 
-    /// Returns the part of every ID that a number makes.
+    /// Returns the part of an ID that a number of this space makes.
     fn fixed_part(&self, number: u64) -> u64 {
         let mut rest = number;
         let mut fixed = 0;

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A layout from a preset's name or a text form.
 fn layout(name_or_spec: &str) -> Layout {
     Layout::resolve(name_or_spec).unwrap_or_else(|error| panic!("{name_or_spec}: {error}"))
 }
@@ -28,7 +27,7 @@ fn small_size() -> impl Strategy<Value = FieldSize> {
     ]
 }
 
-/// Sizes of the time field; the largest decimal ones are cut.
+/// Gives sizes of the time field. The largest decimal ones are cut.
 fn time_size() -> impl Strategy<Value = FieldSize> {
     prop_oneof![
         (1..=45_u32).prop_map(FieldSize::Bits),
@@ -47,8 +46,8 @@ fn field() -> impl Strategy<Value = (FieldSize, Role)> {
 }
 
 prop_compose! {
-    /// Any layout with up to three fields above the sequence, up to three below it, and up to two
-    /// random ones.
+    /// Gives any layout with up to three fields above the sequence, up to three below it, and up to
+    /// two random ones.
     fn any_layout()(
         time in time_size(),
         above in vec(field(), 0..=3),
@@ -69,7 +68,7 @@ prop_compose! {
     }
 }
 
-/// Any layout that fits.
+/// Gives any layout that fits.
 fn a_layout() -> impl Strategy<Value = Layout> {
     any_layout().prop_filter_map("does not fit", |layout| layout)
 }

@@ -1,8 +1,8 @@
 //! The text form: `time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657`.
 //!
 //! First come the fields, most significant first: `name:size`, `name:size:random` or
-//! `name:size:constant(N)`. Then come the settings, each once and in any order. Spaces around a
-//! piece do not matter.
+//! `name:size:constant(N)`. Then come the settings, each at most once and in any order. Spaces
+//! around a piece do not matter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +11,8 @@ use super::build::{not_a_size, not_a_tick, tick_text};
 use super::field::{FieldSize, FieldSpec, Role};
 use super::{Layout, LayoutError, UnixMicros, preset};
 
-/// The default tick, in ms.
 pub(super) const DEFAULT_TICK_MS: u64 = 1;
 
-/// The default epoch, in Unix ms.
 pub(super) const DEFAULT_EPOCH_UNIX_MS: i64 = 0;
 
 impl Layout {
@@ -132,8 +130,8 @@ pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
     Ok(epoch.unix_ms())
 }
 
-/// Writes the canonical text form: sizes as they were given, and always tick and epoch. It parses
-/// to an equal layout.
+/// Writes the canonical text form: sizes as they were given, and always tick and epoch. The text
+/// parses to an equal layout.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, field) in self.fields.iter().enumerate() {

@@ -72,7 +72,8 @@ impl LayoutTable {
     /// Builds the layout.
     ///
     /// # Errors
-    /// Returns an error if [`Layout::new`] does, or if a field has no size or several.
+    /// Returns an error if [`Layout::new`] does, if the tick or the epoch cannot be read, or if a
+    /// field has no size, several, or two roles.
     pub fn build(&self) -> Result<Layout, LayoutError> {
         let fields = self.fields.iter().map(FieldForm::spec).collect::<Result<_, _>>()?;
         let tick_ms = self.tick.as_deref().map_or(Ok(DEFAULT_TICK_MS), parse_tick)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::text::number;
 use super::{Field, Layout, LayoutError, Role};
 
-/// The most worker IDs of one daemon. Each costs some memory and a number key at the coordinator.
+/// The most worker IDs of one daemon. Each costs some memory, and a key at the coordinator.
 /// Twitter's layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
@@ -17,7 +17,7 @@ const EXCERPT_CHARS_MAX: usize = 80;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
-/// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) has another one.
+/// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) reads another form.
 /// [`Numbering::new`](super::Numbering::new) checks that the layout has them all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
@@ -51,8 +51,8 @@ impl WorkerSet {
     }
 
     /// Reads worker IDs by the node fields of a layout, each with its numbers:
-    /// `datacenter=1,worker=0-3` are 32 to 35 of Twitter's layout. Several numbers of several
-    /// fields mean every combination.
+    /// `datacenter=1,worker=0-3` are 32 to 35 of Twitter's layout. If several fields have several
+    /// numbers, the set has every combination.
     ///
     /// # Errors
     /// Returns an error that names the field if the field is missing, unknown or given twice, or if
@@ -123,7 +123,7 @@ impl FromStr for WorkerSet {
     }
 }
 
-/// Returns the index of the node field of that name, which has no numbers yet.
+/// Returns the index of the node field of that name. Refuses a field that has numbers already.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
     let Some(index) = nodes.iter().position(|node| node.name() == name) else {
         let nodes = names(nodes);

@@ -61,22 +61,22 @@ impl TicketCounter {
         Ok(TicketCounter { maximum, ..self })
     }
 
-    /// The largest ID that may be handed out.
+    /// Returns the largest ID that may be handed out.
     pub fn maximum(&self) -> u64 {
         self.maximum
     }
 
-    /// The name of its source.
+    /// Returns the name of its source.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The distance between two IDs.
+    /// Returns the distance between neighbouring IDs.
     pub fn increment(&self) -> u64 {
         self.increment
     }
 
-    /// The first ID.
+    /// Returns the first ID.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -114,7 +114,7 @@ impl TicketCounter {
 }
 
 impl fmt::Display for TicketCounter {
-    /// Writes `ticket orders, increment 2, offset 1`, also in lock files.
+    /// Writes `ticket orders, increment 2, offset 1`. Lock files have this text too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TicketCounter { name, increment, offset, .. } = self;
         write!(f, "ticket {name}, increment {increment}, offset {offset}")

@@ -1,7 +1,6 @@
 //! A fuzzer's bytes as choices.
 
-/// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short
-/// inputs work too.
+/// After the last byte every choice is the first one, so that short inputs work too.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
 }

@@ -66,7 +66,7 @@ impl Kind for Numbering {
         StateError::new(Cause::WorkerIdHeld, reason)
     }
 
-    /// One for each name, layout and set of worker IDs.
+    /// Each name, layout and set of worker IDs has a key of its own.
     fn record_key(&self, source: &str) -> String {
         format!("{source} {} {}", self.layout(), self.workers())
     }

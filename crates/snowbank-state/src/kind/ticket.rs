@@ -14,7 +14,7 @@ impl Kind for TicketCounter {
         vec![(0, format!("{}-{}-{}.lock", prefix_of(self), self.increment(), self.offset()))]
     }
 
-    /// Only counters of its name can share a number.
+    /// Only counters of the same name can share a number.
     fn is_apart_from(&self, lock_name: &str) -> bool {
         !lock_name.starts_with(&prefix_of(self))
     }
@@ -42,7 +42,7 @@ impl Kind for TicketCounter {
         counter_held(self, self, &holder)
     }
 
-    /// One for each name.
+    /// Each name has one key.
     fn record_key(&self, _: &str) -> String {
         format!("{} ticket", self.name())
     }

@@ -29,8 +29,8 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
-/// A lock file that every user can write is removed under its lock. So a thread may lock a removed
-/// file whose name another thread's new file already has.
+/// A lock file that every user can write is removed by the thread that locks it. So a thread may
+/// lock a removed file whose name another thread's new file already has.
 #[test]
 fn an_open_lock_file_is_made_again_and_held_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -52,7 +52,7 @@ fn an_open_lock_file_is_made_again_and_held_once() {
     }
 }
 
-/// In time a machine has a lock for each number that a fleet assigned to it.
+/// Over time, a machine gets a lock for each number that a fleet assigned to it.
 #[test]
 fn locks_of_other_worker_ids_of_its_space_are_not_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,7 +168,7 @@ fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     counter(2, 2).mark_granted(7).unwrap();
     counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
     assert!(counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
-    // An import brings it back, also at the same bound.
+    // An import brings the counter back, even at the same bound.
     counter(2, 2).mark_kin_back(&marked(7, &owner)).unwrap();
     assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
     counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();

@@ -8,10 +8,10 @@
 //! ]}
 //! ```
 //!
-//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the
-//! header line up to itself and the document. A write replaces one copy, syncs it, and replaces the
-//! other. So one copy is whole at every moment, and after a write both are the same. Of two whole
-//! copies the one with the higher number counts.
+//! Each half of the file is a slot: a copy, then blanks. The checksum covers the header's fields
+//! before it, a line end, and the document. A write replaces one copy, syncs it, and replaces the
+//! other. So one copy is whole at every moment, and after a write the two are equal. Of two whole
+//! copies, the one with the higher number counts.
 //!
 //! Every later format keeps this header line, so that an older program can distinguish a newer file
 //! from a damaged one.
@@ -23,7 +23,7 @@ use serde::Deserialize;
 
 use super::record::Record;
 
-/// The version of the document; raised when an older program would misread it.
+/// The version of the document. It rises if an older program would misread the document.
 const FORMAT: u32 = 1;
 /// The longest header line that is looked for: twice the longest that is written.
 const HEADER_BYTES_MAX: usize = 320;
@@ -41,7 +41,6 @@ pub(super) enum CopyError {
     Newer(u32),
 }
 
-/// The records of a state file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) records: Vec<Record>,
@@ -61,8 +60,8 @@ impl Stored {
     }
 }
 
-/// Returns the document of these records, ordered by their keys. Of two with one key the last
-/// counts.
+/// Returns the document of these records, ordered by their keys. Of two records with the same key,
+/// the last one counts.
 pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> serde_json::Result<String> {
     let by_key: BTreeMap<String, &Record> =
         records.into_iter().map(|record| (record.key(), record)).collect();
@@ -70,7 +69,6 @@ pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> ser
     Ok(format!("{{\"records\":[\n{}\n]}}\n", lines.join(",\n")))
 }
 
-/// Returns the header line of a copy.
 pub(super) fn header(number: u64, document: &str) -> String {
     let fields = format!("snowbank ceilings: format {FORMAT}, number {number}, length {}", document.len());
     let checksum = checksum(&fields, document.as_bytes());
@@ -95,7 +93,7 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 /// # Errors
 /// No copy is whole, or a newer program wrote one.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
-    // The first copy is searched in all bytes: a file that was cut off may still contain it.
+    // The first copy may take more than half of the bytes, if the file was cut off.
     let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
     let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));

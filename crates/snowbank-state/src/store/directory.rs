@@ -20,22 +20,22 @@ use crate::{Cause, StateError, TakenOver};
 const DIRECTORY_MODE: u32 = 0o700;
 /// The end of messages about a directory that cannot be used.
 const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
-/// The file whose lock is the directory's. The state file cannot serve, because a new one may
-/// replace it.
+/// The file whose lock is the directory's. A lock on the state file would not do, because a new
+/// file may replace it.
 const LOCK_NAME: &str = "lock";
 
-/// A state directory that this process alone uses until this is dropped.
+/// A state directory that this process alone uses until this value is dropped.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
     lock: LockedFile,
-    /// Syncs the names of the directory and of its files. `None` once they are durable.
+    /// Syncs the names of the directory and of its files. `None` once its result was taken.
     names: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
 impl StateDir {
-    /// Makes the directory if it is missing, and locks it. Its name becomes durable meanwhile:
-    /// [`await_names`](StateDir::await_names).
+    /// Makes the directory if it is missing, and locks it. A thread makes its name durable:
+    /// [`await_names`](StateDir::await_names) waits for that.
     ///
     /// # Errors
     /// Another process has it, or the system refuses.
@@ -64,8 +64,8 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // Started after the lock: the process that held it before may have been killed between a
-        // rename and its sync.
+        // This starts once the lock is held: its last holder may have been killed between a rename
+        // and the sync after it.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -75,8 +75,8 @@ impl StateDir {
     }
 
     /// Waits until the names of the directory and of its files are durable. Before that, nothing
-    /// stored in it counts: a power failure may remove it, or restore an older file. The syncs run
-    /// while the first copies are written.
+    /// stored in the directory counts: a power failure may remove it, or restore an older file. The
+    /// syncs run while the first copies are written.
     ///
     /// # Errors
     /// The names may not be durable.
@@ -88,12 +88,12 @@ impl StateDir {
         synced.map_err(|error| not_made(&self.path, &error))
     }
 
-    /// Returns its path.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns its records; none if there is no state file yet.
+    /// Returns the stored records; none if there is no state file yet.
     ///
     /// # Errors
     /// The file cannot be read or trusted.
@@ -112,9 +112,8 @@ impl StateDir {
 
 /// Returns the records of a directory, locked or not; none if there is no state file.
 ///
-/// A daemon may be writing the file. One of its copies is whole at every moment, but a reading
-/// takes longer than a moment, and may find neither whole. Therefore a file without a whole copy is
-/// read again.
+/// A daemon may be writing the file. One of its copies is whole at every moment, but reading takes
+/// longer and may find neither copy whole. Then the file is read again.
 ///
 /// # Errors
 /// The file cannot be read or trusted.
@@ -154,9 +153,9 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and those above it that are missing, and makes the names of those above it
-/// durable. It also makes the name of the lowest existing one durable: an interrupted start may
-/// have made it without a sync.
+/// Makes the directory and the missing ones above it. Makes the names of those above it durable,
+/// and also the name of the lowest directory that existed: an interrupted start may have made that
+/// one without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -176,8 +175,8 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the users who may write the files of a state directory. Root exports and imports other
-/// users' state.
+/// Returns the users who may write the files of a state directory. For root, the directory may be
+/// another user's: root exports and imports their state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
     Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
@@ -218,9 +217,9 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // This user may not open the parent, or its file system cannot sync directories. Then the
-        // file system of the directory itself is synced, which includes the name unless the
-        // directory is a mount point.
+        // If this user may not open the parent, or its file system cannot sync directories, the
+        // directory's own file system is synced. That includes the name, unless the directory is a
+        // mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }
@@ -228,7 +227,7 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the process that has the directory, if it is known; `None` if none has.
+/// Returns ` (process 123)`, or an empty text, if a process has the directory; `None` if none has.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

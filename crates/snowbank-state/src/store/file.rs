@@ -1,11 +1,11 @@
-//! The state file: overwritten in place, copy after copy, and replaced by a new one after a
-//! failure.
+//! The state file: overwritten in place, one copy after the other, and replaced by a new one after
+//! a failure.
 //!
-//! A write overwrites blocks that the file has had since it was made, so it needs no free block
-//! where the file system overwrites in place. A new file is made only if no suitable one exists, or
-//! after a write or sync has failed. A failed sync may leave pages that the system takes for
+//! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
+//! space if the file system overwrites in place. A new file is made only if no suitable one exists,
+//! or after a write or sync has failed. A failed sync may leave pages that the system takes for
 //! written but that never reached the disk, and a later sync does not report them. Therefore every
-//! write replaces whole slots, and no failed sync is ever just repeated.
+//! write replaces whole slots, and a failed sync is never simply repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -20,9 +20,9 @@ use crate::{StateError, TakenOver};
 
 /// The state file within its directory.
 pub(super) const FILE_NAME: &str = "ceilings";
-/// Its name until it is whole.
+/// A new state file's name until it is whole.
 const UNFINISHED_NAME: &str = "ceilings.new";
-/// For the daemon's user alone: a process that can write it can make the daemon repeat itself.
+/// Only the daemon's user has access: a process that can write the file can make IDs repeat.
 const FILE_MODE: u32 = 0o600;
 /// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -34,13 +34,13 @@ const SLOT_BYTES_MIN: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct StateFile {
     directory: PathBuf,
-    /// The file that has the name; `None` before the first write. It stays open, so that no other
-    /// file gets its inode.
+    /// The file that has the name `ceilings`; `None` before the first write. It stays open, so that
+    /// no other file gets its inode.
     slots: Option<SlotFile>,
-    /// True if every write and sync of it has succeeded and its name is durable.
+    /// True if every write and sync of the file has succeeded and its name is durable.
     is_sound: bool,
-    /// True if its name is durable. After a failed sync only a new file sets it again, never a
-    /// repeated sync.
+    /// True if the file's name is durable. After a failed sync only a new file makes this true
+    /// again; a repeated sync does not.
     is_named: bool,
 }
 
@@ -53,7 +53,7 @@ impl StateFile {
     /// file.
     ///
     /// # Errors
-    /// It is not known which records the file holds now: the earlier ones, or these.
+    /// The file may hold the earlier records or these.
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
@@ -69,15 +69,15 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // Without room for a new file, every page of the old one is written again. Then its failed
-        // syncs do not matter.
+        // If there is no room for a new file, every page of the old one is written again, so its
+        // failed syncs no longer matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
         Err(error)
     }
 
-    /// Puts it into the state after a failed write.
+    /// Makes the file count as unsound, as after a failed write.
     #[cfg(test)]
     pub(super) fn fail(&mut self) {
         self.is_sound = false;
@@ -90,8 +90,8 @@ impl StateFile {
         self.is_sound
     }
 
-    /// Makes a new file, which is durable before it gets the name, and makes the name durable. An
-    /// error comes with true if the disk is full.
+    /// Makes a new file durable, gives it the name, and makes the name durable. With an error,
+    /// returns true if the disk or a quota is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
@@ -106,7 +106,7 @@ impl StateFile {
             failed("make", &unfinished, error)
         })?;
         let renamed = fs::rename(&unfinished, path(&self.directory));
-        // The name is checked, because a rename may report an error although it was done.
+        // The name is checked, because a rename that was done may still report an error.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
             (self.is_sound, self.is_named) = (false, false);
@@ -139,15 +139,15 @@ struct SlotFile {
     slot_bytes: usize,
     /// The number of the last write.
     number: u64,
-    /// The slot to write first: the other copy is the last that is whole for certain.
+    /// The slot to write first. The copy in the other slot is the last one that is certainly whole.
     first: usize,
-    /// The header of both copies since the last write; empty before one.
+    /// The header that the last write gave both copies; empty before the first write.
     header: String,
 }
 
 impl SlotFile {
-    /// Opens the file that has the name, if it can be written in place: both slots are there, and
-    /// one copy is whole.
+    /// Opens the state file, if it can be written in place: both slots are there, and one copy is
+    /// whole.
     fn open(directory: &Path) -> Option<SlotFile> {
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
@@ -238,9 +238,9 @@ impl Disk for File {
     }
 }
 
-/// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot
-/// at which it happened: the copy in the other one is whole, and the next write has to leave it so
-/// until this one is durable.
+/// Overwrites both slots, the second only once the first is durable. After an error, `first` is the
+/// slot that failed. The copy in the other slot is whole, and the next write must not touch it
+/// until the failed slot is durable.
 pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;
@@ -259,7 +259,7 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Returns the bytes of the state file; `None` if there is none.
+/// Returns the bytes of the state file; `None` if there is no file.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     match open_file(&path(directory), OpenOptions::new().read(true)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -271,7 +271,7 @@ pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads both halves of a file. One that cannot be read is all zeros, as a lost copy is.
+/// Reads both halves of a file. A half that cannot be read counts as a lost copy.
 fn read_slots(file: &File, length: u64) -> io::Result<Vec<u8>> {
     if length > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
@@ -290,7 +290,6 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the state file's path.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(FILE_NAME)
 }

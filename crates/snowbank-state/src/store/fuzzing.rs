@@ -1,4 +1,4 @@
-//! Any bytes as a state file and as damage to one, and any text as an export.
+//! Fuzzes with any bytes as a state file, any bytes as damage to one, and any text as an export.
 
 use std::sync::OnceLock;
 
@@ -14,12 +14,12 @@ use snowbank_id::numbering::Numbering;
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 const SLOT_BYTES: usize = 16 * 1024;
 
-/// Any bytes as a file, or damage to one copy of a real file. Each copy of that file may be from
-/// before the last write.
+/// Reads any bytes as a state file, or a real file with one copy damaged. Each copy of the real
+/// file may lack the last write.
 ///
 /// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one
-/// of two that are the same, is without effect; damage to the newer one leaves the records of the
-/// older.
+/// of two equal copies, has no effect. Damage to the newer copy may leave the records of the older
+/// one.
 pub fn state_file(data: &[u8]) {
     let mut choices = Choices::new(data);
     if choices.bool() {
@@ -57,12 +57,12 @@ fn assert_is_a_line(text: &str) {
     assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
 }
 
-/// The slot and the records of two writes, one after the other.
+/// Returns the slot and the records of two successive writes.
 fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
     static GENERATIONS: OnceLock<[(Vec<u8>, Vec<Record>); 2]> = OnceLock::new();
     GENERATIONS.get_or_init(|| {
         let layouts = ["clearing", "twitter"].map(|layout| Layout::resolve(layout).expect("a preset"));
-        // Nothing of it is drawn, so that an input means the same in every run.
+        // Nothing here is random, so that an input always means the same.
         let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
         [1, 2].map(|number| {
             let record = |layout: &Layout| {
@@ -80,10 +80,11 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
     })
 }
 
-/// Two texts as exports, the second imported after the first.
+/// Imports two texts as exports, the second after the first.
 ///
-/// A refusal is one line. A text that is read is written back unchanged. After an import no stored
-/// record is lost, and no source starts below the bound of its record or of the import.
+/// A refusal is one line. An export that is written and read again is the same. After an import,
+/// every stored and imported record is still covered, and no source starts below the bound of
+/// either.
 pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -111,7 +112,8 @@ pub fn state_import(data: &[u8]) {
     }
 }
 
-/// A source configured as a record says starts at its bound or above, if it starts.
+/// Checks that a source with a record's name and numbering starts at the record's bound or above,
+/// if it starts.
 fn check_start(records: &[Record], record: &Record) {
     let numbering = record.numbering.clone();
     let claimant = Claimant {

@@ -8,15 +8,15 @@ use super::record::Record;
 use super::{StateDir, StateError};
 use crate::{Cause, HostIdentity, Owner};
 
-/// The version of an export; raised when an older program would misread it. It is not the state
-/// file's: an export also takes a worker to an older program, so it is written in the oldest format
-/// that fits.
+/// The version of an export. It rises if an older program would misread the export. The state file
+/// has its own version: an export may also go to an older program, so it is written in the oldest
+/// format that fits.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// Its version, apart from the state file's.
+    /// The version of the export, separate from the state file's.
     pub snowbank_state_format: u32,
     /// The records that another machine may continue.
     pub records: Vec<Record>,
@@ -54,8 +54,8 @@ fn not_an_export(found: impl std::fmt::Display) -> StateError {
     StateError::new(Cause::Damaged, format!("not an export of snowbank: {found}; {advice}"))
 }
 
-/// Marks all records as released, durably, and returns the export for another machine. A second
-/// export of the same records returns the same.
+/// Marks all records as released, durably, and returns the export for another machine. Exporting
+/// the same records again returns the same export.
 ///
 /// # Errors
 /// The release could not be made durable: nothing was exported.
@@ -70,7 +70,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
 /// of the import.
 ///
 /// # Errors
-/// IDs that the import would hand out again were granted here since.
+/// Since the export, IDs that the import would hand out again were granted here.
 pub fn merge(
     stored: Vec<Record>,
     export: Export,
@@ -80,14 +80,14 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
-    // The wall − boot of another machine or an earlier boot is useless here, and would look like a
-    // step of the clock.
+    // A `wall_minus_boot_us` of another machine or an earlier boot is useless here, and would look
+    // like a step of the clock.
     let all = stored.iter().chain(&export.records);
     let known_here = all.filter(|record| here.boot.is_some() && record.boot == here.boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
-    // Of records with one name and the same worker IDs, the highest comes last and stays.
+    // Of records with the same name and worker IDs, the highest comes last and stays.
     records.sort_by_key(|record| record.id_bound);
     for arriving in records {
         let arrived = Record {
@@ -106,12 +106,12 @@ pub fn merge(
             higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
             continue;
         }
-        // A record of another name stays too: a source of that name starts above it, whichever was
-        // imported first. A released record gives way.
+        // A record of another name stays too, so that a source of that name starts above it,
+        // whichever record was imported first. A released record gives way.
         let replaced = merged.extract_if(.., |record| {
             arrived.says_all_of(record) && (record.released || record.name == arrived.name)
         });
-        // The replaced records may know what a fleet assigned.
+        // The replaced records may have a bound of what a fleet assigned.
         let assigned_bound =
             replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
         merged.push(Record { assigned_bound, ..arrived });
@@ -119,9 +119,10 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Returns an error if an export is lower for a worker ID that both have. The furthest of the
-/// export's records with that worker ID counts, because an export may have older ones beside it.
-/// Worker IDs that were assigned have gone on elsewhere, and the fleet knows how far.
+/// Returns an error if an export is lower than a stored record for a worker ID that both have. The
+/// export's furthest record with that worker ID counts, because an export may have older ones too.
+/// Worker IDs that a fleet assigned are left out: they have gone on elsewhere, and the fleet knows
+/// how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let in_space =
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
@@ -144,7 +145,7 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
 /// Replaces the records of the directory.
 ///
 /// # Errors
-/// They may not be durable.
+/// The records may not be durable.
 pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StateError> {
     StateFile::of(directory.path()).write(records)?;
     directory.await_names()
@@ -161,7 +162,8 @@ mod tests {
     use super::*;
     use snowbank_id::layout::Position;
 
-    /// A record as an export has it, or as a state does. Bounds are few, so that many are the same.
+    /// Draws a record, for an export or for a state. There are few different bounds, so that many
+    /// are equal.
     fn any_record() -> impl Strategy<Value = Record> {
         (any_source(), 0_i64..4).prop_map(|(Configured(name, layout, workers), second)| Record {
             owner: owner(),
@@ -174,8 +176,8 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// Returns where these records let each of these sources start, if it is the only one. `None`:
-    /// the start is refused.
+    /// Returns where each of these sources would start alone, by these records. `None`: the start
+    /// is refused.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
@@ -205,8 +207,8 @@ mod tests {
         merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
-    /// An older program must be able to read it, whatever the format of its state. Programs older
-    /// than this test know only format 1.
+    /// An older program must be able to read an export, whatever the format of the state file.
+    /// Programs older than this test know only format 1.
     #[test]
     fn an_export_is_of_the_first_format() {
         let directory = tempfile::tempdir().unwrap();
@@ -214,12 +216,12 @@ mod tests {
         let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
         let text = serde_json::to_string(&export).unwrap();
         assert!(text.starts_with("{\"snowbank_state_format\":1,"), "{text}");
-        // Fields that later records may have are no reason not to read it.
+        // An export whose records have fields of a later release can still be read.
         let later = text.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
         assert_eq!(Export::parse(&later), Ok(export));
     }
 
-    /// A record of source "default" with one worker ID, as a daemon left it in a boot.
+    /// Returns a record of source "default" with one worker ID, as a daemon left it in this boot.
     fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
         let record = record("default", "twitter", &worker.to_string(), 0);
         Record { owner: owner(), boot: Some(String::from(boot)), wall_minus_boot_us, ..record }
@@ -278,9 +280,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// After an import, bounds are as high as all earlier ones and all imported ones. A second
-        /// import changes nothing. If two exports can be imported in either order, every start is
-        /// the same afterwards.
+        /// After an import, each bound is the higher one of the stored and the imported. Importing
+        /// the same export again changes nothing. If two exports can be imported in either order,
+        /// both orders lead to the same starts.
         #[test]
         fn imports_are_the_same_in_any_order_and_never_lower(
             stored in prop::collection::vec(any_record(), 0..3),
@@ -301,7 +303,8 @@ mod tests {
                         prop_assert_eq!(bounds(&both), bounds(once.iter().chain(&second.records)));
                         ends.push(both);
                     }
-                    // Nothing is written. It is refused because what it shares is higher already.
+                    // The import is refused because worker IDs that it shares are higher here
+                    // already.
                     Err(error) => prop_assert!(error.to_string().contains("the export ends at ID"), "{error}"),
                 }
             }

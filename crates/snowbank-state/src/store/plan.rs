@@ -20,8 +20,7 @@ pub struct Claimant<'a> {
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// The distance that its start may be ahead of the wall clock, so that it still hands out IDs
-    /// at once.
+    /// How far its start may be ahead of the wall clock if it is to hand out IDs at once.
     pub catch_up: Duration,
     /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its
     /// counter.
@@ -38,8 +37,8 @@ impl Claimant<'_> {
     /// Returns the command that stores the counter where a start looks for it.
     fn set_command(&self) -> String {
         let mut command = format!("`snowbank ticket set {} VALUE", self.name);
-        // If a daemon of this machine counts the same name with another offset, the command needs
-        // both.
+        // The command names both, because a daemon of this machine may count the same name with
+        // another offset.
         if let Some(counter) = self.numbering.ticket()
             && (counter.increment() != 1 || counter.offset() != 1)
         {
@@ -57,8 +56,8 @@ impl Claimant<'_> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
-    /// By claimant: the furthest record of other worker IDs below which the claimant starts,
-    /// because a catch-up cannot reach that record.
+    /// By claimant: the furthest record of other worker IDs that a catch-up cannot reach. The
+    /// claimant starts below it.
     pub passed_over: Vec<Option<Record>>,
     /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
@@ -81,7 +80,7 @@ impl StateError {
         StateError::new(Cause::Released, reason)
     }
 
-    /// Returns the refusal of a ticket counter of which nothing is stored.
+    /// Returns the refusal of a ticket counter for which nothing is stored.
     fn no_counter(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
@@ -93,8 +92,8 @@ impl StateError {
         StateError::new(Cause::Setting, reason)
     }
 
-    /// Returns the refusal of a counter of which another copy of the machine, or another daemon
-    /// that shared it, may have handed out numbers.
+    /// Returns the refusal of a counter whose numbers may have been handed out elsewhere: by
+    /// another copy of the machine, or by another daemon that shared the counter.
     fn restored(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
@@ -110,31 +109,30 @@ impl StateError {
 
 /// Decides where every claimant starts.
 ///
-/// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
-/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record
-/// binds in this way may be a source that was renamed and changed at once. It is bound by all
-/// records that bind no other claimant and were not released. The start is the first position whose
-/// ID is at or above all bounds.
+/// A record binds each claimant that has its name, and each that can hand out the same IDs, now or
+/// later ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no
+/// record binds in this way may be a source that was renamed and changed at once. Such a claimant
+/// is bound by all records that bind no other claimant and were not released. The start is the
+/// first position whose ID is at or above all bounds.
 ///
-/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the
-/// order of IDs, and only as far as a catch-up can follow it: a worker ID that was never used
-/// starts at the clock, however far ahead another one was. Nor does such a record bind anything
-/// above the ID clock of its worker IDs, whatever was granted ([`Record::order_ceiling`]).
+/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds only
+/// the order of IDs, and only as far as a catch-up can follow: a worker ID that was never used
+/// starts at the clock, however far ahead another one was. Above the ID clock of its own worker
+/// IDs, such a record binds nothing, even if more was granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet assigns belong to the fleet once their source has others. Their record
-/// is dropped once another record of the source is above all IDs that they handed out. That record
-/// has their bound as its `assigned_bound`. So without the fleet, a record with such a bound binds
-/// its source, whatever worker IDs the source has now. In the fleet the coordinator knows the bound
-/// of each number, also of exported ones.
+/// Worker IDs that a fleet assigned to a source belong to the fleet once the source has others.
+/// Their record is dropped once another record of the source is above all IDs that were handed out
+/// under them. The other record keeps their bound as its `assigned_bound`. Without the fleet, a
+/// record with such a bound binds its source, whatever worker IDs the source has now. In the fleet,
+/// the coordinator knows the bound of each worker ID, even of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset.
-/// It does not start without such a record, because no clock shows where it may continue. Nor does
-/// it start after the machine was restored from a snapshot, or after a fleet's coordinator had its
-/// counter.
+/// It starts only with such a record, because no clock shows where it may continue. It is refused
+/// after the machine was restored from a snapshot, or after a fleet's coordinator had the counter.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source
-/// then refuses until the clock has caught up. It is an error if the space was changed, because
-/// waiting does not resolve that.
+/// refuses requests until the clock has caught up. If the ID space was changed, such a start is an
+/// error, because waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -148,8 +146,8 @@ pub fn plan<'a>(
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if claimant.kind().takes_ranges() {
-            // The coordinator says where it goes on. The records only show whether the coordinator
-            // went back.
+            // The coordinator says where the counter goes on. The records only show whether the
+            // coordinator went back.
             starts.push(Some(above_records(records, claimant.numbering)));
             passed_over.push(None);
             continue;
@@ -184,8 +182,8 @@ pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
     sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
 }
 
-/// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that
-/// bind no claimant.
+/// Returns the records that bind a claimant, by its name or its IDs. If there are none, returns
+/// those that bind no claimant at all.
 fn binding<'a>(
     records: &'a [Record],
     claimants: &[Claimant<'_>],
@@ -205,8 +203,8 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs
-/// unique, and without the fleet at least the bound of all that was assigned.
+/// Returns a record with the ceiling that binds a claimant: its own if it keeps IDs unique (without
+/// the fleet, at least the bound of all that was assigned), else its order ceiling.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
@@ -230,7 +228,7 @@ fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a
+/// Returns the time of the wall clock at which the ID clock, this far ahead of it, reaches a
 /// position.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
@@ -249,7 +247,7 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     if !is_changed || (!has_ended && works_from <= wall) {
         return Ok(start);
     }
-    // The clock is before instants for which IDs were granted. Then the layout may not be at fault.
+    // If the clock is before an instant for which IDs were granted, the layout may not be at fault.
     let may_be_slow = record.instant() > Some(wall);
     let when = if has_ended {
         String::from("all its IDs lie below that")
@@ -267,7 +265,7 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
         stored = by_name(stored),
         configured = by_name(configured),
     );
-    // Otherwise the instant to start at may be years ahead.
+    // If the clock is right, the start may be years ahead.
     let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
     Err(StateError::new(cause, reason))
 }
@@ -286,8 +284,8 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     is_of_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's,
-/// because a record of the same IDs binds the claimant.
+/// Returns whether the claimant's own record covers this one. The claimant's ceiling is at least as
+/// high, because a record of the same IDs binds it.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();

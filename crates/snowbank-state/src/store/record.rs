@@ -11,8 +11,8 @@ use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-/// The ceiling of one source and what it means: all IDs that were ever handed out under it are
-/// below `id_bound`.
+/// The ceiling of one source. All IDs that the source ever handed out with this numbering are below
+/// `id_bound`.
 ///
 /// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader
 /// checks it. The bound may lie between the IDs of two positions, if a clean stop kept the bound of
@@ -28,36 +28,36 @@ pub struct Record {
     pub ceiling: Position,
     /// The lowest ID that was not granted.
     pub id_bound: u64,
-    /// The process that raised it last.
+    /// The process that raised the ceiling last.
     pub owner: Owner,
-    /// The boot in which that was. `None` if the kernel does not report it, and after an import in
-    /// a boot that had not recorded the time yet.
+    /// The boot of that raise. `None` if the kernel does not report it, or after an import in a
+    /// boot that had not recorded the time yet.
     pub boot: Option<String>,
-    /// The machine on which that was.
+    /// The machine of that raise.
     pub machine: Option<String>,
-    /// The wall − boot that was believed at the last write in that boot, in microseconds.
+    /// Wall clock − boot clock as believed at the last write in `boot`, in microseconds.
     /// Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`:
-    /// unknown.
+    /// An upper bound of ID clock − boot clock until the next write in `boot`, in microseconds.
+    /// `None`: unknown.
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
-    /// True after a clean stop that kept the ceiling of a crash, or of a first start, because
-    /// nothing was claimed since: the last claim below it is unknown.
+    /// True after a clean stop if nothing was claimed since a crash or a first start. The stop kept
+    /// the ceiling, and the last claim below it is unknown.
     pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
-    /// True if numbers of this counter may have been handed out that are not stored here: the
+    /// True if more of this counter's numbers may have been handed out than are stored here: the
     /// machine was restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket
     /// set` makes another record.
     pub restored: bool,
     /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, their keys at the
     /// coordinator say where the next holder starts, and this record binds the order of IDs alone.
     pub assigned: bool,
-    /// An ID bound above all that was granted under worker IDs that a fleet assigned to its source
-    /// before. Their records may be gone. Without the fleet it binds its source under any worker
-    /// IDs. `None`: a fleet never assigned it any.
+    /// An ID bound above all that was granted under worker IDs that a fleet assigned to this source
+    /// before, whose records may be gone. Without the fleet, the bound binds the source under any
+    /// worker IDs. `None`: a fleet never assigned the source any.
     pub assigned_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -84,7 +84,8 @@ impl From<UnixMicros> for Moment<'_> {
 #[derive(Serialize, Deserialize)]
 struct Line {
     name: String,
-    /// The canonical text form. A snowflake source has these two, and a ticket source the next two.
+    /// The layout's canonical text. A snowflake source has `layout` and `worker_ids`, a ticket
+    /// source `increment` and `offset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,19 +223,19 @@ impl Record {
 
     /// Returns the same record with another ceiling.
     pub fn at(&self, ceiling: Position) -> Self {
-        // The bound of its own ceiling may lie below the first ID there.
+        // The record's own bound may lie below the first ID at its ceiling.
         let is_own = ceiling == self.ceiling;
         let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
         Record { ceiling, id_bound, ..self.clone() }
     }
 
-    /// Returns the bound of IDs that were made under worker IDs that a fleet assigned. `None`: it
+    /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None`: the record
     /// knows of none.
     pub fn bound_of_assigned(&self) -> Option<u64> {
         self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
 
-    /// Returns the same record with the ceiling that this bound of IDs has.
+    /// Returns the same record with this bound of IDs, and the ceiling that follows from it.
     pub fn below(&self, id_bound: u64) -> Self {
         Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
     }
@@ -253,8 +254,9 @@ impl Record {
     }
 
     /// Returns the first position above all IDs that were handed out until this moment, as far as
-    /// clocks show it. After a kill that is below the ceiling. Only the order of IDs may depend on
-    /// it, because a clock that stepped forward and back right before the kill leaves no trace.
+    /// clocks show. After a kill, this position is below the ceiling. Only the order of IDs may
+    /// depend on it, because a clock that stepped forward and back right before the kill leaves no
+    /// trace.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let Some((boot, now)) = at.boot else { return self.ceiling };
         let Some(id_minus_boot_us) = self.id_minus_boot_us else { return self.ceiling };
@@ -270,32 +272,33 @@ impl Record {
         self.clean && !self.untouched
     }
 
-    /// Returns whether this record bounds every ID that the other bounds, and as high.
+    /// Returns whether this record bounds every ID that the other record bounds, at least as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
-    /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a
-    /// ticket counter, and what was moved away is refused for as long as it is stored.
+    /// Returns whether no source needs the record once the clock is past its IDs. A ticket
+    /// counter's record stays, because no clock is past its numbers; a released one, so that its
+    /// IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }
 
-    /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can
-    /// reach them.
+    /// Returns whether the record is forgettable and the clock is past its IDs: no start from now
+    /// on can reach them.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }
 
-    /// Returns whether a source that starts above this record also starts above the IDs of the
-    /// other, of the same name.
+    /// Returns whether both records have the same name, and a source that starts above this record
+    /// also starts above the other's IDs.
     pub fn keeps_order_of(&self, other: &Record) -> bool {
         self.name == other.name
             && self.numbering.is_of_space(&other.numbering)
             && self.id_bound >= other.id_bound
     }
 
-    /// Checks that it is consistent, as every record is that this program wrote.
+    /// Checks that the record is consistent, like every record that this program writes.
     ///
     /// # Errors
     /// In words, what contradicts what.

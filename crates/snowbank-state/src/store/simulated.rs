@@ -1,4 +1,4 @@
-//! The state file's two copies over a disk that a simulation provides.
+//! The state file's two copies on a disk that a simulation provides.
 
 use std::io;
 

@@ -21,7 +21,7 @@ pub(crate) fn numbering(layout: &str, workers: &str) -> Numbering {
     Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
 }
 
-/// The first position of the tick this far from `WALL`.
+/// Returns the first position of the tick that is this many ms after `WALL`.
 fn at(numbering: &Numbering, ms: i64) -> Position {
     numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + ms * 1_000)))
 }
@@ -40,7 +40,7 @@ fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
     FirstRecord { name: "orders", numbering, start, assigned: false, assigned_bound: None }
 }
 
-/// A stop that leaves the first source at this position.
+/// Returns a stop that leaves the first source at this position.
 fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
     [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
 }
@@ -147,7 +147,7 @@ fn after_a_failure_a_new_file_takes_its_place() {
     assert_eq!(read(directory.path()).unwrap()[0].ceiling, Position(700));
     assert_ne!(file_id(&fs::metadata(&path).unwrap()), before);
 
-    // Taken over meanwhile: nothing is written over what another has there.
+    // The file was taken over meanwhile: the store does not overwrite it.
     store.file.fail();
     let theirs = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
@@ -181,8 +181,8 @@ pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, p
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Three spellings of one ID space, one that differs by a little, one of longer ticks, and one
-    // with the node below.
+    // Three spellings of one ID space, then one with a slightly earlier epoch, one with longer
+    // ticks, and one with the node in the lowest bits.
     let layouts = prop::sample::select(vec![
         "twitter",
         "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -198,16 +198,16 @@ pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     })
 }
 
-/// One run of the daemon: what it is configured as, by how much the clock changed before it, and
-/// how far it gets.
+/// Draws one life of the daemon: its sources, the change of the clock before it, how far it gets,
+/// and whether it stops cleanly.
 fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
     (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
 }
 
 proptest! {
-    /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below
-    /// an ID that was ever granted to a source that can make the same IDs, or under its name just
-    /// before.
+    /// Over any history of configurations, clocks, crashes and clean stops, every start lies above
+    /// all IDs that were ever granted to a source that can make the same IDs, and above the stored
+    /// records of its name that a catch-up can reach.
     #[test]
     fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
         let mut wall = WALL;
@@ -216,7 +216,7 @@ proptest! {
         for (configured, step_ms, gets_ms, is_clean) in runs {
             wall.0 += step_ms * 1_000;
             let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
-            // As the settings demand: names and IDs are one source's.
+            // As the settings demand, no two sources have the same name or IDs.
             let collides = |left: usize, right: usize| {
                 let ids = |index: usize| numberings[index].snowflake().unwrap();
                 configured[left].0 == configured[right].0 || collision(ids(left), ids(right)).is_some()
@@ -257,7 +257,6 @@ proptest! {
     }
 }
 
-/// A record of worker IDs that a fleet assigned.
 fn assigned(workers: &str, ahead_ms: i64) -> Record {
     Record { assigned: true, assigned_bound: Some(0), ..record("orders", "twitter", workers, ahead_ms) }
 }

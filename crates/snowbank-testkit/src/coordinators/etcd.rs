@@ -32,7 +32,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Becomes another cluster at the same address, while it does not run.
+    /// Makes the stopped etcd another cluster at the same address.
     pub fn become_another(&mut self) {
         self.lose_data();
         self.peer = Port::take();

@@ -10,11 +10,11 @@ use std::time::Duration;
 const PASS: u8 = 0;
 const REFUSE: u8 = 1;
 const SWALLOW: u8 = 2;
-/// Passes the next write on; then the mode is [`SWALLOW`].
+/// Passes everything on up to the next write; then the mode is [`SWALLOW`].
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
-/// Parts of requests that write: to etcd, and to ZooKeeper.
+/// Texts by which a request that writes is recognized, for etcd and for ZooKeeper.
 const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 
 /// A proxy on a free loopback port.
@@ -24,13 +24,12 @@ pub struct Proxy {
     state: Arc<State>,
 }
 
-/// The mode of a proxy, its connections, and its counts.
 #[derive(Default)]
 struct State {
     mode: AtomicU8,
     delay_ms: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
-    /// The number of connections so far, and how many of the first ones hang.
+    /// The number of connections so far. The first `hanging` of them hang.
     accepted: AtomicU64,
     hanging: AtomicU64,
     /// Requests that it passed on.
@@ -85,7 +84,7 @@ impl State {
 }
 
 impl Proxy {
-    /// Starts one in front of a server, whose endpoints have this scheme.
+    /// Starts a proxy in front of a server whose endpoints have this scheme.
     pub fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -93,14 +92,14 @@ impl Proxy {
         let state = Arc::clone(&proxy.state);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // Without a server, the client's connection ends.
+                // If there is no server, the client's connection ends.
                 let _ = state.connect(client, to);
             }
         });
         proxy
     }
 
-    /// Its endpoint in a configuration.
+    /// Returns its endpoint in a configuration.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
@@ -118,7 +117,8 @@ impl Proxy {
         }
     }
 
-    /// Passes nothing more on open connections, and keeps them open. New ones pass.
+    /// Passes nothing more on open connections, and keeps them open. New connections are not
+    /// affected.
     pub fn hang(&self) {
         self.state.hanging.store(self.state.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }

@@ -134,7 +134,7 @@ impl Coordinator for ZooKeeper {
         if error == 0 {
             return;
         }
-        // One permission, all, for anyone. The node is persistent.
+        // The access list lets anyone do everything. The node is persistent.
         let mut parents: Vec<&str> = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]).collect();
         parents.push(key);
         for path in parents {
@@ -151,8 +151,8 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// A user's nodes belong to that user alone, so the fleet's password is the one that it was
-    /// prepared with.
+    /// Sets no password: a user's nodes belong to that user alone, so the password is the one with
+    /// which the fleet is prepared.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }

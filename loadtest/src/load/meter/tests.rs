@@ -45,7 +45,7 @@ fn response_time_counts_from_the_intended_instant_and_the_targets_part_from_the_
 
 #[test]
 fn an_answer_that_lay_unread_is_not_the_targets_delay() {
-    // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
+    // Read 6 ms after the request was sent, by a thread that should have run 4 ms earlier.
     let mut meter = meter();
     answer(&mut meter, &request(2_000_000, 2_000_000), 4_000_000, 8_000_000);
     assert_eq!([&meter.second.response, &meter.counts.target].map(max_ms), [6, 2]);
@@ -60,7 +60,7 @@ fn a_slow_request_is_certain_once_its_stalls_are_known() {
         answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
     }
     meter.settle(at(1_800_000_000), &stalls);
-    // 8 ms less 4 and a quarter of it; a stall may still touch the other.
+    // 8 ms less 4 ms and a quarter of that. A stall may still touch the other request.
     let certain = &meter.counts.settling.certain;
     assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);

@@ -1,7 +1,7 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours. The page's style sheet selects each by its value and
-//! replaces it with the light or dark one, and with a line style for readers who do not see
+//! The library draws with fixed colours. The page's style sheet selects each colour by its value
+//! and replaces it with a light or dark colour. It adds a line style for readers who do not see
 //! colours.
 
 use maud::{Markup, PreEscaped, html};
@@ -10,11 +10,10 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// The style of a line.
 struct Ink {
-    /// Its class in the style sheet.
+    /// The line's class in the style sheet.
     class: &'static str,
-    /// Its colour without the style sheet.
+    /// The line's colour without the style sheet.
     color: RGBColor,
 }
 
@@ -35,22 +34,21 @@ const MARK: Ink = Ink { class: "mark", color: RGBColor(0x6A, 0x3D, 0x9A) };
 const FRAME: RGBColor = RGBColor(0x55, 0x5F, 0x6B);
 const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 
-/// The size of a drawing in the units of its letters.
+/// The size of a drawing, in the unit of [`LETTERS`].
 const SIZE: (u32, u32) = (1_000, 340);
 const LETTERS: u32 = 15;
 
 /// A logarithmic axis goes up to this many times a limit, so that the name above its line has room.
 const NAME_ROOM: f64 = 2.0;
 
-/// Up to this many points of a line, each gets a dot.
+/// A line of up to this many points has a dot at each.
 const FEW_POINTS: usize = 60;
 
-/// An axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Axis {
-    /// True for whole powers of ten; false for an axis with 0.
+    /// True for whole powers of ten; false for a linear axis with 0.
     pub(crate) is_log: bool,
-    /// The words below it.
+    /// The words below the axis.
     pub(crate) label: &'static str,
     /// The words at a value.
     pub(crate) words: fn(f64) -> String,
@@ -63,10 +61,9 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A chart.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
-    /// For readers who do not see it, too.
+    /// The chart's name, also for readers who do not see the chart.
     pub(crate) name: String,
     /// To the right.
     pub(crate) x: Axis,
@@ -74,16 +71,16 @@ pub(crate) struct Chart {
     pub(crate) y: Axis,
     /// At most three.
     pub(crate) series: Vec<Series>,
-    /// Values of y that are drawn as a line across, with its name.
+    /// Values of y, each drawn as a line across, with the line's name.
     pub(crate) limits: Vec<(f64, String)>,
-    /// A value of x that is drawn as a line up, with its name.
+    /// A value of x, drawn as a line up, with the line's name.
     pub(crate) mark: Option<(f64, String)>,
 }
 
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 impl Axis {
-    /// Returns the place of a value. It is not finite if the axis has none for it.
+    /// Returns the place of a value. The result is not finite if the axis has no such place.
     fn place(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }
@@ -107,7 +104,7 @@ impl Axis {
         }
     }
 
-    /// Returns the number of its labels.
+    /// Returns the number of labels on the axis.
     fn labels(&self, low: f64, high: f64) -> usize {
         if self.is_log { (high - low) as usize + 1 } else { 8 }
     }
@@ -140,8 +137,8 @@ impl Chart {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = self.draw(&area).and_then(|()| area.present().map_err(drop));
-        // Drawing into memory does not fail; if it does, the words and the table beside the chart
-        // remain.
+        // Drawing into memory should not fail. If it fails, the page still has the words and the
+        // table.
         debug_assert!(drawn.is_ok());
         drop(area);
         // The page gives the width; the height follows from the drawing's proportions.
@@ -248,7 +245,7 @@ mod tests {
             mark: Some((3.0, "mark".to_owned())),
         };
         assert!(chart.markup().into_string().contains("</svg>"));
-        // The line of a limit that ends a power of ten has room for its name.
+        // The name above a limit's line has room, even if the limit is a power of ten.
         let high = |limit| Chart { limits: vec![(limit, String::new())], ..chart.clone() }.y_range().1;
         assert_eq!([2_000.0, 10_000.0].map(high), [4.0, 5.0]);
     }

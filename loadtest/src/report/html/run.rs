@@ -9,20 +9,16 @@ use crate::report::json::{Objective, Run};
 use crate::report::{LOAD, ROWS, table};
 use crate::units::{grouped, percent, short_rate, time};
 
-/// The axis of times.
 const TIME: Axis = Axis { is_log: true, label: "", words: time };
 
-/// The most points of a line.
 const MAX_POINTS: usize = 300;
 
-/// A line of a chart.
 struct Line {
     name: &'static str,
     /// The figure of a second, if it is known.
     of: fn(&SecondFigures) -> Option<f64>,
 }
 
-/// Returns the page's text.
 pub(crate) fn render(run: &Run) -> String {
     let summary = run.summary.split_once("  ").map_or(run.summary.as_str(), |(_, rest)| rest);
     let content = html! {
@@ -55,7 +51,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
     }
 }
 
-/// Returns the axis of HdrHistogram's plots: each nine takes the same space.
+/// Returns a quantile's place on an axis like HdrHistogram's: each nine takes the same space.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -96,7 +92,7 @@ fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
     Axis { is_log: false, label, words }
 }
 
-/// Returns the charts of what is known of each second.
+/// Returns the second-by-second charts that have a point.
 fn of_seconds(run: &Run) -> Vec<Chart> {
     let times = [
         Line { name: "p50", of: |it| it.p50_us },
@@ -126,7 +122,7 @@ fn mib(second: &SecondFigures) -> Option<f64> {
     second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
-/// Draws lines of what is known of each second; in a long run, of the worst second of several.
+/// Draws lines with a point for each second; in a long run, for the worst of several seconds.
 fn chart(run: &Run, name: &str, y: Axis, lines: &[Line], worse: fn(f64, f64) -> f64) -> Chart {
     let seconds = run.whole_seconds();
     let each = seconds.len().div_ceil(MAX_POINTS).max(1);

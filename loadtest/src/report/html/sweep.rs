@@ -11,7 +11,6 @@ use crate::sweep::step::Step;
 use crate::sweep::table;
 use crate::units::{ids_per_s, short_rate, time};
 
-/// Returns the page's text.
 pub(crate) fn render(sweep: &Sweep) -> String {
     let result = match sweep.exit_code() {
         0 => "pass",
@@ -36,7 +35,7 @@ pub(crate) fn render(sweep: &Sweep) -> String {
     page(result, &sweep.summary, &[], &content)
 }
 
-/// Draws rate against latency; none without a step.
+/// Draws rate against latency. Returns `None` if the sweep has no step.
 fn chart(sweep: &Sweep) -> Option<Chart> {
     let mut steps: Vec<&Step> = sweep.steps.iter().collect();
     steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));

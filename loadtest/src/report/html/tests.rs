@@ -1,4 +1,4 @@
-//! Pages of runs made up: they load nothing, whatever the figures and words are.
+//! Pages of invented runs: they load nothing, whatever their figures and words are.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn a_targets_words_stay_words() {
     for (row, name) in [(TARGET, "version"), (TARGET, "layout"), (ORIGIN, "command"), (IDS, hostile)] {
         run.figures.add(row, name, Unit::None, hostile);
     }
-    // Long rows go on below, so the words may be apart.
+    // Long rows wrap, so the words may be on different lines.
     let page = page(&run);
     assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&lt;img").count() >= 5, "{page}");
     assert!(page.matches("onerror=alert(1)&gt;&quot;'&amp;").count() >= 5, "{page}");

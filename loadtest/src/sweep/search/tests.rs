@@ -7,8 +7,8 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, resolution:
 /// Far more steps than any search may take.
 const TOO_MANY_STEPS: usize = 200;
 
-/// Runs a search against a target that meets the limit of `answer`, and gives every step and what
-/// was found.
+/// Runs a search; `answer` returns the limit that the target meets at a rate. Returns every step,
+/// and the search at its end.
 fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
     let mut steps = Vec::new();
@@ -58,7 +58,7 @@ fn a_search_ends_at_its_bounds() {
     assert_eq!(found, (Some(10_000_000.0), true, None));
 }
 
-/// Holds up to 20,000 and again from 80,000 to 100,000: what lies above the gap is no saturation
+/// The target holds up to 20,000, and from 80,000 to 100,000. A rate above the gap is no saturation
 /// point.
 #[test]
 fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap() {
@@ -71,7 +71,8 @@ fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap()
     assert!(found.saturation() > Some(18_500.0), "{found:?}");
 }
 
-/// Holds for as long as the search takes, and from then on only far below, or at no rate.
+/// The target holds up to 10,000 until the confirmation. From then on, it holds only far below
+/// 10,000, or at no rate.
 #[test]
 fn a_saturation_point_that_is_not_confirmed_goes_down_until_one_is() {
     for later in [5_000.0, 0.0] {
@@ -126,12 +127,12 @@ proptest! {
         is_sound(&steps, &found)?;
         let at = found.saturation().expect("a saturation point");
         prop_assert!(found.is_confirmed() && at <= saturation * 1.1, "{found:?}");
-        // A descent may end below the lowest saturation point of any run, by one step: its fourth
-        // at most, which is the longest.
+        // A descent may end one step below the lowest saturation point of any run. The longest such
+        // step is the fourth, of 40 %.
         prop_assert!(at >= saturation * 0.9 / 1.05 / 1.4, "{found:?}");
     }
 
-    /// Each run of the target is quick or slow, as it likes, whatever the rate.
+    /// Each run of the target is quick or slow by chance, whatever the rate.
     #[test]
     fn a_target_of_two_minds_ends_the_search(seed: u64, slow in 0.0..1.0_f64) {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -12,14 +12,14 @@ use snowbank_client::protocol::ErrorCode;
 const HELLO_NOAUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
      AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
-/// The number of the next connection that asks for its own.
+/// The number of the next connection that asks for its number.
 static NEXT_CLIENT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The longest name of a connection. Clients send their program's name.
 const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
 
 impl Resp {
-    /// HELLO [version [AUTH user token] [SETNAME name]].
+    /// Answers HELLO [version [AUTH user token] [SETNAME name]].
     pub(super) fn hello(
         &mut self,
         operands: &[&[u8]],
@@ -88,7 +88,7 @@ impl Resp {
         encode::array(out, 0);
     }
 
-    /// CLIENT SETINFO, SETNAME, GETNAME and ID.
+    /// Answers CLIENT SETINFO, SETNAME, GETNAME and ID.
     pub(super) fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
         let known = ["id", "getname", "setname", "setinfo"];
         let name = known.into_iter().find(|name| operands[0].eq_ignore_ascii_case(name.as_bytes()));

@@ -10,13 +10,13 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
-/// Returns the lowest start of worker IDs of which the state has no record: the next tick, because
-/// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the
-/// state has records of all of them.
+/// Returns the lowest start of these worker IDs. If the state has no record of one of them, that is
+/// the next tick: an earlier process, perhaps on another machine, may have used that worker ID in
+/// the current tick. Otherwise it is 0.
 ///
 /// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which
-/// IDs the source's own worker IDs have handed out. A ticket counter without a record does not
-/// start at all, unless the fleet's coordinator has it.
+/// IDs the source's own worker IDs have handed out. A ticket counter without a record starts only
+/// if the fleet's coordinator has the counter.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> Position {
     if numbering.snowflake().is_none() {
         return Position(0);
@@ -29,7 +29,6 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
     numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1)))
 }
 
-/// The first position of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstPosition {
     /// Nothing below it is claimed.
@@ -46,9 +45,9 @@ impl FirstPosition {
     /// Returns the first position of a source, with the facts about it in the state's records and
     /// the marks.
     ///
-    /// The bound of other worker IDs mostly lies below the position's own ID. A stop that stored
-    /// that ID would raise the bound with each change of the worker IDs, though no ID was handed
-    /// out.
+    /// A bound that other worker IDs left mostly lies below this source's own ID at the position.
+    /// If a stop stored that ID instead, each change of the worker IDs would raise the bound,
+    /// though no ID was handed out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();
@@ -59,7 +58,7 @@ impl FirstPosition {
         FirstPosition { position, id_bound, is_clean }
     }
 
-    /// Returns it as the store needs it.
+    /// Returns the position as the source's first record.
     pub(super) fn as_record<'a>(
         self,
         source: &'a SourceSettings,
@@ -75,9 +74,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// With `on_step_back = "wait"` it is how far a crash can leave a ceiling ahead of a clock that
-    /// never stepped: the horizon, and two ticks for a second crash. It is zero after a clean stop,
-    /// because a clock that is then behind its IDs has gone back.
+    /// With `on_step_back = "wait"` that is how far a crash can leave a ceiling ahead of a clock
+    /// that never stepped: the horizon, and two ticks for a second crash. After a clean stop it is
+    /// zero: a clock that is behind the IDs of that stop has gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

@@ -14,12 +14,12 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises a start above the marks of its worker IDs. Returns it with a note, if the operator
-    /// should know of it.
+    /// Raises `start` above the marks of its worker IDs. Returns the raised start, with a note if
+    /// the operator should know of the raise.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet assigns. For such IDs, a
-    /// mark above the state does not show an older copy. The mark bounds all that this machine
-    /// granted; the coordinator's key bounds the rest.
+    /// The state may have dropped its record of worker IDs that a fleet assigns. So for them, a
+    /// mark above the state does not show that the state is an older copy. The mark bounds all that
+    /// this machine granted; the coordinator's key bounds the rest.
     ///
     /// # Errors
     /// The state is an older copy of the one that was granted the worker IDs, a mark lies too far
@@ -94,8 +94,8 @@ pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path:
     ))
 }
 
-/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as others
-/// that were.
+/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as ones
+/// that were moved away.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
@@ -107,8 +107,8 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     ))
 }
 
-/// Returns the refusal of a mark that lies further ahead than a daemon with this clock and layout
-/// can have been granted IDs.
+/// Returns the refusal of a mark that lies too far ahead: no daemon with this clock and layout can
+/// have been granted IDs up to it.
 pub(super) fn too_far(
     claimant: &Claimant<'_>,
     end: Position,

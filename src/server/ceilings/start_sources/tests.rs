@@ -55,13 +55,13 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
     }
 }
 
-/// A first position of which nothing else is known.
+/// Returns a first position about which nothing else is known.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
     FirstPosition::of(position, numbering, &[], &[])
 }
 
-/// A source's life from a start until it is killed at once: claims one ID, and gives where the next
-/// life starts.
+/// Starts a source, claims one ID, and kills the source at once. Returns where its next life
+/// starts.
 fn life(
     source: &SourceSettings,
     numbering: &Numbering,
@@ -83,8 +83,8 @@ fn life(
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
-/// For ticks of any length, and at any point in one: a first start, and a start whose stored
-/// position is no longer ahead of the clock, are each killed twice at one moment.
+/// Tries ticks of many lengths, at several points of a tick. Kills a first start, and a start whose
+/// stored position is no longer ahead of the clock, twice each at the same moment.
 #[test]
 fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
     let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
@@ -113,8 +113,8 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
 #[test]
 fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     let (source, numbering) = source("max_ahead = \"10s\"");
-    // It is a third of a second into a tick. The ID clock can now reach the tenth tick after this
-    // one, and in two thirds of a second the eleventh.
+    // `NOW` is a third of a second into a tick. The ID clock can now reach the tenth tick after
+    // this one, and in two thirds of a second the eleventh.
     let (reached, beyond) =
         [10, 11].map(|ahead| numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 + ahead))).into();
     assert!(life(&source, &numbering, reached, NOW).is_ok());
@@ -129,7 +129,7 @@ fn host_in(boot: &str) -> HostIdentity {
     HostIdentity { machine: None, boot: Some(boot.to_owned()) }
 }
 
-/// These records, found in this boot.
+/// Returns a state with these records, found in this boot.
 fn found(records: Vec<Record>) -> Found {
     Found {
         directory: None,

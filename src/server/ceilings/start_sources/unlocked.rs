@@ -11,13 +11,13 @@ use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
-/// Checks that a start with these records of a state directory would not be refused. With `adopt`,
-/// the start is one with `--adopt-state`.
+/// Checks that a start would accept these records of a state directory. With `adopt`, the start has
+/// `--adopt-state`.
 ///
 /// The check never refuses what a start accepts. It leaves out what only a start knows: the worker
 /// IDs that the start gets, the answers of the fleet's coordinator, locks that others hold, and the
-/// marks of other layouts that can make the same IDs. While a daemon uses the state, its bounds
-/// and marks change, so they are left out too.
+/// marks of other layouts that can make the same IDs. It also leaves out a state's bounds and marks
+/// while a daemon uses the state, because they change.
 ///
 /// # Errors
 /// The start would be refused with this error.
@@ -40,7 +40,7 @@ pub fn check_records(
     let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
         // A record that belongs to no source may raise the start of every source with a layout. So
-        // one source can be checked only if the worker IDs of all are known.
+        // such a source can be checked only if the worker IDs of all of them are known.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
             numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
         }

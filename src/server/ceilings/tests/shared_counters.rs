@@ -1,6 +1,6 @@
-//! Daemons that share a ticket counter: the shipped rules, keeper and source over a coordinator
-//! that loses answers, answers with old values and does writes late; crashes, and snapshots of
-//! memory that are resumed twice.
+//! Tests of daemons that share a ticket counter, with the shipped rules, keeper and source. The
+//! coordinator loses answers, answers with old values and does writes late. Daemons crash, and
+//! snapshots of their memory are resumed twice.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -128,7 +128,7 @@ struct Daemon {
     wall: Arc<Wall>,
     /// The answer that has not reached the keeper.
     answer: Option<Answer>,
-    /// Its numbers, in their order.
+    /// The numbers that it handed out, in order.
     numbers: Vec<u64>,
 }
 
@@ -157,7 +157,7 @@ impl Daemon {
         Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
     }
 
-    /// Resumes a copy of its memory beside it. Both notice that.
+    /// Resumes a copy of the daemon's memory beside it. Both daemons notice.
     fn resume_twice(&self) -> Daemon {
         let copy = self.source.as_restored(self.wall.believe(START)).expect("it has numbers");
         let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
@@ -165,7 +165,7 @@ impl Daemon {
         daemon
     }
 
-    /// Lets the keeper look, and ask for ranges. Its state is durable at once.
+    /// Lets the keeper look, and ask for ranges. The keeper's writes are durable at once.
     fn ask(&mut self, reading: Reading) {
         let looked = self.keeper.look(reading);
         for Write { writer, number, .. } in looked.writes {
@@ -222,7 +222,7 @@ enum Event {
     Serve(u64),
     Ask(Fault),
     Hear,
-    /// It is killed, and starts with an older state.
+    /// The daemon is killed, and starts without a state.
     Crash,
     ResumeTwice,
     /// A write that was on its way is done.
@@ -325,7 +325,6 @@ proptest! {
     }
 }
 
-/// The daemon keeps the numbers that it has.
 #[test]
 fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     let store = Store::at(LAST_ID - 2_000);
@@ -335,7 +334,7 @@ fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
         daemon.hear(START);
         assert_eq!(daemon.serve(500, START).len(), 500);
     }
-    // The last number.
+    // The first daemon takes the last number.
     daemons[0].ask(START);
     daemons[0].hear(START);
     let writes = store.0.lock().unwrap().values.len();

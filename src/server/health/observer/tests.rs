@@ -12,7 +12,7 @@ impl Log {
         Log { changes: Changes::default(), now: Instant::now() }
     }
 
-    /// The lines of a second in which the status is like this.
+    /// Returns the lines of one second in which `change` was made to a healthy status.
     fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
         self.now += Duration::from_secs(1);
         let mut status = healthy();

@@ -26,13 +26,13 @@ use crate::shard::{Order, Shard};
 use crate::source::{OnStepBack, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
-/// The thread of a shard of one ticket counter whose ceiling is 0.
+/// Makes the thread of a shard, and its one source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     thread_of(counter.into(), crate::source::Rules::OF_TICKETS)
 }
 
-/// The thread of a shard of one source whose ceiling is 0.
+/// Makes the thread of a shard, and its one source, whose ceiling is 0.
 fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
     let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
     let reading = clock::os::read();
@@ -157,7 +157,7 @@ fn a_request_whose_client_is_gone_leaves_nothing_behind() {
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
-/// A request for 10 numbers that waits for this long.
+/// Returns a request for 10 numbers that may wait for this long.
 fn ask(wait: Duration) -> Ask {
     Ask { source: 0, count: 10, wait: Some(wait), partial: false }
 }
@@ -186,8 +186,8 @@ fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-/// Returns the code of the refusal of a request with this wait. The request has lost its IDs when
-/// `meanwhile` is called.
+/// Returns the code with which a request with this wait is refused, and whether the refusal says
+/// when to retry. The request has lost its IDs when `meanwhile` is called.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
     let ((thread, source), mut session) = (thread(), session());
     let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(wait)));

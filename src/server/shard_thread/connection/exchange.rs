@@ -14,8 +14,8 @@ use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
 
-/// Errors in a row, with nothing else between them, after which the connection is closed. A client
-/// with a defect has seen many of them by then, and an error costs more than a request.
+/// The number of errors in a row after which the connection is closed. A client with a defect has
+/// seen many of them by then, and an error costs more than a request.
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
 /// The requests of a connection that are not answered yet, and the replies that are not written.
@@ -129,7 +129,8 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Serves the request at the start of `bytes`: encodes its IDs or a refusal. Serves the equal
-    /// requests behind it too, as far as IDs for them are at hand. Returns the number of these.
+    /// requests behind it too, as far as IDs for them are at hand. Returns the number of those
+    /// equal requests.
     ///
     /// # Errors
     /// The request, if it waits.
@@ -208,7 +209,6 @@ impl<F: FrontEnd> Exchange<F> {
         self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
     }
 
-    /// Makes the IDs in `state.runs` the backlog.
     #[cold]
     #[inline(never)]
     fn start_backlog(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
@@ -245,7 +245,6 @@ impl<F: FrontEnd> Exchange<F> {
         false
     }
 
-    /// Encodes the refusal of a request for IDs.
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>, reason: Reason) {
         let words = turn.refuse(&request.ask, F::PROTOCOL, reason);
@@ -257,8 +256,8 @@ impl<F: FrontEnd> Exchange<F> {
         self.backlog.is_some() || self.front.has_kept_requests()
     }
 
-    /// Follows a reload. Returns the end of the last turn if the configuration no longer accepts
-    /// the client's token or certificate.
+    /// Follows a reload. Returns how the last turn ends if the configuration no longer accepts the
+    /// client's token or certificate.
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let rules = &turn.config.facts.access;
@@ -269,7 +268,7 @@ impl<F: FrontEnd> Exchange<F> {
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
     }
 
-    /// Ends a connection whose client a reload no longer accepts. Returns the end of the last turn,
+    /// Ends a connection whose client a reload no longer accepts. Returns how the last turn ends,
     /// or `None` for any other connection.
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
@@ -282,7 +281,8 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the
-    /// connection stays open. Returns true if so many requests in a row failed that it must close.
+    /// connection stays open. Returns true if so many requests in a row failed that the connection
+    /// must close.
     #[cold]
     fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
         turn.thread.counters.note_other(F::PROTOCOL, error);
@@ -299,8 +299,8 @@ impl<F: FrontEnd> Exchange<F> {
     }
 }
 
-/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns the
-/// end of the last turn.
+/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns how
+/// the last turn ends.
 #[cold]
 fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> TurnEnd<F> {
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);

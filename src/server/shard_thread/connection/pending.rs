@@ -22,7 +22,7 @@ const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Serves the connection until the client has sent its token. Returns the end of that turn, or
+    /// Serves the connection until the client has sent its token. Returns how that turn ended, or
     /// [`TurnEnd::End`].
     pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
         let thread = Rc::clone(&self.member.thread);
@@ -51,8 +51,8 @@ impl<F: FrontEnd> Connection<F> {
         Ok(TurnEnd::End)
     }
 
-    /// Gives up the place among the pending connections and returns true if the client has sent its
-    /// token. Delays a client whose token is wrong.
+    /// If the client has sent its token, gives up the place among the pending connections and
+    /// returns true. Delays a client whose token is wrong.
     pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.pending = None;
@@ -60,7 +60,7 @@ impl<F: FrontEnd> Connection<F> {
         }
         match turn {
             TurnEnd::Unauthorized => {
-                // A stop does not wait for it.
+                // A stop does not wait for this client.
                 self.member.note_drained();
                 self.note_silent();
                 sleep(UNAUTHORIZED_DELAY).await;

@@ -1,10 +1,10 @@
 //! The bytes that a connection keeps between turns: replies that its client has not taken, and
 //! requests that are not decoded.
 //!
-//! All connections together have a budget for them, and one connection may keep a share of what is
-//! free. So the share shrinks as the budget fills, and the daemon first stops reading from the
-//! connections that keep the most (dynamic thresholds, as A. K. Choudhury and E. L. Hahne proposed
-//! for switches, 1998). A client that reads its replies keeps nothing and is not delayed.
+//! All connections together have a budget for these bytes, and one connection may keep a share of
+//! what is free. So the share shrinks as the budget fills, and the daemon first stops reading from
+//! the connections that keep the most (dynamic thresholds, as A. K. Choudhury and E. L. Hahne
+//! proposed for switches, 1998). A client that reads its replies keeps nothing and is not delayed.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 pub(super) struct Share {
     /// Bytes of replies above which no further one is encoded.
     replies_max: usize,
-    /// The turn has no permit, and must be short.
+    /// True if the turn has no permit, and must be short.
     is_short: bool,
 }
 
@@ -81,8 +81,8 @@ impl Share {
 }
 
 impl<F: FrontEnd> Connection<F> {
-    /// Returns the connection's share of the budget for this turn. A client that owes a token has
-    /// one reply.
+    /// Returns the connection's share of the budget for this turn. A client that owes a token may
+    /// have only one reply queued.
     pub(super) fn share(&self, thread: &ThreadState, limits: &Limits) -> Share {
         let is_short = !self.account.has_permit();
         let replies_max = match self.pending {
@@ -92,7 +92,6 @@ impl<F: FrontEnd> Connection<F> {
         Share { replies_max, is_short }
     }
 
-    /// Counts the bytes that the connection keeps.
     pub(super) fn note_kept(&mut self) {
         let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
         let kept = self.exchange.unread.capacity()

@@ -19,7 +19,7 @@ use crate::frontends::FrontEnd;
 use crate::server::shared::live_config::LiveConfig;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Waits this long for bytes, and takes a turn with them.
+    /// Waits for bytes for up to `deadline`, and takes a turn with them.
     pub(super) async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<TurnEnd<F>> {
         match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
             Ok(turn) => turn,
@@ -43,7 +43,7 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) fn deadline(&self) -> (u64, Option<Duration>) {
         let config = self.member.thread.live_config.borrow();
         let limits = &config.limits;
-        // A long transaction that has begun is a request that has half arrived.
+        // A long transaction that has begun counts as a request that has half arrived.
         let deadline = if self.exchange.unread.is_empty() && self.exchange.front.kept_bytes() <= KEPT_FREELY {
             limits.idle_timeout
         } else {
@@ -128,8 +128,8 @@ impl<F: FrontEnd> Connection<F> {
         Poll::Ready(Ok(ended))
     }
 
-    /// Reads behind the bytes that the last turn kept. Returns the number of bytes in `input`, the
-    /// kept ones included.
+    /// Reads to `input`, behind the bytes that the last turn kept. Returns the number of bytes in
+    /// `input`, the kept ones included.
     #[inline]
     fn poll_input(
         &mut self,
@@ -151,7 +151,7 @@ impl<F: FrontEnd> Connection<F> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         if polled.is_pending() {
             let awaits_first = self.exchange.read_at == NEVER_READ && thread.awaits_newcomers.get();
-            // A request that has half arrived is answered once its rest has.
+            // A request that has half arrived is answered once the rest of it arrives.
             let awaits_rest = kept > 0 && self.member.undrained;
             if thread.draining.get() && !awaits_first && !awaits_rest {
                 self.member.note_drained();

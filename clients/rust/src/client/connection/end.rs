@@ -10,7 +10,7 @@ pub(in crate::client) enum End {
     /// The endpoint failed, or serves no client for now.
     Failed(Error),
     /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer other
-    /// endpoints for the time that the daemon named, and let it answer the calls in flight
+    /// endpoints for the time that the daemon named, and let this daemon answer the calls in flight
     /// ([`finish`](super::Connection::finish)).
     Exhausted(Error),
 }

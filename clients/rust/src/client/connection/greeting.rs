@@ -19,10 +19,9 @@ use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The body of the PING that every connection begins with. Servers of HTTP wait for the end of a
-/// line before they answer. Each CR LF of this body ends a line. So such servers answer at once,
-/// and the client can name them. A Redis stays silent: it finds no line behind the zero bytes of a
-/// frame.
+/// The body of the PING that every connection begins with. HTTP servers wait for the end of a line
+/// before they answer. Each CR LF of this body ends a line. So HTTP servers answer at once, and the
+/// client can name them. A Redis stays silent: it finds no line behind the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";

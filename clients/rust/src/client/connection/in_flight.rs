@@ -15,12 +15,12 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The latest time at which the request's wait can have begun. The daemon may read a request
-    /// only when it has answered the earlier ones.
+    /// The latest time at which the request's wait can have begun. The daemon can leave a request
+    /// unread until it has answered the earlier ones.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.
     pub(super) wait: Duration,
-    /// The time of its reply's latest frame that came while the caller still waited.
+    /// The time of the reply's latest frame, apart from frames after the caller gave up.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }

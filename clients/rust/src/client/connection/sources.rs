@@ -31,7 +31,7 @@ impl Sources {
         Self { by_name, long_waits: long_waits.collect() }
     }
 
-    /// Returns the index of a name.
+    /// Returns the index of the source of that name.
     pub(super) fn index(&self, endpoint: &Arc<str>, name: &Arc<str>) -> Result<u16, Error> {
         let index = self.by_name.get(&**name).copied();
         index.ok_or_else(|| Error::NoSuchSource {
@@ -41,8 +41,8 @@ impl Sources {
         })
     }
 
-    /// Returns the longest time that the daemon holds a request that names no wait. Its `max_wait`,
-    /// which a client cannot know, may be shorter.
+    /// Returns the longest time that the daemon holds a request that names no wait. The daemon's
+    /// `max_wait`, which a client cannot know, may be shorter.
     pub(super) fn default_wait(&self, index: u16) -> Duration {
         self.long_waits.get(&index).copied().unwrap_or(DEFAULT_WAIT)
     }
@@ -57,7 +57,7 @@ impl Sources {
     }
 }
 
-/// Returns the default wait of a source whose ticks make it longer than [`DEFAULT_WAIT`].
+/// Returns the default wait of a source, if its ticks make that longer than [`DEFAULT_WAIT`].
 fn long_wait(source: &Source) -> Option<Duration> {
     let layout: Layout = source.layout.as_ref()?.parse().ok()?;
     let wait = Duration::from_millis(layout.tick_ms().saturating_mul(DEFAULT_WAIT_TICKS));

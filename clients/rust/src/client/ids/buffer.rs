@@ -102,7 +102,7 @@ impl Ids {
         Ok(true)
     }
 
-    /// Halves the count of fetches if the daemon refused it as too large. True if so.
+    /// Halves the count of fetches if the daemon refused it as too large. Returns whether it did.
     fn asks_for_fewer(&mut self, error: &Error) -> bool {
         let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
         if is_too_large {

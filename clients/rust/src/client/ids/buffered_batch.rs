@@ -9,7 +9,7 @@ use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::age::Birth;
 
-/// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost
+/// The number of IDs between two checks of the clock and of the count of IDs left. Both checks cost
 /// some 40 ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let
 /// a blocked runtime keep IDs for longer.
 const SLICE: usize = 256;
@@ -21,7 +21,7 @@ const GROWTH: u32 = 4;
 /// IDs of the batch get too old.
 const LASTING_PART: u32 = 4;
 
-/// One batch in the buffer, at least one ID.
+/// One batch in the buffer, with at least one ID.
 #[derive(Debug)]
 pub(super) struct BufferedBatch {
     ids: Vec<u64>,
@@ -55,7 +55,7 @@ impl BufferedBatch {
         Some(id)
     }
 
-    /// Begins a slice of up to [`SLICE`] IDs, which ends where half of the batch is used. Returns
+    /// Begins a slice of up to [`SLICE`] IDs, which never crosses the middle of the batch. Returns
     /// false if the batch is used up.
     pub(super) fn begin_slice(&mut self, now: Instant) -> bool {
         if self.at == 0 {
@@ -66,7 +66,7 @@ impl BufferedBatch {
         self.at < self.slice_end
     }
 
-    /// Returns the index from which on half of the batch is used.
+    /// Returns the index at which half of the batch is used.
     fn low(&self) -> usize {
         self.ids.len().div_ceil(2)
     }
@@ -81,7 +81,7 @@ impl BufferedBatch {
 
     /// Returns the number of IDs that were handed out.
     pub(super) fn used(&self) -> u32 {
-        // No more than one request asked for, which has 32 bits.
+        // At most the request's count, which has 32 bits.
         self.at as u32
     }
 

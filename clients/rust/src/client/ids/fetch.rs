@@ -15,19 +15,19 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller
-/// without IDs gets some soon.
+/// The time that a daemon may take to gather a batch. After it the daemon sends a part, so that a
+/// caller without IDs gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The pause after the first batch without a usable ID, and the shortest pause after `exhausted`.
-/// The pause doubles with each further such batch, up to [`MAX_PAUSE`].
+/// It doubles with each further unusable batch, up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The time for which a fetch asks again if its IDs are lower, or half of its timeout if that is
-/// shorter. It exceeds any common burst window: a shard that is behind catches up within one.
+/// The time for which a fetch repeats a request that brings lower IDs, at most half of its timeout.
+/// This time exceeds any common burst window, within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and
@@ -158,8 +158,8 @@ impl FetchRequest {
         }
     }
 
-    /// Skips the IDs that are not above those before from the same endpoint. They can come after a
-    /// reconnect, from a shard that is behind.
+    /// Skips IDs that are not above all earlier ones from the same endpoint. Such IDs can come
+    /// after a reconnect, from a shard that is behind.
     fn usable(&self, mut batch: Batch) -> Result<Batch, Error> {
         let Some((endpoint, highest)) = self.highest.as_ref().filter(|(from, _)| *from == batch.endpoint)
         else {

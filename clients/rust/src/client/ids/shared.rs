@@ -23,7 +23,7 @@ pub struct SharedIds {
 #[derive(Debug)]
 struct Inner {
     ids: Mutex<Ids>,
-    /// Held by the one caller that waits for a fetch. The others wait for it.
+    /// Held by the one caller that waits for a fetch. The other callers wait for this lock.
     refill: tokio::sync::Mutex<()>,
     /// Checked before `ids` is locked: in a forked child, a thread that no longer exists may hold
     /// the lock.
@@ -53,7 +53,8 @@ impl SharedIds {
     /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
     ///
     /// # Errors
-    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above [`i64::MAX`].
+    /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above
+    /// [`i64::MAX`].
     #[inline]
     pub async fn next_i64(&self) -> Result<i64, Error> {
         signed(self.next().await?)
@@ -92,7 +93,7 @@ impl SharedIds {
     async fn refill_and_take(&self) -> Result<u64, Error> {
         let _refill = self.inner.refill.lock().await;
         loop {
-            // The caller before may have left some.
+            // The previous caller may have left some IDs.
             if let Some(id) = self.lock().try_next()? {
                 return Ok(id);
             }

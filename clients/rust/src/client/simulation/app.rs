@@ -49,7 +49,7 @@ impl App {
         Self { ledger, tasks }
     }
 
-    /// From now on calls must succeed.
+    /// Requires calls to succeed from now on.
     pub(super) fn expect_calm(&self) {
         self.ledger.is_calm.store(true, Ordering::SeqCst);
     }
@@ -89,7 +89,7 @@ impl Ledger {
 
     fn pause(&self) -> Duration {
         let rng = &mut self.wire.world().rng;
-        // Now and then long enough for IDs in a buffer to get too old.
+        // Some pauses are long enough for IDs in a buffer to get too old.
         if rng.u32(..50) == 0 { ms(rng.u64(..1_500)) } else { ms(rng.u64(..60)) }
     }
 

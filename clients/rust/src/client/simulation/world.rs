@@ -55,7 +55,7 @@ pub(super) struct World {
     pub(super) claimed: u64,
 }
 
-/// A daemon. Several at one address are behind a load balancer.
+/// A daemon. Several can be at one address: see [`World::has_ips`].
 pub(super) struct Daemon {
     pub(super) address: usize,
     pub(super) mode: Mode,

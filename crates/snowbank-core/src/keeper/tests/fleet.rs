@@ -2,12 +2,14 @@ use super::*;
 
 const HORIZON: Duration = Duration::from_secs(300);
 
-/// A world whose second writer is the coordinator of a fleet, which has this ceiling already.
+/// Returns a world whose second writer is a fleet's coordinator, which has the ceiling `covered`
+/// already.
 fn under_fleet(managed: ManagedSource, covered: Position) -> World {
     World::of(vec![managed.under_fleet(Some(covered))], &[Reach::Local, Reach::Fleet(HORIZON)])
 }
 
-/// A source at the wall clock, and the ceiling that the coordinator wrote for it at its start.
+/// Returns a source at the wall clock, and the ceiling that the coordinator wrote for it at its
+/// start.
 fn covered() -> (ManagedSource, Position) {
     let managed = managed(0);
     let covered = far::ceiling(managed.source().numbering(), START.wall, HORIZON);
@@ -35,7 +37,7 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
     assert_eq!(lower, None, "an older copy of the state would be taken for the newest");
 }
 
-/// A coordinator that is away is asked once in each period, and not with each look.
+/// A coordinator that is away is asked once a period, not with each look.
 #[test]
 fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
     let (managed, covered) = covered();
@@ -56,8 +58,8 @@ fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
     assert_eq!(raises, [1, 0, 0, 1, 0]);
 }
 
-/// The daemon is paused while its write is in flight. The coordinator did the write long ago, and
-/// the next holder may have taken the number since.
+/// The daemon is paused while its write is in flight. When the daemon wakes, the write was done
+/// long ago, and another daemon may hold the worker ID.
 #[test]
 fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
     let (managed, covered) = covered();

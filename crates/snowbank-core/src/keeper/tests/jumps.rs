@@ -1,4 +1,5 @@
-//! Jumps of the clocks and far steps: when grants go, when they come back, and how high.
+//! Jumps of the clocks and far steps: when grants are lost, when they return, and with which
+//! ceiling.
 
 use super::*;
 
@@ -23,9 +24,9 @@ fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
     assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "once");
 }
 
-/// After kill -9 another worker ID starts above what is stored of the ID clock. The source starts
-/// at the clock, or above it as after a crash. Then the wall clock goes back, and is slewed until
-/// it is right again.
+/// After kill -9, a start with another worker ID begins above the stored bound of the ID clock. The
+/// source starts at the wall clock, or ahead of it as after a crash. Then the wall clock steps
+/// back, and is slewed until it is right.
 #[test]
 fn the_id_clock_stays_below_what_is_stored_of_it() {
     for ahead_us in [0, 2 * SECOND_US] {

@@ -6,7 +6,7 @@ use snowbank_id::numbering::TicketCounter;
 const RULE: CeilingRule =
     CeilingRule { horizon: Duration::from_secs(3), max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
 
-/// A keeper of one ticket source at position 0, whose first reservation is granted.
+/// Returns a keeper of one ticket source at position 0, whose first reservation is granted.
 fn world() -> World {
     world_of(|source| source)
 }
@@ -29,8 +29,8 @@ fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
     assert!(!world.keeper.was_revoked);
 }
 
-/// One request a second leaves the counter above the half for minutes: the keeper has no cause to
-/// hurry.
+/// At one request a second, more than half of the reservation is left for minutes: the keeper has
+/// no cause to hurry.
 #[test]
 fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     let mut world = world();

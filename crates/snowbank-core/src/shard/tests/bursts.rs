@@ -20,7 +20,7 @@ struct Busy {
     source: Arc<Source>,
     shards: Vec<Shard>,
     now_us: u64,
-    /// The part of the full rate that is asked for.
+    /// The load, in percent of the full rate.
     percent: u64,
     rng: fastrand::Rng,
     owed: u64,
@@ -46,7 +46,8 @@ impl Busy {
         }
     }
 
-    /// Returns whether a shard answers a request for so much of the burst window at once.
+    /// Returns whether a shard answers at once a request for this fraction of the burst window's
+    /// IDs.
     fn burst(&mut self, of_window: f64) -> bool {
         let count = (self.ids_per_tick() * 10) as f64 * of_window;
         let shard = self.rng.usize(..SHARDS);
@@ -54,14 +55,14 @@ impl Busy {
     }
 }
 
-/// Counts the bursts of 20 that are answered at once, each after a rest.
+/// Makes 20 bursts, each after a rest, and counts those that are answered at once.
 fn answered(layout: &str, workers: &str, order: Order, percent: u64, of_window: f64) -> usize {
     let source = source(layout, workers);
     let shards = shards(&source, SHARDS, order);
     let rng = fastrand::Rng::with_seed(percent);
     let mut busy = Busy { source, shards, now_us: 0, percent, rng, owed: 0 };
     let bursts = (0..20).filter(|_| {
-        // What the load leaves of each tick fills the window again.
+        // The IDs that the load leaves of each tick fill the window again.
         let rest_us = 12_000 * 100 / (100 - percent) + busy.rng.u64(..3_000);
         busy.serve(rest_us);
         busy.burst(of_window)

@@ -4,8 +4,8 @@ use super::*;
 use crate::grant::Grant;
 use crate::source::wait_queue::{Finished, WaitRequest};
 
-/// A shard that has taken some IDs for a request, and the outcome of the wait for the others.
-/// `lose` is called in between.
+/// Returns a shard that has taken some IDs for a request, and the outcome of the wait for the
+/// others. Calls `lose` in between.
 fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);

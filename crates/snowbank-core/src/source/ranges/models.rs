@@ -17,14 +17,15 @@ use snowbank_id::numbering::TicketCounter;
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// The first numbers of three ranges of two numbers each. Other daemons have those between them.
+/// The first numbers of three ranges of two numbers each. Other daemons have the numbers in
+/// between.
 const RANGES: [u64; 3] = [10, 20, 30];
 
 fn range(index: usize, generation: u64) -> Range {
     Range { from: Position(RANGES[index]), to: Position(RANGES[index] + 2), generation }
 }
 
-/// A shared counter in the first of its ranges.
+/// Returns a shared counter in the first of its ranges.
 fn source() -> Arc<Source> {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     let name = String::from("orders");
@@ -36,7 +37,7 @@ fn source() -> Arc<Source> {
 }
 
 /// Draws consecutive numbers, as the wait queue does: from the present range, or else from the next
-/// one. Returns the first and the generation to which they belong.
+/// one. Returns the first number and the generation.
 fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
     let claim = || {
         let (window, generation) = source.window_and_generation(NOW);
@@ -46,7 +47,7 @@ fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
     claim().or_else(|| source.use_next_range(count).then(claim)?)
 }
 
-/// Starts a thread that draws so many numbers by each request. Its result has all numbers, each
+/// Starts a thread that draws numbers with requests of these sizes. Its result is all numbers, each
 /// with its generation.
 fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<Vec<(u64, u64)>> {
     let source = Arc::clone(source);
@@ -59,7 +60,8 @@ fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<
     thread::spawn(move || requests.iter().flat_map(|count| numbers(count, &source)).collect())
 }
 
-/// Checks that the numbers are of these ranges, each once. Returns how many there are.
+/// Checks that each number is from these ranges and occurs once. Returns how many numbers there
+/// are.
 #[track_caller]
 fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
     let is_own = |number: u64| ranges.iter().any(|&at| (RANGES[at]..RANGES[at] + 2).contains(&number));
@@ -81,7 +83,7 @@ fn no_number_between_two_ranges_is_drawn_and_none_twice() {
         while let Some(more) = draw(&source, 1) {
             numbers.push(more);
         }
-        // A request for two skips a rest of one.
+        // A request for two numbers skips a single one at a range's end.
         assert!(assert_own(numbers, &[0, 1]) >= 3);
     });
 }

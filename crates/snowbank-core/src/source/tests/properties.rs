@@ -1,4 +1,4 @@
-//! A property over random steps: each ID once, in order, below the grant.
+//! A property over random steps: each ID is claimed once, in order and below the ceiling.
 
 use super::*;
 
@@ -28,8 +28,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID
-    /// clock's window. Each claim lies above those before it. In the end no admitted ID is left in
-    /// the count.
+    /// clock's window. Each claim lies above those before it. In the end no ID counts as admitted
+    /// any more.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),

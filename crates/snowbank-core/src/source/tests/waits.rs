@@ -44,7 +44,8 @@ fn a_late_reading_is_told_when_not_never() {
     assert!(matches!(source.admit(&late, request(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
 }
 
-/// The reading `ms` after the start, on a wall clock that has stepped forward by less than a jump.
+/// Returns the reading `ms` after the start, on a wall clock that has stepped forward by less than
+/// a jump.
 fn stepped(ms: u64) -> Now {
     let now = after_ms(ms);
     Now { wall: UnixMicros(now.wall.0 + 1_900_000), ..now }
@@ -90,7 +91,7 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
 fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // An hour back: this counts only after the keeper has looked.
+    // The wall clock is an hour back, which counts only after the keeper has looked.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");

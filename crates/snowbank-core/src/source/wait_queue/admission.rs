@@ -25,8 +25,8 @@ impl Source {
     /// that waits only because others wait can perhaps be served at once.
     ///
     /// # Errors
-    /// Refuses at once if the positions are not available by the deadline, after all requests
-    /// admitted before.
+    /// Refuses at once if the positions are not available by the deadline beside those of all
+    /// requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -43,9 +43,9 @@ impl Source {
         }
         let mut queue = self.wait_queue.lock();
         self.forget_lost_claims(self.grant.generation(), &mut queue);
-        // Counted before the cursor is read, so that direct claims that begin later queue up. A
-        // claim that checked just before may still take promised positions. Then the request is
-        // refused at its deadline.
+        // The request is counted before the cursor is read, so that direct claims that begin later
+        // queue up. A claim that checked the count just before may still take promised positions.
+        // Then the request is refused at its deadline.
         self.wait_queue.count(request.count);
         let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
@@ -64,8 +64,8 @@ impl Source {
         Ok(id)
     }
 
-    /// Lowers the number of IDs that may pass, as far as the promises need it. The new promise is
-    /// among them.
+    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new
+    /// one.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
@@ -104,7 +104,7 @@ impl Source {
             return Err(Refusal::Exhausted(None));
         }
         // A request with the same wait gets the positions once its deadline lies in the tick of the
-        // last one.
+        // last position.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -112,7 +112,7 @@ impl Source {
         Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
     }
 
-    /// Returns how many positions the supply lacks for this many more.
+    /// Returns how many positions the supply lacks for a new request of `count`.
     ///
     /// A request is promised no more than an even share of the supply: each request that waits is
     /// assumed to get as much, or all that it wants. A request for more than a share of a tick
@@ -144,7 +144,7 @@ impl Source {
         Supply { next: self.next_free(window), limit: at_hand.saturating_add(to_come), to_come }
     }
 
-    /// The first position that a claim could get now.
+    /// Returns the first position that a claim could get now.
     pub(super) fn next_free(&self, window: &Window) -> u64 {
         self.cursor.load(Ordering::Relaxed).max(window.floor.0)
     }

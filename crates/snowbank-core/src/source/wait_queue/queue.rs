@@ -40,7 +40,7 @@ impl Entry {
         }
     }
 
-    /// Adds positions that were claimed for it.
+    /// Adds positions that were claimed for the request.
     pub(super) fn take(&mut self, span: Span) {
         self.request.count -= span.count;
         match self.spans.last_mut() {
@@ -63,16 +63,16 @@ pub(super) struct Queue {
     pub(super) waiting: Vec<Box<Entry>>,
     /// The sums over `waiting`.
     summary: Summary,
-    /// True if `waiting` has changed otherwise than by an admission or a cancellation since the
-    /// summary was made.
+    /// True if anything but an admission or a cancellation has changed `waiting` since the summary
+    /// was made.
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
     /// The oldest and the newest generation of `waiting`.
     pub(super) generations: (u64, u64),
-    /// The share of each of `waiting` at this wake-up. Kept for its memory.
+    /// The share of each of `waiting` at this wake-up. Kept so that its memory is reused.
     pub(super) shares: Vec<Share>,
-    /// Finished and not yet collected, each with its shard.
+    /// Requests that are finished and not yet collected, each with its shard.
     pub(super) finished: Vec<(usize, Finished)>,
     pub(super) next_id: u64,
     pub(super) next_turn: u64,

@@ -20,7 +20,7 @@ pub struct WaitRequest {
     pub count: u64,
     /// The deadline of its wait.
     pub due: BootMicros,
-    /// Accepts fewer positions at the deadline, at least one.
+    /// True if it accepts fewer positions at the deadline, but at least one.
     pub partial: bool,
     /// The shard on which it waits.
     pub shard: usize,
@@ -50,7 +50,7 @@ pub enum Refusal {
     Lost,
     /// The layout's life is over.
     Ended,
-    /// The ticket counter has fewer numbers left.
+    /// The ticket counter has fewer numbers left than the request wants.
     CounterEnded,
     /// The source was sealed, because the daemon stops.
     Sealed,
@@ -61,10 +61,10 @@ pub enum Refusal {
 pub struct Finished {
     /// The request's identity.
     pub id: WaitId,
-    /// The positions claimed for it, increasing. Skipped for ever if the request was refused, or if
-    /// the grant has had another `generation` since.
+    /// The positions claimed for it, increasing. They are skipped for ever if the request was
+    /// refused, or if the grant's generation has changed since.
     pub spans: Vec<Span>,
-    /// `None` if it got all positions, or if it is partial and got some.
+    /// `None` if the request got all positions, or if it is partial and got some.
     pub refusal: Option<Refusal>,
     /// The grant's generation under which `spans` were claimed.
     pub generation: u64,

@@ -2,8 +2,8 @@
 //!
 //! Even means *max-min fair*: no request gets more than another that still wants some, and
 //! positions that a small request does not need go to the others. Positions are whole, so some
-//! requests get one more than others. They take turns, as in deficit round robin (M. Shreedhar and
-//! G. Varghese, 1996), with a quantum of one position.
+//! requests get one more than others. Requests take turns to get the extra one, as in deficit round
+//! robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one position.
 
 /// The demand of one request, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ fn level(shares: &[Share], positions: u64) -> u64 {
     }
 }
 
-/// Gives one position each to those whose turn it is.
+/// Gives the leftover positions to the requests whose turn it is, one each.
 fn give_odd_ones(shares: &mut [Share], mut left: u64, next_turn: &mut u64) {
     while left > 0 {
         let waiting = shares.iter_mut().filter(|share| share.given < share.wanted);

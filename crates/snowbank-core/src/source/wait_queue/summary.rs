@@ -9,8 +9,8 @@ use std::mem;
 
 use crate::clock::BootMicros;
 
-/// The most requests of a group. Behind 10,000 requests a look then takes about as many steps over
-/// groups as within one.
+/// The most requests of a group. Among 10,000 requests, a search then takes about as many steps
+/// over groups as within one group.
 const GROUP_REQUESTS_MAX: usize = 128;
 
 /// The wants of one request.
@@ -42,11 +42,11 @@ struct Group {
     most_wanted: u64,
     /// The least of their limits.
     first_limit: u64,
-    /// The least `limit − promised` of its requests that are promised something, with `promised` as
-    /// the positions that the group promises up to the request.
+    /// The least `limit − promised` of its requests that are promised something. Here `promised` is
+    /// what the group promises up to and including the request.
     laxity: i128,
-    /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as the
-    /// positions promised up to the request. Multiplied by [`LEFT_OUT`], so that it is an integer.
+    /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as for
+    /// `laxity`. Multiplied by [`LEFT_OUT`], so that it is an integer.
     pressure: i128,
 }
 
@@ -89,7 +89,7 @@ impl Group {
         *self = Group::of(mem::take(&mut self.wants));
     }
 
-    /// Returns the sum of what its requests want, each taken as at most `most`.
+    /// Returns the sum of what its requests want, counting at most `most` for each.
     fn wanted_of_at_most(&self, most: u64) -> u64 {
         if self.most_wanted <= most {
             self.wanted
@@ -100,8 +100,8 @@ impl Group {
         }
     }
 
-    /// Returns the largest result of `missing`, which is called for each request with the positions
-    /// promised up to it.
+    /// Calls `missing` for each request with the positions promised up to that request. Returns the
+    /// largest result.
     fn most_missing(&self, before: u64, missing: impl Fn(u64, &Want) -> u64) -> u64 {
         let mut promised = before;
         let each = self.wants.iter().map(|want| {
@@ -126,7 +126,7 @@ impl Summary {
         }
     }
 
-    /// Adds a request before the one at this index.
+    /// Adds a request before the request at this index.
     pub(super) fn insert(&mut self, index: usize, want: Want) {
         let Some((group, at)) = self.find(index) else {
             match self.groups.last_mut().filter(|group| group.wants.len() < GROUP_REQUESTS_MAX) {
@@ -169,13 +169,13 @@ impl Summary {
         None
     }
 
-    /// Returns the number of positions that all requests want, each taken as at most `most`.
+    /// Returns the number of positions that all requests want, counting at most `most` for each.
     pub(super) fn wanted_of_at_most(&self, most: u64) -> u64 {
         let of_groups = self.groups.iter().map(|group| group.wanted_of_at_most(most));
         of_groups.fold(0, u64::saturating_add)
     }
 
-    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, a
+    /// Returns how many positions must go to promises now, in order of deadlines. If fewer did, a
     /// promise would need all positions up to its deadline, and other requests would get none until
     /// then.
     ///
@@ -206,7 +206,7 @@ impl Summary {
         spare.min().unwrap_or(u64::MAX)
     }
 
-    /// Returns the positions promised to requests that are due up to this deadline.
+    /// Returns how many positions are promised to requests that are due by this deadline.
     pub(super) fn promised_by(&self, due: BootMicros) -> u64 {
         let begun = self.groups.iter();
         let begun = begun.take_while(|group| group.wants.first().is_some_and(|first| first.due <= due));
@@ -217,8 +217,8 @@ impl Summary {
         promised.fold(0, u64::saturating_add)
     }
 
-    /// Returns the most positions that any promise to a later request would lack, if this many
-    /// positions from `next` on are promised with this deadline.
+    /// Returns how many positions a promise to a later request would lack at most, if `count`
+    /// positions from `next` on were promised with this deadline.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
             if group.wants.last().is_none_or(|last| last.due <= due) {
@@ -235,8 +235,8 @@ impl Summary {
         })
     }
 
-    /// Returns the largest result of `missing`, which is called for each group with the positions
-    /// promised before it.
+    /// Calls `missing` for each group with the positions promised before that group. Returns the
+    /// largest result.
     fn most_missing(&self, before: u64, missing: impl Fn(&Group, u64) -> u64) -> u64 {
         let mut promised = before;
         let each = self.groups.iter().map(|group| {
@@ -258,11 +258,11 @@ mod tests {
 
     use super::*;
 
-    /// The same sums, request by request.
+    /// Computes the same sums request by request.
     struct Naive(Vec<Want>);
 
     impl Naive {
-        /// Each request, with the positions promised up to it.
+        /// Returns each request with the positions promised up to it.
         fn promised(&self) -> impl Iterator<Item = (u64, &Want)> {
             self.0.iter().scan(0, |promised, want| {
                 *promised += want.promised;

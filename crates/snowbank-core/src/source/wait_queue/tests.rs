@@ -31,7 +31,7 @@ fn passing_before_a_ticks_wake_up_breaks_no_promise() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);
-    // Exactly the hundred ticks to come.
+    // The request wants exactly the hundred ticks to come.
     source.admit(&window, request(100 * 4_096, START, 100, false)).expect("just available");
     for ms in 1..=100 {
         let now = after_ms(ms);

@@ -1,5 +1,5 @@
-//! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does
-//! not.
+//! The waiting requests of a ticket counter. A higher ceiling makes numbers available; time alone
+//! does not.
 //!
 //! Each request gets its numbers by one claim, so they are consecutive. A later request passes a
 //! waiting one only if the later one fits below the ceiling and the waiting one does not. So
@@ -11,9 +11,10 @@ use crate::source::Bound;
 impl Source {
     /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
     /// A shared counter then goes on with its next range, if a remaining request fits into it.
-    /// After its last range, it refuses a request that fits nowhere. Returns the last window.
+    /// After the last range, requests that fit nowhere are refused. Returns the window used last.
     ///
-    /// All claims of one call are of one generation, because a range of another is never used.
+    /// All claims of one call are of one generation, because a range of another generation is never
+    /// used.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
         let window = self.feed_ranges(window, queue, rng);
         if self.has_last_range() {
@@ -44,7 +45,7 @@ impl Source {
             true
         });
         queue.finished.extend(served.map(|entry| entry.finish(None)));
-        // All later requests queue, behind those that wait.
+        // All later requests must queue behind those that wait.
         self.let_pass(queue.waiting.len(), 0);
     }
 
@@ -75,8 +76,8 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has numbers left for a request: after all admitted before, or in one
-    /// of its last ranges.
+    /// Checks that the counter has enough numbers left for a request: beside all admitted before
+    /// it, or in one of its last ranges if no more come.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         let has_numbers = if self.has_last_range() {
             request.promised() <= self.in_ranges().largest()
@@ -136,8 +137,8 @@ mod tests {
         assert_eq!(source.wait_queue().admitted_ids(), 0);
     }
 
-    /// Five numbers are left in the range, and six in the next one. Other daemons have those
-    /// between.
+    /// Returns a counter with five numbers left in the present range, and six in the next. Other
+    /// daemons have the numbers in between.
     fn counter_in_its_last_ranges() -> Source {
         let source = counter(0).with_shared_counter();
         for (from, to) in [(10, 15), (20, 26)] {

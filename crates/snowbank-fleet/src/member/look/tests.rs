@@ -42,7 +42,7 @@ fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
-/// The memory was saved in a raise. Each copy tries it again, and finds that it was done.
+/// The memory was saved during a raise. Each copy tries the raise again, and finds it done.
 #[test]
 fn a_write_from_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
@@ -59,7 +59,7 @@ fn a_write_from_before_the_connection_does_not_count() {
     assert_eq!(one.look(clocks(WALL)), Raised::Done);
     assert_eq!(five_at(&store).id_bound, covered + 9);
 
-    // The look tries it again.
+    // Here the look tries the raise again.
     store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Raised::NoAnswer(_)));
     let mut two = one.clone();
@@ -112,7 +112,8 @@ fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
-/// After a restored snapshot the daemon trusts no bound that it had. The read lags.
+/// After a restored snapshot the daemon trusts no bound that it had. Then a read gets an old
+/// answer.
 #[test]
 fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     let (mut member, store, covered) = taken();
@@ -130,7 +131,7 @@ fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     assert_eq!((five_at(&store).id_bound, five_at(&store).write == before), (covered + 9, false));
 }
 
-/// Its first source went on without asking, and only the second one has asked.
+/// The daemon's first source went on without asking, and only the second one has asked.
 #[test]
 fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     let store = store();

@@ -17,7 +17,7 @@ fn picked(
     let all = |_: &Numbering| Ok::<bool, JoinError>(true);
     let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
-    // The marker is read, too, before the numbers.
+    // One read is not counted: the marker's, which comes before the numbers.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
 }
 

@@ -1,7 +1,7 @@
-//! The sameness of states: names of writes, terms, states and boots are replaced by the order in
-//! which they are met.
+//! Shows which states are the same: names of writes, terms, states and boots are replaced by
+//! numbers, in the order in which they are met.
 //!
-//! The patterns name every field of a machine and its daemon, so that a new one does not compile
+//! The patterns name every field of a machine and its daemon, so that a new field does not compile
 //! until it is added, or left out for a reason. Left out are values that all states share, texts
 //! that only people read, and copies of other fields.
 
@@ -35,7 +35,7 @@ fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
     u128::from(half(0)) << 64 | u128::from(half(1))
 }
 
-/// A state as words, as far as it was read.
+/// The words of a state, as far as it was read.
 #[derive(Default)]
 struct Form<'a> {
     words: Vec<u64>,
@@ -61,8 +61,9 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// Leaves out `drawn`, because the next name is new whatever it is. Also leaves out `left`, the
-    /// faults that may still happen, because [`Visited`](super::Visited) compares them.
+    /// Adds the coordinator. Leaves out `drawn`, because the next name is new in any state. Also
+    /// leaves out `left`, the faults that may still happen, because [`Visited`](super::Visited)
+    /// compares them.
     fn server(&mut self, server: &'a Server) {
         let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
         self.keys(keys);
@@ -92,8 +93,8 @@ impl<'a> Form<'a> {
         self.words.push(hasher.finish());
     }
 
-    /// A value: its write and term, its bound, and whether it was released. The marker has spaces
-    /// and a floor.
+    /// Adds a value: its write and term, its bound, and whether it was released. A marker has
+    /// spaces and a floor.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));
         self.write(field(text, "\"term\""));
@@ -208,7 +209,7 @@ impl<'a> Form<'a> {
     }
 
     fn member(&mut self, member: &'a Member<Wire>, generation: u64) {
-        // The machine has the same state and the same notes.
+        // The machine has the same state and notes, so they are left out here.
         let Member {
             sources,
             counters,
@@ -232,8 +233,8 @@ impl<'a> Form<'a> {
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 
-    /// Leaves out the worker IDs, which `numbers` has, `since_unix_s`, which is for people, and
-    /// `drawn_on`, because no connection is made again.
+    /// Adds a source. Leaves out the worker IDs, which `numbers` has, `since_unix_s`, which is for
+    /// people, and `drawn_on`, because no connection is made again.
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,

@@ -13,18 +13,18 @@ use snowbank_state::{Fate, Mark};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
-/// By machine. Their daemons were not configured alike.
+/// The horizon of each machine: their daemons are not configured alike.
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
 pub(super) const MAX_AHEADS: [Duration; 3] =
     [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
 /// The most by which clocks differ: the shortest `max_ahead`.
 pub(super) const SKEW: Duration = MAX_AHEADS[2];
-/// The instants that clocks read, in any order. At the second one the ceilings of the first are
-/// past.
+/// The instants that clocks read, in any order. At the second instant, the ceilings of the first
+/// have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read, where they differ by up to `SKEW`. A ceiling of the first one is
-/// near for no daemon at the second one, for some at the third one, and for all at the fourth one.
+/// The instants that clocks read if they differ by up to `SKEW`. A ceiling of the first instant is
+/// near for no daemon at the second, for some at the third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -72,7 +72,7 @@ struct Known {
     numberings: [Numbering; Ids::ALL.len()],
 }
 
-/// A tick lasts a second, and tick N begins at second N.
+/// The two ID spaces. A tick lasts a second, and tick N begins at second N.
 static SPACES: LazyLock<[Known; 2]> = LazyLock::new(|| {
     [("orders", "worker:1,sequence:1"), ("rows", "sequence:1,worker:1")].map(|(source, fields)| {
         let layout = Layout::resolve(&format!("time:33,{fields};tick=1s")).unwrap();
@@ -123,7 +123,7 @@ impl Space {
 pub(super) struct Machine {
     /// The ID space of its configuration.
     pub(super) space: Space,
-    /// The worker IDs of its configuration. `None`: the coordinator picks one.
+    /// The worker IDs of its configuration. `None`: the daemon picks one.
     pub(super) given: Option<Ids>,
     /// The identity of the state.
     pub(super) state: String,
@@ -132,12 +132,12 @@ pub(super) struct Machine {
     pub(super) noted_in: u64,
     /// The local ceilings, as ticks, by number.
     pub(super) ceilings: [Option<u64>; NUMBERS],
-    /// The states that marked a number, with the marked ticks.
+    /// By number: the state that marked it, the marked tick, and its fate.
     pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
-    /// Its daemon, until its start with a pause is over. It hands out nothing before.
+    /// Its daemon during a start with a pause. It hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
@@ -155,7 +155,7 @@ pub(super) struct Starting {
     pub(super) wall: UnixMicros,
     /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
     pub(super) is_revoked: bool,
-    /// True once the pause is over, while the connections of a wait end, or storage is slow.
+    /// True once the pause is over, while the start waits for connections to end, or for storage.
     pub(super) is_settled: bool,
 }
 
@@ -168,7 +168,7 @@ pub(super) struct Daemon {
     pub(super) cursor: u64,
     /// The fleet's ceiling that counts, as a tick.
     pub(super) granted: u64,
-    /// The highest one that was acknowledged.
+    /// The highest ceiling that was acknowledged, as a tick.
     pub(super) newest: u64,
     pub(super) generation: u64,
 }
@@ -257,8 +257,8 @@ impl Machine {
             }
             // With a number that this state had released, a daemon starts at once, so that a clean
             // restart needs no pause. Another daemon may have had the number since, and the
-            // coordinator may have lost that. Then that daemon must ask first, so this start does
-            // not happen.
+            // coordinator may have lost that daemon's writes. Then the other daemon must ask first,
+            // so this start is undone.
             Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
@@ -280,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// Begins to serve after a start. `is_late`: it checks its numbers once more.
+    /// Begins to serve after a start. If the start `is_late`, it checks its numbers once more.
     pub(super) fn begin(&mut self, is_late: bool) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
@@ -293,12 +293,13 @@ impl Machine {
         }
     }
 
-    /// Returns whether its start is late. It asks nothing then, and so notices nothing.
+    /// Returns whether the machine's start is late. A late start asks nothing, and so notices
+    /// nothing.
     pub(super) fn is_late(&self) -> bool {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
-    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if
+    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns `None` if
     /// the state is an older copy.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
         let ids = Ids::of(&taken.worker_ids);
@@ -372,7 +373,7 @@ impl Machine {
         self.notes = daemon.member.notes().clone();
     }
 
-    /// Takes the grants away, also those of a daemon that is starting.
+    /// Takes the grants away, including those of a daemon that is starting.
     pub(super) fn revoke(&mut self) {
         self.daemon.iter_mut().for_each(Daemon::revoke);
         self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);

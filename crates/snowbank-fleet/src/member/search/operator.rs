@@ -44,7 +44,7 @@ impl Coordinator for Console<'_> {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut wire = self.call();
-        // A floor that an operator raises tells nothing of what a restore has lost.
+        // A floor that an operator raises does not show that a daemon has noticed the loss.
         let lost_writes = wire::with_server(|server| server.lost_writes);
         let swapped = wire.swap(swaps);
         wire::with_server(|server| server.lost_writes = lost_writes);

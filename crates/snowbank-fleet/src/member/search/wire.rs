@@ -10,7 +10,7 @@ use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
 
-/// A fault, of the coordinator, its network or a machine.
+/// A fault of the coordinator, its network or a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// A read has no answer, or the answer of a write that was done is lost.
@@ -33,7 +33,7 @@ pub(super) enum Fault {
 /// The number of kinds of faults.
 const FAULTS: usize = Fault::GoBack as usize + 1;
 
-/// The faults that may still happen: of each kind, and all together.
+/// How many faults may still happen: of each kind, and in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     each: [u8; FAULTS],
@@ -45,7 +45,7 @@ impl Left {
         Left { each: [each; FAULTS], all }
     }
 
-    /// Returns the same without a kind of fault.
+    /// Returns a copy that allows no fault of this kind.
     pub(super) fn without(mut self, fault: Fault) -> Left {
         self.each[fault as usize] = 0;
         self
@@ -60,7 +60,7 @@ impl Left {
         self.all -= 1;
     }
 
-    /// Returns whether all can happen that can happen with `other`.
+    /// Returns true if all that can happen with `other` can happen with this, too.
     pub(super) fn covers(self, other: Left) -> bool {
         self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
     }
@@ -70,7 +70,7 @@ impl Left {
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) keys: Arc<Keys>,
-    /// The keys before the last write. `None`: no read can see them.
+    /// The keys before the last write. `None` if no read can see them.
     pub(super) before: Option<Arc<Keys>>,
     /// Writes that are on their way.
     pub(super) late: Vec<Vec<Swap>>,
@@ -105,7 +105,7 @@ impl Server {
         let keys = Arc::make_mut(&mut self.keys);
         for Swap { key, text, .. } in swaps {
             if let Some(text) = text {
-                // A daemon that has noticed the loss raises the floor.
+                // A raised floor shows that a daemon has noticed the loss.
                 let floor =
                     |text: &String| Marker::parse(text).map_or(UnixMicros(0), |marker| marker.floor());
                 let is_raised = keys.get(key).is_some_and(|before| floor(text) > floor(before));
@@ -134,9 +134,9 @@ impl Server {
 /// One event's view of the coordinator: the faults that its calls meet.
 pub(super) struct Scene {
     pub(super) server: Server,
-    /// The choices of the first calls. All later ones meet no fault.
+    /// The choices of the first calls. All later calls meet no fault.
     pub(super) script: Vec<u8>,
-    /// The choices that were made, each with the number of choices that there were.
+    /// The choices that were made, each with the number of options that there were.
     pub(super) made: Vec<(u8, u8)>,
 }
 
@@ -208,7 +208,7 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
-    /// The end of the pause is an event of its own.
+    /// Does nothing: the end of the pause is an event of its own.
     fn pause(&mut self, _: Duration) {}
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
@@ -229,7 +229,7 @@ impl Coordinator for Wire {
                 scene.server.apply(swaps);
                 Err(NoAnswer::passing("lost on the way back"))
             }
-            // Perhaps it is never done.
+            // The write is done later, or perhaps never.
             Some(_) => {
                 scene.server.late.push(swaps.to_vec());
                 Err(NoAnswer::passing("late"))

@@ -16,7 +16,7 @@ use snowbank_state::Fate;
 /// The IDs of a tick.
 const IDS: usize = 4;
 
-/// All of a fleet at a moment.
+/// A fleet at one moment.
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) server: Server,
@@ -35,11 +35,11 @@ pub(super) struct World {
 /// The clocks of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllClocks {
-    /// Each reads any time at any moment.
+    /// Each clock may read any time at any moment.
     Differ,
-    /// None reads an earlier time than another one has read.
+    /// No clock reads an earlier time than another has read.
     Agree,
-    /// They differ by up to `SKEW`.
+    /// The clocks differ by up to `SKEW`.
     AreSkewed,
 }
 
@@ -50,19 +50,19 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or
-/// all. Handing out fewer is not tried, because an ID that is not handed out is never repeated. The
-/// numbers in events are those of machines, unless the event says otherwise.
+/// Something that happens. After a raise, a daemon hands out all IDs that it may; after a start,
+/// all or those of one tick. The search does not try fewer, because only an ID that was handed out
+/// can be repeated. The numbers in events are indices of machines, unless the event says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
     Start(usize, UnixMicros, Amount),
     /// A daemon hands out all that it may.
     Use(usize),
-    /// The same, after a raise.
+    /// A daemon raises its bound, and hands out all that it may.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over. It hands out a single tick only before the search begins.
+    /// The pause of a start is over. In the search, the daemon then hands out all that it may.
     Settle(usize, Amount),
     /// The pause of a start is over, and the start takes longer.
     SettleLate(usize),
@@ -71,14 +71,14 @@ enum Event {
     Kill(usize),
     Stop(usize),
     Boot(usize),
-    /// The state of the first replaces that of the second.
+    /// The state of the first machine replaces that of the second.
     Copy(usize, usize),
-    /// The same, and the second is a container beside the first, with locks of its own.
+    /// As `Copy`, but the second machine is a container beside the first, with locks of its own.
     CopyBeside(usize, usize),
-    /// A memory snapshot of the first is resumed on both.
+    /// A memory snapshot of the first machine is resumed on both.
     Snapshot(usize, usize),
-    /// The same, and the kernel does not report it. The clocks of both jump, and both daemons
-    /// notice that.
+    /// As `Snapshot`, but the kernel does not report the resumption. The clocks of both machines
+    /// jump, and both daemons notice the jump.
     Jump(usize, usize),
     /// A write that was on its way is done.
     Late(usize),
@@ -90,7 +90,7 @@ enum Event {
     Add(Space, Option<Meanwhile>),
     /// An operator frees a number whose daemon may run.
     Free(Space, usize),
-    /// The coordinator is restored to this one of the states that were kept.
+    /// The coordinator is restored to the kept state with this index.
     GoBack(usize),
 }
 
@@ -101,9 +101,9 @@ enum Amount {
 }
 
 impl World {
-    /// Returns a fleet that is prepared. This many faults may still happen, at most two of each
-    /// kind. The coordinator may be restored to an older state only where clocks differ by at most
-    /// `SKEW`: the floor that is then raised is above all their grants.
+    /// Returns a prepared fleet in which this many faults may still happen, at most two of each
+    /// kind. The coordinator may be restored to an older state only if the clocks differ by at most
+    /// `SKEW`: only then is the raised floor above all grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
         let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
@@ -141,24 +141,25 @@ impl World {
         World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
 
-    /// Returns the state after these events without a fault.
+    /// Returns the state after these events, if no call fails.
     fn played(self, events: &[Event]) -> World {
         events.iter().fold(self, |world, &event| world.after(event, &[]).0)
     }
 
-    /// Returns the same with a daemon on the first machine, which has handed out all that it may.
+    /// Starts a daemon on the first machine, which hands out all that it may.
     pub(super) fn with_a_daemon(self) -> World {
         self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
     }
 
-    /// Returns the same with a daemon that has raised its bound, and an operator who frees numbers
-    /// whose daemons may run.
+    /// Starts a daemon that raises its bound, and lets an operator free numbers whose daemons may
+    /// run.
     pub(super) fn with_releases(self) -> World {
         let late = self.walls()[self.walls().len() - 1];
         World { frees: true, ..self }.with_a_daemon().played(&[Event::Raise(0, late)])
     }
 
-    /// Returns the same where the first two machines are given both worker IDs.
+    /// Gives both worker IDs to each of the first two machines. The rest is as in
+    /// [`World::with_releases`].
     pub(super) fn with_two_worker_ids(mut self) -> World {
         for at in 0..2 {
             self.machine(at).given = Some(Ids::Both);
@@ -166,9 +167,9 @@ impl World {
         self.with_releases()
     }
 
-    /// Returns the same where the third machine is given both worker IDs, and an operator has freed
-    /// one of them. The first machine's daemon has that one by now, and has handed out a tick. The
-    /// third machine's daemon has not noticed that.
+    /// Gives both worker IDs to the third machine, and lets an operator free one of them. The first
+    /// machine's daemon has taken the freed one, and has handed out a tick. The third machine's
+    /// daemon has not noticed its loss.
     pub(super) fn with_one_of_two_worker_ids_lost(mut self, lost: Ids) -> World {
         for (at, given) in [lost, lost, Ids::Both].into_iter().enumerate() {
             self.machine(at).given = Some(given);
@@ -188,17 +189,17 @@ impl World {
         world
     }
 
-    /// Returns the same after a clean restart of a daemon on the first machine. The third machine
-    /// is configured for another ID space. An operator also frees numbers.
+    /// Configures the third machine for another ID space, and restarts a daemon on the first
+    /// machine cleanly. An operator may also free numbers.
     pub(super) fn with_two_spaces(mut self) -> World {
         self.machine(2).space = Space::Second;
         self.frees = true;
         self.with_a_daemon().played(&[Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)])
     }
 
-    /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is
-    /// far ahead. The second machine's daemon has taken a released number there, and may hand out
-    /// nothing yet. The third machine's daemon then started again.
+    /// Returns the state after a restore that the third machine's daemon noticed. It raised a floor
+    /// far ahead. The second machine's daemon has taken a released number at that floor, and may
+    /// hand out nothing yet. The third machine's daemon has started again.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
         let early = self.walls()[0];
         let late = self.walls()[self.walls().len() - 1];
@@ -263,11 +264,12 @@ impl World {
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
-                // The pause lasts until a daemon that has lost a write has noticed that.
+                // The pause lasts until a daemon that has lost a write has noticed the loss.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
                     events.push(Event::Settle(index, Amount::All));
-                    // Only a restore between the two events makes a difference.
+                    // `SettleLate` and `Begin` differ from `Settle` only if a restore comes between
+                    // them.
                     events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
                 }
                 (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
@@ -308,8 +310,8 @@ impl World {
         events
     }
 
-    /// Returns the commands that change something. Another event may come between the reads and the
-    /// writes of one.
+    /// Returns the operator's commands that change something. A machine may go on between the reads
+    /// and the writes of a command.
     fn events_of_an_operator(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let Some(marker) = marker(&self.server.keys) else { return events };
@@ -334,8 +336,8 @@ impl World {
         events
     }
 
-    /// Returns what a daemon may do. A look after the first can only end it, and a raise would end
-    /// it as well, unless the coordinator has lost writes.
+    /// Returns what a daemon may do. Any look but its first can only end it, as a raise would. So
+    /// later looks are left out, unless the coordinator has lost writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
@@ -343,7 +345,7 @@ impl World {
             if is_unclaimed || self.server.lost_writes {
                 events.push(Event::Look(at, wall));
             }
-            // A raise whose bound has passed pauses, as a start does.
+            // If the bound has passed, a raise includes a pause, as a start does.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
             if self.machines[at].next(daemon, wall) > daemon.granted
                 && !(has_passed && self.server.lost_writes)
@@ -377,7 +379,7 @@ impl World {
         }
     }
 
-    /// Lets the clock of a start run on, which may have been read long ago.
+    /// Lets the clock of a start run on: the start may have read it long ago.
     fn run_clock_of_start(&mut self, at: usize) {
         let now = self.slowest_clock();
         if let Some(starting) = &mut self.machine(at).starting {
@@ -385,7 +387,7 @@ impl World {
         }
     }
 
-    /// Lets the clocks run that an event reads.
+    /// Lets the clocks that an event reads run on.
     fn run_clocks(&mut self, event: &Event) {
         match *event {
             Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)
@@ -455,7 +457,8 @@ impl World {
         }
     }
 
-    /// The operator knows the highest tick of all that were handed out, and removes all notes.
+    /// Prepares the fleet again. The operator knows the highest tick that was handed out, and
+    /// removes all notes.
     fn prepare(&mut self) {
         for at in 0..self.machines.len() {
             self.machine(at).notes = Notes::default();
@@ -514,7 +517,7 @@ impl World {
         (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
     }
 
-    /// Hands out the IDs of ticks. Their ceiling is durable, and marked, before.
+    /// Hands out the IDs of ticks. Before that, their ceiling is made durable, and marked.
     fn use_up(&mut self, at: usize, amount: Amount) {
         let machine = self.machine(at);
         let Some(daemon) = &mut machine.daemon else { return };
@@ -551,7 +554,7 @@ impl World {
         }
     }
 
-    /// The kernels of both copies report the restore, each with the same new boot number.
+    /// Resumes a memory snapshot on both machines. Both kernels report the same new boot number.
     fn resume_twice(&mut self, from: usize, to: usize) {
         lose(Fault::Snapshot);
         self.boots += 1;
@@ -562,7 +565,8 @@ impl World {
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
 
-    /// Both keepers take the grants away, and store the new difference of the clocks in the state.
+    /// Resumes a snapshot on both machines. Both keepers see that the clocks jumped, take the
+    /// grants away, and store the new difference in the state.
     fn jump(&mut self, from: usize, to: usize) {
         lose(Fault::Jump);
         let machine = self.machine(from);
@@ -576,7 +580,6 @@ fn marker(keys: &Keys) -> Option<Marker> {
     Marker::parse(keys.get(&Paths::of(FLEET).marker())?).ok()
 }
 
-/// Returns the key of a number.
 fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
     let place = marker(keys)?.index_of(space.text())?;
     NumberKey::parse(keys.get(&Paths::of(FLEET).number(place, number as u64))?).ok()

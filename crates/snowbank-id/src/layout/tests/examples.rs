@@ -35,7 +35,7 @@ fn published_ids_are_taken_apart_as_their_makers_do() {
         ("clearing-code", 283888478754819316, "2016-11-07T02:13:07.540Z", "machine=81 sequence=9 table=316"),
         ("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81"),
         ("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &node),
-        // Of Discord's own documentation.
+        // From Discord's own documentation.
         ("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", "worker=1 process=0 sequence=7"),
     ] {
         decodes(name, id, time, fields);

@@ -1,5 +1,5 @@
-//! Positions ↔ IDs, against a model that knows nothing of groups and columns: all IDs of a tick,
-//! sorted.
+//! Positions to IDs and back, compared with a model that knows nothing of groups and columns: all
+//! IDs of a tick, sorted.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn numbering(name_or_spec: &str, workers: &str) -> Numbering {
     Numbering::new(layout(name_or_spec), workers.parse().unwrap()).unwrap()
 }
 
-/// All IDs of tick 0 with 0 in random fields, by trying every worker with every sequence.
+/// Returns all IDs of tick 0 with 0 in random fields.
 fn ids_of_tick_0(numbering: &Numbering) -> Vec<u64> {
     let layout = numbering.layout();
     let mut ids = Vec::new();
@@ -34,7 +34,6 @@ fn ids_of_tick_0(numbering: &Numbering) -> Vec<u64> {
     ids
 }
 
-/// The longest arithmetic progression from `index` on, by looking.
 fn longest_run(ids: &[u64], index: usize) -> usize {
     let rest = &ids[index..];
     if rest.len() < 2 {
@@ -43,10 +42,10 @@ fn longest_run(ids: &[u64], index: usize) -> usize {
     1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == rest[1] - rest[0]).count()
 }
 
-/// A layout, some of its workers, and no more IDs in a tick than can be looked at one by one.
+/// Gives a layout with some of its workers. A tick has few enough IDs to check each of them.
 fn a_numbering() -> impl Strategy<Value = Numbering> {
     let picks = prop_oneof![
-        // Neighbours, whose runs may go on from each other.
+        // Neighbours, whose runs may continue each other.
         (any::<u64>(), 1..=24_u64)
             .prop_map(|(first, count)| (0..count).map(|n| first.wrapping_add(n)).collect()),
         vec(any::<u64>(), 1..=24),

@@ -105,7 +105,8 @@ fn the_same_ids_are_recognised_in_other_words() {
     let zero = "time:12d,zero:1d:constant(0),worker:2d,sequence:3d;tick=10ms";
     assert_eq!(meet((short, "7"), (zero, "7")), Some((7, 7)));
     assert_eq!(meet((short, "7"), (zero, "6")), None);
-    // A constant below the sequence keeps sources apart, with a random field under it too.
+    // A constant below the sequence keeps sources apart, even with a random field below the
+    // constant.
     let kind = |kind: u64| format!("time:41,worker:2d,sequence:2d,kind:1d:constant({kind}),table:1d:random");
     assert_eq!(meet((&kind(1), "3"), (&kind(2), "3")), None);
     assert_eq!(meet((&kind(1), "3"), (&kind(1), "3")), Some((3, 3)));
@@ -115,7 +116,8 @@ fn the_same_ids_are_recognised_in_other_words() {
     assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "it is not known that they differ");
 }
 
-/// A layout of few IDs whose fields have these sizes; `None` if the kinds do not make one.
+/// Returns a layout of few IDs whose fields have these sizes, or `None` if the kinds make no
+/// layout.
 fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoch: i64) -> Option<Layout> {
     let mut fields = vec![FieldSpec { name: "time".into(), size: FieldSize::Count(6), role: Role::Time }];
     let mut has_sequence = false;
@@ -132,7 +134,6 @@ fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoc
     Layout::new(fields, tick_ms, epoch).ok()
 }
 
-/// Every ID that a worker can have.
 fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(worker)).unwrap();
     let mut ids: BTreeSet<u64> = (0..numbering.end().0).map(|at| numbering.id_at(Position(at))).collect();
@@ -142,7 +143,8 @@ fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
     ids
 }
 
-/// Two orders of the sizes of a tick's fields, and how many times longer the second's tick is.
+/// Gives the sizes of the fields of two layouts, and how many times longer the second layout's tick
+/// is.
 fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
     (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
@@ -151,7 +153,7 @@ fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     })
 }
 
-/// Two neighbours as one field, so that the cuts differ too.
+/// Joins two neighbours into one field, so that the cuts differ too.
 fn joined(factors: &[u64], at: usize) -> Vec<u64> {
     let mut factors = factors.to_vec();
     if at + 1 < factors.len() {
@@ -163,8 +165,8 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Layouts that keep pace, with any epochs: two workers that have an ID in common are found. If
-    /// the sizes divide each other and the ticks are equal, no others are.
+    /// The layouts keep pace, and have any epochs. Two workers that have an ID in common are found.
+    /// If the sizes divide each other and the ticks are equal, no other workers are found.
     #[test]
     fn workers_with_a_common_id_are_found(
         (left, right, times) in small_factors(),

@@ -24,7 +24,7 @@ fn the_canonical_form_writes_everything() {
 }
 
 proptest! {
-    /// Any layout, the same with a piece of its text replaced, and any text.
+    /// The input is any layout's text, that text with a piece replaced, or any other text.
     #[test]
     fn what_is_read_is_written_back_and_all_else_refused(
         layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()d .TZ+-]{0,60}",

@@ -8,7 +8,7 @@ const SLOT_BYTES: usize = 16 * 1024;
 /// The smallest part of a disk that is written whole.
 const SECTOR_BYTES: usize = 512;
 
-/// Records of two sources at this ceiling, ordered by their keys.
+/// Returns records of two sources at this ceiling, ordered by their keys.
 pub(in crate::store) fn records_at(ceiling: u64) -> Vec<Record> {
     let records = [("clearing", "1-3"), ("twitter", "0,5")]
         .map(|(layout, workers)| record("orders", layout, workers, 0).at(Position(ceiling)));
@@ -20,7 +20,6 @@ pub(in crate::store) fn slot_at(number: u64, ceiling: u64) -> Vec<u8> {
     slot(&header(number, &document), &document, SLOT_BYTES).unwrap()
 }
 
-/// The ceiling of all records in a file.
 pub(in crate::store) fn ceiling_of(bytes: &[u8]) -> Result<u64, CopyError> {
     let records = read(bytes)?.records;
     assert_eq!(records.len(), 2);
@@ -58,8 +57,8 @@ fn the_checksum_is_that_of_sha256sum() {
     assert_eq!(sum, expected.map(|byte| format!("{byte:02x}")).concat());
 }
 
-/// Gives each damaged file to `check`: every byte of each copy changed, and every sector lost,
-/// filled with noise, or older.
+/// Calls `check` with each damaged file: one byte of a copy changed, or one sector lost, filled
+/// with noise, or older.
 fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
     let document_end = whole.windows(3).position(|end| end == b"]}\n").unwrap() + SECTOR_BYTES;
     for copy in [0, SLOT_BYTES] {

@@ -9,7 +9,6 @@ use super::*;
 
 const SECTOR_BYTES: usize = 512;
 
-/// A call of a process on a file.
 #[derive(Clone, Debug)]
 enum Act {
     Write(usize, Vec<u8>),
@@ -32,7 +31,8 @@ impl Disk for Noted {
     }
 }
 
-/// Applies acts up to a power failure: what was synced is there, and of the rest any sectors.
+/// Applies acts up to a power failure: all that was synced, and of the rest the sectors for which
+/// `reaches_disk` is true.
 fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> bool) {
     let synced = acts.iter().rposition(|act| matches!(act, Act::Sync)).unwrap_or(0);
     for (index, act) in acts.iter().enumerate() {
@@ -48,9 +48,9 @@ fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> b
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However many processes die at any point of a write, and whichever sectors reached the disk:
-    /// the file is as high as all that was granted. That still holds if one copy is damaged or has
-    /// lost its last write. Only if a write was cut short, the file may be refused then.
+    /// Processes may die at any point of a write, and any sectors may reach the disk: the file's
+    /// ceiling is never below what was granted. That also holds if one copy is damaged or has lost
+    /// its last write. In that case, however, the file may be refused if a write was cut short.
     #[test]
     fn a_power_failure_at_any_point_leaves_what_was_granted(
         lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
