@@ -1,5 +1,6 @@
-//! Man pages and shell completions, written from the table that reads a command line.
-//! `packaging/build` runs this as a test of both programs, because only tests have what it needs.
+//! Writes man pages and shell completions from the `clap::Command` that reads a command line.
+//! `packaging/build` runs this as a test of both programs, because only tests have the crates that
+//! it needs.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 
-/// Writes the pages of a command line below the directory `$SNOWBANK_PAGES`, else to a temporary
+/// Writes the pages of a command line below the directory `$SNOWBANK_PAGES`, or below a temporary
 /// one.
 pub(crate) fn write(command: clap::Command) {
     let temporary = tempfile::tempdir().unwrap();
@@ -25,7 +26,7 @@ pub(crate) fn write(command: clap::Command) {
         let mut script = File::create(completions.join(file)).unwrap();
         clap_complete::generate(shell, &mut command.clone(), &name, &mut script);
     }
-    // The directory of all pages has the other program's, too.
+    // The directory `man` has the other program's pages, too.
     let own = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(command, own.path()).unwrap();
     for page in fs::read_dir(own.path()).unwrap() {
