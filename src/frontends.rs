@@ -11,10 +11,10 @@
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
-//! The compiler and `cargo test` then name what its tests need: other values of its settings, a row
-//! in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. They do not name two more
-//! places: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load
-//! test (a file and a row of `loadtest/src/frontend.rs`).
+//! The compiler and `cargo test` then name what its tests need: non-default values of its settings,
+//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. They do not name two
+//! more places: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the
+//! load test (a file and a row of `loadtest/src/frontend.rs`).
 //!
 //! # Modules
 //!
@@ -114,7 +114,7 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts connections by the form of INCR's replies.
     pub incr_connections: &'f IncrConnections,
-    /// Counts connections and requests. Only statistics ask for it.
+    /// The counts of each protocol. Only statistics need them.
     pub counts: &'f dyn CountsOf,
     /// The reason, for the log, why a message closes its connection, if the peer is at fault. It is
     /// not in [`Step`], so that a step stays in registers.
@@ -213,7 +213,7 @@ pub trait FrontEnd: Default {
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Tells the front end that only this machine can reach its listener, without TLS.
+    /// Tells the front end that its listener is at loopback, and has no TLS.
     fn at_loopback(self) -> Self {
         self
     }

@@ -11,25 +11,49 @@ use crate::promise::Promise;
 /// A broken promise. A single one fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
-    Duplicate { id: u64 },
+    Duplicate {
+        id: u64,
+    },
     /// An ID is not above the one before it on the same connection.
-    Order { previous: u64, id: u64 },
+    Order {
+        previous: u64,
+        id: u64,
+    },
     /// With strict order: a request sent after a reply was received did not get larger IDs.
-    Strict { received: u64, id: u64 },
+    Strict {
+        received: u64,
+        id: u64,
+    },
     /// A run of no IDs, one that ends beyond 64 bits, or one whose IDs do not differ.
-    BadRun { first: u64 },
+    BadRun {
+        first: u64,
+    },
     /// Fewer or more IDs than were asked for.
-    Count { asked: u32, found: u64 },
+    Count {
+        asked: u32,
+        found: u64,
+    },
     /// An ID that is not of the source's layout.
-    Layout { id: u64, previous: Option<u64> },
+    Layout {
+        id: u64,
+        previous: Option<u64>,
+    },
     /// A counter left out numbers in a reply: in the run that begins with this ID, or before that
     /// run.
-    Gap { id: u64 },
+    Gap {
+        id: u64,
+    },
     /// An ID of a worker ID that the source does not hold.
-    Worker { id: u64, worker: u64 },
+    Worker {
+        id: u64,
+        worker: u64,
+    },
     /// An ID dated this far after the end of the promised window; negative if it lies before the
     /// start.
-    Time { id: u64, by_us: i64 },
+    Time {
+        id: u64,
+        by_us: i64,
+    },
 }
 
 impl Violation {

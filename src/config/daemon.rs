@@ -109,21 +109,21 @@ settings! {
         state_dir: StateDirChoice = r#""""# in Top, Restart("the ceilings are kept there"),
             |value| value.state_dir();
 
-        /// The directory of the locks by which this machine refuses a second daemon with one worker
-        /// ID, and an older copy of a state. All daemons of the machine must share it. Only root
-        /// and one user or group may write there: a missing one is made for the daemon's user
-        /// alone.
+        /// The directory of the locks by which this machine refuses a second daemon with the same
+        /// worker ID, and an older copy of a state. All daemons of the machine must share it. Only
+        /// root and one user or group may write there: a missing directory is made for the daemon's
+        /// user alone.
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty
         /// after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
             |value| value.directory();
 
-        /// The source of a key that is no source's name, for clients of Redis, memcached and Leaf.
+        /// The source for keys that name no source, for clients of Redis, memcached and Leaf.
         /// Empty: such a key is refused, but clients of memcached draw from the first source,
         /// because those of katsubushi send any key.
         ///
-        /// It holds for all front ends: set for Leaf, it also lets a misspelt INCR of Redis draw an
+        /// It holds for all front ends: set for Leaf, it also lets an INCR of a misspelt key draw an
         /// ID. Set it for tools whose key cannot be chosen, such as redis-benchmark.
         any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
@@ -164,13 +164,13 @@ settings! {
         ///
         /// If tokens are required, connections without one may use an eighth of this number, and 64
         /// at least. So may TLS handshakes. If there are more, or all connections are in use, the
-        /// daemon closes the one of them that it has waited for longest.
+        /// daemon closes the pending one that it has waited for longest.
         ///
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems
         /// allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
-        /// About the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
+        /// Roughly the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
         /// 1,099,511,627,776: replies that clients have not taken, and requests that have arrived
         /// in part. Each connection may use a share of what is free. The daemon stops reading from
         /// a connection that has more, until its client has taken its replies, and closes it after

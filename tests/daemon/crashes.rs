@@ -170,8 +170,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     let daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
-    disk.order("sync stall 20000");
-    disk.await_sync(|| assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
+    disk.stall_syncs(20_000, || assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
     let calls = disk.calls();
     taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
         std::fs::remove_file(path).expect("removed")
@@ -193,8 +192,7 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let mut daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     let mut runs = wire.next(Ask::of(1)).runs();
-    disk.order("sync stall 4000");
-    disk.await_sync(|| {});
+    disk.stall_syncs(4_000, || {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
     // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write
     // continues, that daemon finds that its state was written by another process, and may stop as

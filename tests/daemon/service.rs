@@ -178,8 +178,7 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     manager.until("readiness", is_ready);
     let daemon = starting.join().expect("it starts");
     // Now the storage thread waits for a sync, for longer than the test.
-    disk.order("sync stall 120000");
-    disk.await_sync(|| {});
+    disk.stall_syncs(120_000, || {});
     manager.forget();
     for _ in 0..4 {
         manager.until("food", |message| message.says("WATCHDOG=1"));

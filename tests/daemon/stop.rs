@@ -165,9 +165,8 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
     // Longer than the test waits for the daemon's end.
-    disk.order("sync stall 120000");
     let mut last = 0;
-    disk.await_sync(|| last = wire.next(Ask::of(1)).ids()[0]);
+    disk.stall_syncs(120_000, || last = wire.next(Ask::of(1)).ids()[0]);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     let said = daemon.log();

@@ -316,7 +316,7 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time, and returns the answers within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The first
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A lone endpoint is not asked. The first
     /// endpoint in the list that answers stays connected.
     ///
     /// # Errors

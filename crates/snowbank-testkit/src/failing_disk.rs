@@ -44,18 +44,22 @@ impl FailingDisk {
         self.control.with_extension("record")
     }
 
-    /// Returns the calls so far, in order, each with the path within the directory.
+    /// Returns the calls so far, in order, each with the path within the directory. A call on an
+    /// open file that stalls has a second line, `stall`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Calls `meanwhile` again and again until a new sync begins.
-    pub fn await_sync(&self, mut meanwhile: impl FnMut()) {
-        let before = self.calls().len();
-        crate::poll("a sync", || {
+    /// Makes each sync from now on stall for this long. Calls `meanwhile` again and again until one
+    /// stalls.
+    pub fn stall_syncs(&self, stall_ms: u64, mut meanwhile: impl FnMut()) {
+        let stalls = || self.calls().iter().filter(|call| call.starts_with("stall ")).count();
+        let before = stalls();
+        self.order(&format!("sync stall {stall_ms}"));
+        crate::poll("a sync that stalls", || {
             meanwhile();
-            self.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+            (stalls() > before).then_some(())
         });
     }
 

@@ -22,7 +22,9 @@ pub(crate) struct Distinct {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAdded {
-    Twice { position: u64 },
+    Twice {
+        position: u64,
+    },
     /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
 }

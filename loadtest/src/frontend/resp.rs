@@ -56,7 +56,7 @@ fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Makes the key, or keeps its number, and has Redis remove it later.
+/// Makes the key unless it exists, and has Redis remove it later.
 fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
     // The answer is null if the key was there.
     ask(conversation, &[b"SET", KEY.as_bytes(), b"0", b"NX"])?;
@@ -64,7 +64,7 @@ fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
     Ok(Resp::Counter(KEY.as_str()))
 }
 
-/// Sends a command, and waits for this line.
+/// Sends a command, and fails unless this line answers it.
 fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), Failure> {
     let found = ask(conversation, words)?;
     if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }

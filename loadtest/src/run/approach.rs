@@ -52,8 +52,8 @@ fn clock_of(owner: Owner) -> Clock {
     }
 }
 
-/// Greets the scenario's target with that index. INFO at an address of its own comes first, because
-/// it names the source to draw from.
+/// Greets the scenario's target with that index. A separate INFO address comes first, because it
+/// names the source to draw from.
 ///
 /// # Errors
 /// [`Failure`] if the target speaks another protocol, its IDs cannot be checked, or it allows only

@@ -11,9 +11,9 @@
 //! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came
 //! a little earlier. None waits for ever, because the cost of all permits only rises.
 //!
-//! Nobody knows the cost of a turn before it is over. So a permit reserves the cost of a full turn,
-//! and at the turn's end its own cost counts instead. If a turn costs more than is left, the
-//! budgets after the next polls pay for it.
+//! Nobody knows the cost of a turn before it is over. So a permit reserves at least the cost of a
+//! full turn, and at the turn's end its own cost counts instead. If a turn costs more than is left,
+//! the budgets after the next polls pay for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,8 +28,8 @@ use crate::server::net::counted_socket::TlsRead;
 /// The cost of a turn apart from its requests and replies: that of two system calls.
 pub(super) const TURN_COST: usize = 1_024;
 
-/// The cost of each byte of small requests of Snowbank's own protocol, with the claim and the small
-/// reply that it leads to. Requests of other front ends count as a number of such bytes.
+/// The cost of each byte of small requests of Snowbank's own protocol, their claims and small
+/// replies included. Requests of other front ends count as a number of such bytes.
 const REQUEST_BYTE_COST: usize = 3;
 
 /// The bytes of replies that add 1 to the cost. IDs of a long reply cost 0.5 ns per byte; small
@@ -62,7 +62,7 @@ pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
 /// for a key change.
 const RECORD_COST: usize = TURN_COST / 4;
 
-/// Returns the cost of what TLS has read, beside that of the bytes within.
+/// Returns the cost of what TLS has read, without that of its plaintext.
 pub(super) const fn tls_cost(read: TlsRead) -> usize {
     RECORD_COST * read.records + scan_cost(read.bytes)
 }
@@ -117,7 +117,7 @@ pub(super) struct Scheduler {
 /// The scheduler's account of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Set while the connection `is_queued`. Only busy connections have this memory.
+    /// Set while the connection `is_queued`. Only busy connections allocate it.
     is_permitted: Option<Rc<Cell<bool>>>,
     /// The cost that the permit of its turn has reserved. 0 without a permit.
     reserved: usize,
@@ -190,8 +190,8 @@ impl Scheduler {
         let is_permitted = Rc::new(Cell::new(false));
         account.is_permitted = Some(Rc::clone(&is_permitted));
         self.queued.set(self.queued.get() + 1);
-        // Each handshake in the queue moves the next one back by twice its cost, so that others can
-        // have turns of that cost in between. A flood of handshakes thus gets half of the thread.
+        // Each handshake in the queue moves the next one back by twice its cost: once for its own
+        // step, once for turns of others. A flood of handshakes thus gets half of the thread.
         let is_handshake = account.is_handshake;
         let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };
         let place = self.spent.get() + account.recent_cost as u64 * (1 + 2 * ahead);

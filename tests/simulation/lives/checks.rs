@@ -22,8 +22,7 @@ impl World {
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("stored before use");
-        // Another shard's block may come from a newer reading: newer by as much as readings are
-        // torn.
+        // Another shard's block may come from a newer reading. Each reading may be torn, by 1 ms.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;

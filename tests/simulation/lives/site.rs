@@ -1,7 +1,7 @@
 //! A machine with two daemons, each with its own state or none, and several sources. Layouts and
 //! worker IDs change between lives, and pass from one daemon to the other. Sources are added at
 //! restarts. States are lost, older copies replace them and are adopted, and the machine boots
-//! again. The shipped start, keeper, state file and locks run, in directories in memory.
+//! again. Start, keeper, state file and locks are the shipped ones, in memory directories.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -50,11 +50,11 @@ pub(crate) struct Site {
     pub(crate) rng: fastrand::Rng,
     pub(crate) machine: Machine,
     pub(crate) highest_wall_us: i64,
-    /// The wall clock does not step back below this time. There, only marks would protect a worker
+    /// The wall clock does not step back below this time. Below, only marks would protect a worker
     /// ID that a state does not know, and a boot clears the marks.
     pub(crate) lowest_wall_us: i64,
-    /// The time when the wall clock was last set. A step forward is not believed at once, so IDs
-    /// granted after it are refused as too far ahead.
+    /// The time when the wall clock was last set. While a step forward is not believed, starts
+    /// refuse marks from after it as too far ahead.
     pub(crate) set_at_us: i64,
     pub(crate) boots: u32,
     pub(crate) locks: TempDir,
@@ -200,9 +200,8 @@ impl Site {
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // The previous configuration is refused only if marks are far ahead, because the clock
-            // stepped back or its forward step is held, or if they are too high to adopt an older
-            // copy.
+            // The previous configuration is refused only if marks are too high: the clock stepped
+            // back, its forward step is held, or an older copy is to be adopted.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
@@ -311,8 +310,7 @@ impl Site {
             process.ceilings.stop().expect("storage works");
         }
         if self.places[index].state.is_none() {
-            // Without a state, a daemon repeats no ID only if the clock has passed all IDs handed
-            // out.
+            // Without a state, a daemon repeats IDs unless the clock has passed all IDs handed out.
             self.elapse(20 * MS);
         }
     }

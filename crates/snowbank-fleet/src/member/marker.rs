@@ -1,5 +1,5 @@
-//! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that
-//! it does not hold.
+//! The fleet's marker: its ID spaces, and the floor below which no daemon starts under a number it
+//! does not hold.
 //!
 //! A daemon's write of a number's key compares the marker, and is done only if the daemon knows the
 //! marker's newest value. So once the floor is raised, no number changes hands below it, and once
@@ -27,7 +27,7 @@ pub(super) struct Known {
     pub(super) marker: Marker,
 }
 
-/// The grant of a daemon under a number whose key went back.
+/// The grant of a daemon under one number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
     /// The instant of the highest bound that was acknowledged.
@@ -161,8 +161,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// no daemon may write with a reach that is not recorded.
     ///
     /// A state that has not yet waited for this reach must wait, whoever recorded the reach. If
-    /// `waits_later`, a pause follows before anything is handed out, so a reach that is recorded
-    /// already needs no wait here.
+    /// `waits_later`, a pause follows before anything is handed out, so a reach already recorded
+    /// needs no wait here.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
@@ -212,9 +212,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the floor of a marker under which the daemon did not take its numbers, and returns
-    /// the reason to end. Either the fleet was prepared again, or its coordinator was restored to a
-    /// state before that: nothing tells the two apart. In the other history nobody knows what was
-    /// granted in this one.
+    /// the reason to end. Either the fleet was prepared again, or its coordinator was restored to
+    /// an earlier marker: nothing tells the two apart. Under that marker nobody knows what was
+    /// granted under this daemon's.
     pub(super) fn meet_other_fleet(&mut self) -> Stop {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
@@ -288,9 +288,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop).map_err(lost)
     }
 
-    /// Returns the bounds of sources that have passed, so that the sources' numbers count as
-    /// abandoned. Includes a source whose bound was raised since, until the pause after the raise
-    /// is over.
+    /// Returns the passed bounds of sources: the sources' numbers count as abandoned. Includes a
+    /// source whose bound was raised since, until the pause after the raise is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {

@@ -82,7 +82,7 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
-/// Another daemon starts at the bound of the key, which is lower.
+/// Another daemon would start at the key's bound, which is lower.
 #[test]
 fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     let store = store();

@@ -151,6 +151,9 @@ static struct order for_fd(int fd, const char *call) {
     if (find_ours(fd, path)) {
         record(call, path);
         order = ordered(call);
+        if (order.what == STALL) {
+            record("stall", path);
+        }
     }
     errno = before;
     return order;
