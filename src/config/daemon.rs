@@ -123,8 +123,8 @@ settings! {
         /// Empty: such a key is refused, but clients of memcached draw from the first source,
         /// because those of katsubushi send any key.
         ///
-        /// It holds for all front ends: set for Leaf, it also lets an INCR of a misspelt key draw an
-        /// ID. Set it for tools whose key cannot be chosen, such as redis-benchmark.
+        /// It holds for all front ends: set for Leaf, it also lets an INCR of a misspelt key draw
+        /// an ID. Set it for tools whose key cannot be chosen, such as redis-benchmark.
         any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
     and {
