@@ -90,7 +90,8 @@ use snowbank_client::layout::UnixMicros;
 /// ended.
 ///
 /// # Errors
-/// Every mistake in a value, with its place; if there are none, every mistake between settings.
+/// The lines that are no TOML; if there are none, every mistake in a value, with its place; if
+/// there are none of these either, every mistake between settings.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,

@@ -1,6 +1,6 @@
 //! The listeners of the daemon, whatever their protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Override, Overrides, Settings};
 use crate::frontends::Protocol;
@@ -28,13 +28,14 @@ pub type InheritedAddresses = Vec<(Purpose, Address)>;
 impl Overrides {
     /// For each use that has inherited sockets, makes the daemon listen on them instead of its own.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
-        let mut by_key: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        // Several sockets of one address share its connections (`ReusePort=`).
+        let mut by_key: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (purpose, address) in inherited {
-            by_key.entry(purpose.listen_key()).or_default().push(address.to_string());
+            by_key.entry(purpose.listen_key()).or_default().insert(address.to_string());
         }
         for (key, texts) in by_key {
             let origin = format!("{key} of inherited sockets");
-            self.0.push(Override { key: key.to_owned(), texts, origin });
+            self.0.push(Override { key: key.to_owned(), texts: texts.into_iter().collect(), origin });
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
-use std::time::Duration;
-
 use super::{
     Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Resp, Step,
     in_words, noeqd,
@@ -99,7 +97,7 @@ fn serve<'a, F: FrontEnd>(
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
                 let reason = Refusal::Exhausted(None).into();
-                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", Duration::ZERO));
+                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", None));
                 asks.push(*ask);
             }
             alike.check(front, bytes, &step);

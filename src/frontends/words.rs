@@ -54,10 +54,14 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
-/// Puts a refusal into words, with the names of the client's identity and of the source. `max_wait`
-/// is the longest wait that the daemon allows.
-pub fn in_words(reason: Reason, identity: &str, source: &str, max_wait: Duration) -> Words {
-    let longer_or_fewer = format!("wait longer (up to {max_wait:?}) or ask for fewer");
+/// Puts a refusal into words, with the names of the client's identity and of the source.
+/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's wait was
+/// as long.
+pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
+    let longer_or_fewer = match longer_wait {
+        Some(most) => format!("wait longer (up to {most:?}) or ask for fewer"),
+        None => String::from("ask for fewer"),
+    };
     match reason {
         Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
         Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &longer_or_fewer),

@@ -1,44 +1,112 @@
 //! Overload: requests for a million IDs, fifty connections that stream, and one that requests
 //! single IDs, all at once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use crate::support::ids::{assert_distinct, twitter_ids_between};
-use crate::support::wire::{EXHAUSTED, Run};
-use crate::support::{Ask, Daemon, Setup};
+use crate::support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
+use crate::support::{Ask, Daemon, Setup, Wire};
 
+/// The length of the overload.
 const OVERLOAD: Duration = Duration::from_secs(2);
 
-/// With a `burst_window` as long as this, no pause of the daemon loses IDs. The default of 10 ms
-/// suits machines that run nothing else.
+/// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits
+/// machines that run nothing else.
+const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
+/// No pause is longer.
 const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
 
-/// The IDs of a client, and the number of its requests that were refused.
+/// Clients of a daemon that ask at the same time.
+struct Crowd<'a> {
+    daemon: &'a Daemon,
+    stop: AtomicBool,
+    /// The number of requests that have got IDs.
+    granted: AtomicUsize,
+}
+
+/// The IDs of a client.
 #[derive(Default)]
 struct Drawn {
     runs: Vec<Run>,
-    refusals: usize,
+    /// For each of its requests, the number of other clients' requests that got IDs until its
+    /// reply.
+    others_before: Vec<usize>,
 }
 
-/// Repeats a request until `stop` is set, even after a refusal.
-fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask, pause: Duration) -> Drawn {
-    let mut wire = daemon.connect();
-    let mut drawn = Drawn::default();
-    while !stop.load(Ordering::Relaxed) {
-        let reply = wire.next(ask);
-        if reply.id_count().is_some() {
-            drawn.runs.extend(reply.runs());
-        } else {
-            drawn.refusals += 1;
-        }
-        thread::sleep(pause);
+impl Crowd<'_> {
+    fn around(daemon: &Daemon) -> Crowd<'_> {
+        Crowd { daemon, stop: AtomicBool::new(false), granted: AtomicUsize::new(0) }
     }
-    drawn
+
+    /// Sends a request. Returns whether it got IDs.
+    fn request(&self, wire: &mut Wire, ask: Ask, drawn: &mut Drawn) -> bool {
+        let before = self.granted.load(Ordering::SeqCst);
+        let reply = wire.next(ask);
+        let is_granted = reply.id_count().is_some();
+        if is_granted {
+            let now = self.granted.fetch_add(1, Ordering::SeqCst);
+            drawn.others_before.push(now - before);
+            drawn.runs.extend(reply.runs());
+        }
+        is_granted
+    }
+
+    /// Repeats a request until the end, also after a refusal.
+    fn keep_asking(&self, ask: Ask) -> Drawn {
+        let mut wire = self.daemon.connect();
+        let mut drawn = Drawn::default();
+        while !self.stop.load(Ordering::Relaxed) {
+            self.request(&mut wire, ask, &mut drawn);
+        }
+        drawn
+    }
+
+    /// Repeats a request up to this often, with pauses, until the end. Each must get its IDs.
+    fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
+        let mut wire = self.daemon.connect();
+        let mut drawn = Drawn::default();
+        while !self.stop.load(Ordering::Relaxed) && drawn.others_before.len() < at_most {
+            assert!(self.request(&mut wire, ask, &mut drawn), "a modest request is refused");
+            thread::sleep(pause);
+        }
+        drawn
+    }
 }
 
-/// Requests a million IDs with a wait. Returns `None` if the request is refused.
+/// Returns all that these clients drew.
+fn joined(clients: Vec<ScopedJoinHandle<'_, Drawn>>) -> Vec<Run> {
+    clients.into_iter().flat_map(|client| client.join().expect("every client goes on").runs).collect()
+}
+
+/// A request for a million takes a quarter of a second of the full rate, so most modest ones see at
+/// most one answered. In a queue behind several of them, each would see as many as there are.
+#[test]
+fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
+    let greedy = Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL);
+    let modest = Ask::of(1_000).wait_ms(10_000);
+    for connections in [1, 4, 16] {
+        let daemon = Setup::configured(CONFIG).start();
+        let crowd = Crowd::around(&daemon);
+        let (mut modest, others) = thread::scope(|scope| {
+            let crowd = &crowd;
+            let others = (0..connections).map(|_| scope.spawn(move || crowd.keep_asking(greedy))).collect();
+            thread::sleep(Duration::from_millis(200));
+            let pause = Duration::from_millis(10);
+            let modest = scope.spawn(move || crowd.ask_modestly(modest, pause, 25)).join();
+            crowd.stop.store(true, Ordering::Relaxed);
+            (modest.expect("each modest request has IDs"), joined(others))
+        });
+        assert_distinct([modest.runs, others].concat());
+        daemon.stop();
+        modest.others_before.sort_unstable();
+        let median = modest.others_before[modest.others_before.len() / 2];
+        assert!(median <= 1, "{median} of {connections} requests came before");
+    }
+}
+
+/// Requests a million IDs with a wait. Returns `None` if that is refused.
 fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     let reply = daemon.connect().next(Ask::of(1_000_000).wait_ms(wait_ms));
     if reply.id_count().is_some() {
@@ -50,7 +118,7 @@ fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     None
 }
 
-/// Returns the share of the IDs from the first to the last of `drawn` that `drawn` contains.
+/// Returns the share of the IDs between the first and the last of these that reached clients.
 fn delivered_share(drawn: &[Run]) -> f64 {
     let first = drawn.iter().map(|run| run.first).min().expect("IDs");
     let last = drawn.iter().map(Run::last).max().expect("IDs");
@@ -58,19 +126,19 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     total as f64 / twitter_ids_between(first, last) as f64
 }
 
-/// While clients ask for more IDs than there are, at least 99 % of the IDs reach a client.
+/// Of the IDs that there are, none is left out while clients ask for more than there are.
 #[test]
 fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let daemon = Setup::configured(PATIENT).start();
-    let stop = AtomicBool::new(false);
+    let crowd = Crowd::around(&daemon);
     let (streamed, millions, singles) = thread::scope(|scope| {
         let daemon = &daemon;
-        let stop = &stop;
+        let crowd = &crowd;
         let stream = Ask::of(2_000).wait_ms(10_000);
-        let streams: Vec<_> =
-            (0..50).map(|_| scope.spawn(move || keep_asking(daemon, stop, stream, Duration::ZERO))).collect();
+        let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || crowd.keep_asking(stream))).collect();
         let single = Ask::of(1).wait_ms(10_000);
-        let single = scope.spawn(move || keep_asking(daemon, stop, single, Duration::from_millis(1)));
+        let pause = Duration::from_millis(1);
+        let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
         // Two requests have waits that are too short for all of their IDs, three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
@@ -78,17 +146,15 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
             .collect();
         thread::sleep(OVERLOAD);
         let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("answered")).collect();
-        stop.store(true, Ordering::Relaxed);
-        let streamed = streams.into_iter().flat_map(|stream| stream.join().expect("it goes on").runs);
-        (streamed.collect::<Vec<_>>(), millions, single.join().expect("it goes on"))
+        crowd.stop.store(true, Ordering::Relaxed);
+        (joined(streams), millions, single.join().expect("single IDs come").runs)
     });
-    assert_eq!(singles.refusals, 0, "single IDs come");
     assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
     let admitted = millions.iter().flatten().count();
     println!("{admitted} of 5 requests of a million were admitted");
 
     let mut drawn = streamed;
-    drawn.extend(singles.runs);
+    drawn.extend(singles);
     drawn.extend(millions.into_iter().flatten().flatten());
     // At the start and at the end there is no overload.
     drawn.sort_unstable();
@@ -100,4 +166,30 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let share = delivered_share(&inner);
     assert!(share >= 0.99, "{share} of the full rate over {} ms", to - from);
     daemon.stop();
+}
+
+/// A refused request takes nothing: the IDs before and after it are consecutive.
+#[test]
+fn refused_requests_hand_out_nothing() {
+    // The source has 16 IDs in each tick, and up to five ticks of them in reserve. A ceiling two of
+    // such ticks ahead is met by no pause.
+    let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
+    let position = |id: u64| (id >> 14) * 16 + (id & 15);
+    for order in ["relaxed", "strict"] {
+        let toml = "shards = 1\nburst_window = \"50s\"\nmax_ahead = \"60s\"\n";
+        let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
+        let mut wire = daemon.connect();
+        let mut greedy = daemon.connect();
+        // From here on the cursor is at the clock. It makes no jump for five ticks.
+        let mut last = wire.next(Ask::of(1)).ids()[0];
+        for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
+            for flags in [0, EXPLICIT] {
+                let ask = Ask::of(count).wait_ms(wait_ms).flags(flags);
+                assert_eq!(greedy.next(ask).error().0, EXHAUSTED, "{ask:?}");
+                let id = wire.next(Ask::of(1)).ids()[0];
+                assert_eq!(position(id), position(last) + 1, "{order}: after {ask:?}");
+                last = id;
+            }
+        }
+    }
 }

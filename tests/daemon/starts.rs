@@ -1,4 +1,5 @@
-//! Starts of the shipped daemon: from older copies, and behind a lock that another process frees.
+//! Starts of the shipped daemon: from older copies, without a state, and behind a lock that another
+//! process frees.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -7,7 +8,8 @@ use std::time::Duration;
 
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Wire, copy, lock_files, poll};
+use crate::support::wire::CLOCK_BEHIND;
+use crate::support::{Ask, Daemon, Wire, copy, http, lock_files, poll};
 
 /// Draws this many IDs, all of which must be new.
 fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
@@ -87,4 +89,28 @@ fn a_start_that_waits_for_a_lock_begins_after_its_holder() {
             released_ms - twitter_unix_ms(first)
         );
     }
+}
+
+/// A daemon without a state begins with the tick after its start. Until then it is not ready, and
+/// says when it begins.
+#[test]
+fn without_a_state_the_next_long_tick_is_awaited() {
+    const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
+    let Some(machine) = Machine::with_clock() else { return };
+    // The middle of a minute, far from both edges.
+    machine.clock().set(30_000 - (unix_ms() % 60_000) as i64);
+    let daemon = machine.setup(MINUTES).option("--state-dir", "none").admin().start();
+    let mut wire = daemon.connect();
+    for wait_ms in [0, 1_000] {
+        let (code, retry_after_ms, message) = wire.next(Ask::of(1).wait_ms(wait_ms)).error();
+        assert_eq!(code, CLOCK_BEHIND, "{message}");
+        assert!((1..=30_000).contains(&retry_after_ms), "{retry_after_ms} ms: {message}");
+        assert!(message.contains("no state is kept"), "{message}");
+    }
+    let probe = http::get(&daemon, "/readyz");
+    assert!(probe.code == 503 && probe.body.contains("clock_behind"), "{}", probe.body);
+    machine.clock().step(40_000);
+    poll("IDs of the next tick", || wire.next(Ask::of(1).wait_ms(10_000)).id_count());
+    poll("it is ready", || (http::get(&daemon, "/readyz").code == 200).then_some(()));
+    daemon.stop();
 }

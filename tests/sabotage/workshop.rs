@@ -9,8 +9,8 @@ use crate::patch::{Patch, Suite, TestName};
 
 /// Longer than any test takes on the unpatched sources, on a slow machine.
 const TEST_LIMIT_S: &str = "120";
-/// The exit code of `timeout` if the limit was reached.
-const TIMED_OUT: i32 = 124;
+/// The exit codes of `timeout` if the limit was reached: ended by TERM, or by KILL.
+const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
 
 /// The folders that are not copied: build output and history.
 const NOT_COPIED: [&str; 3] = ["target", ".git", "proptest-regressions"];
@@ -124,7 +124,7 @@ impl Workshop {
         command.current_dir(&self.copy).env_remove("SNOWBANK_SEED");
         let output = command.output().map_err(|error| format!("timeout: {error}"))?;
         let status = output.status;
-        if status.code() == Some(TIMED_OUT) {
+        if TIMED_OUT.contains(&status.code()) {
             return Ok(Outcome::Endless);
         }
         let said = String::from_utf8_lossy(&output.stdout);

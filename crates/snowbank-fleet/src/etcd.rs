@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{self, ANSWER_TIMEOUT, Access, Fault, Line, late};
+use super::line::{self, Access, Fault, Line, late};
 use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 
@@ -84,7 +84,7 @@ impl Session {
 impl line::Session for Session {
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
         let connection = Connection::open(endpoint, &access.tls, within).await?;
-        let mut session = Session { connection, cluster_id: String::new(), patience: ANSWER_TIMEOUT };
+        let mut session = Session { connection, cluster_id: String::new(), patience: within };
         let status = session.post(STATUS, &json!({})).await?;
         session.cluster_id = cluster_of(&status).to_owned();
         Ok(session)

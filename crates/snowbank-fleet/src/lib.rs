@@ -141,9 +141,7 @@ pub trait Coordinator: Send {
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
     /// connection, so at least one of them soon opens another. A simulated coordinator may have a
     /// single connection.
-    fn connections(&self) -> u64 {
-        0
-    }
+    fn connections(&self) -> u64;
 
     /// Waits. A simulated coordinator lets time pass as it likes.
     fn pause(&mut self, time: Duration) {
@@ -152,9 +150,7 @@ pub trait Coordinator: Send {
 
     /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
     /// sleeps. In a simulation, time may stand still.
-    fn now(&self) -> BootMicros {
-        BootMicros(0)
-    }
+    fn now(&self) -> BootMicros;
 
     /// Reads keys, and returns their values in the same order.
     ///

@@ -45,7 +45,7 @@ impl Postgres {
     }
 
     /// Returns `psql` connected to the server. It prints rows as `a|b|c`.
-    pub fn psql(&self) -> Command {
+    fn psql(&self) -> Command {
         let mut psql = Command::new("psql");
         psql.args([
             "-X",

@@ -69,12 +69,14 @@ struct Snapshot {
     seen: Vec<Vec<Seen>>,
 }
 
+/// The most attempts to read the state. If a daemon raises a ceiling meanwhile, the state is read
+/// again. On an overloaded machine ten in a row met a raise.
+const ATTEMPTS: usize = 100;
+
 /// Reads the records, their marks and the holder at one moment. Otherwise a newer mark could seem
 /// to be above its ceiling, and a daemon that stops meanwhile would seem to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
-    // A daemon raises its ceilings at most a few times a second, so few readings coincide with a
-    // raise.
-    loop {
+    for _ in 0..ATTEMPTS {
         let holder = store::holder(path);
         let records = store::read(path).map_err(Failure::no)?;
         if records.is_empty() {
@@ -85,6 +87,10 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
             return Ok(Snapshot { holder, records, seen });
         }
     }
+    Err(Failure::no(format_args!(
+        "the state in {} changed at each of {ATTEMPTS} readings; try again",
+        path.display()
+    )))
 }
 
 #[derive(Serialize)]

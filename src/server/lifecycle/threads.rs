@@ -112,10 +112,10 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
-            // The thread's wait for the coordinator is shorter. The thread ends with the process,
-            // as after kill -9: durable ceilings stay durable.
+            // The thread ends with the process, as after kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
-                "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
+                "storage did not answer in time, or the coordinator of a fleet; if the ceilings are not trimmed, the \
+                 next start goes on above them"
             ),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(RunError::ThreadFailed("the keeper's thread"));

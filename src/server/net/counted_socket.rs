@@ -100,6 +100,11 @@ pub(super) struct RecordCount {
 }
 
 impl RecordCount {
+    /// Returns what was read since the last [`take`](Self::take).
+    pub(super) fn so_far(&self) -> TlsRead {
+        self.read
+    }
+
     /// Returns what was read since the last call.
     pub(super) fn take(&mut self) -> TlsRead {
         std::mem::take(&mut self.read)

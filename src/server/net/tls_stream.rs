@@ -16,6 +16,11 @@ use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
 use crate::access::Shown;
 use crate::tls::ServerStream;
 
+/// The most records without a byte for the reader (key changes, or empty records) in one read. The
+/// library allows 32 of each kind in a row, and any number if the kinds alternate. Honest clients
+/// send one now and then.
+const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
+
 /// A connection whose handshake is over.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
@@ -62,24 +67,34 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
-    /// Works as `SocketStream::poll_read`. It reads at most `buffer`'s room plus overhead, or the
-    /// rest of a record that has begun if that is more. By itself, the library would read until
-    /// `buffer` is full, however many records have no byte for the reader (key changes, or empty
-    /// records).
+    /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead,
+    /// or the rest of a record that has begun if that is more. By itself, the library would read
+    /// until `buffer` is full.
+    ///
+    /// # Errors
+    /// The connection failed, or the peer sent many records without a byte for the reader.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let socket = self.socket();
-        // A record can be decrypted only once all of it was read.
-        socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        if polled.is_pending() && self.socket().left == 0 {
-            // More bytes may have arrived. Other connections have their turn before these are read.
-            cx.waker().wake_by_ref();
+        let before = self.socket().count.so_far().records;
+        loop {
+            let socket = self.socket();
+            // A record can be decrypted only once all of it was read.
+            socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
+            let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
+            let socket = self.socket();
+            if polled.is_ready() || socket.left > 0 {
+                return polled;
+            }
+            if socket.count.so_far().records - before > RECORDS_WITHOUT_BYTES_MAX {
+                return Poll::Ready(Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "records without a byte",
+                )));
+            }
         }
-        polled
     }
 
     pub(super) fn socket(&mut self) -> &mut CountedSocket {
@@ -116,5 +131,68 @@ impl Write for SocketWriter<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use rustls::pki_types::{PrivateKeyDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore, ServerConfig};
+    use snowbank_client::tls::provider;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+    use super::*;
+
+    /// Returns both ends of a connection after its handshake.
+    async fn connect() -> (tokio_rustls::client::TlsStream<TcpStream>, TlsStream) {
+        let key = rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
+        let certificate = key.cert.der().clone();
+        let key = PrivateKeyDer::try_from(key.signing_key.serialize_der());
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).expect("a certificate");
+        let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let server = server.expect("TLS 1.3").with_no_client_auth();
+        let server = server.with_single_cert(vec![certificate], key.expect("a key")).expect("a pair");
+        let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let client = client.expect("TLS 1.3").with_root_certificates(roots).with_no_client_auth();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let socket =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
+        let (accepted, _) = listener.accept().await.expect("a connection");
+        let acceptor = TlsAcceptor::from(Arc::new(server));
+        let connector = TlsConnector::from(Arc::new(client));
+        let name = ServerName::try_from("localhost").expect("a name");
+        let (server, client) =
+            tokio::join!(acceptor.accept(CountedSocket::new(accepted)), connector.connect(name, socket));
+        (client.expect("it shakes hands"), TlsStream::new(server.expect("it shakes hands"), 0))
+    }
+
+    #[test]
+    fn a_peer_that_sends_many_records_without_a_byte_is_abandoned() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        // The library alone allows both.
+        for (changes, is_abandoned) in [(12, false), (24, true)] {
+            runtime.block_on(async {
+                let (mut client, mut server) = connect().await;
+                let (socket, session) = client.get_mut();
+                let mut records = Vec::new();
+                for _ in 0..changes {
+                    session.refresh_traffic_keys().expect("TLS 1.3");
+                    session.write_tls(&mut records).expect("memory");
+                }
+                session.writer().write_all(b"x").expect("memory");
+                session.write_tls(&mut records).expect("memory");
+                socket.write_all(&records).await.expect("they leave");
+                let mut byte = [0; 1];
+                let read = poll_fn(|cx| server.poll_read(cx, &mut ReadBuf::new(&mut byte))).await;
+                assert_eq!((read.is_err(), byte), (is_abandoned, if is_abandoned { [0] } else { *b"x" }));
+                assert!(server.socket().count.take().records > 12);
+            });
+        }
     }
 }

@@ -206,7 +206,9 @@ impl Turn<'_> {
     pub(super) fn refuse(&self, ask: &Ask, protocol: Protocol, reason: Reason) -> Words {
         let source = self.config.source(ask.source);
         let identity = self.conditions.session.name();
-        let words = in_words(reason, identity, source.name(), self.config.limits.max_wait);
+        let max_wait = self.config.limits.max_wait;
+        let longer_wait = Some(max_wait).filter(|&most| self.wait_of(ask) < most);
+        let words = in_words(reason, identity, source.name(), longer_wait);
         // A refusal by the client's own limits does not count for the source.
         if let Reason::Source(_) = reason {
             let counters = &self.thread.counters.sources[ask.source];

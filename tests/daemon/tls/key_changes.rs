@@ -8,7 +8,7 @@ const PEERS: usize = 40;
 /// The requests of each peer.
 const REQUESTS: usize = 100;
 
-/// The key changes before each request. The TLS library allows 32.
+/// The key changes before each request. With two more the daemon could close the connection.
 const KEY_CHANGES: usize = 15;
 
 /// Returns encrypted requests for one ID each, with key changes before each request.

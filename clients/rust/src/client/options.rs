@@ -164,6 +164,9 @@ impl ClientOptions {
         if self.endpoints.is_empty() {
             return Err(Error::bad_option("no endpoint is given; at least one is needed"));
         }
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.has_any_port()) {
+            return Err(Error::bad_option(format!("{endpoint} has port 0, on which no daemon listens")));
+        }
         #[cfg(not(feature = "tls"))]
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.is_tls()) {
             return Err(Error::bad_option(format!(

@@ -90,6 +90,10 @@ impl AsMut<dyn Coordinator> for Slow {
 }
 
 impl Coordinator for Slow {
+    fn connections(&self) -> u64 {
+        0
+    }
+
     fn now(&self) -> BootMicros {
         BootMicros(0).after(self.0.lock().unwrap().now)
     }

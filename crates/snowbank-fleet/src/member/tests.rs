@@ -91,6 +91,11 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    /// No time passes.
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
+    }
+
     fn connections(&self) -> u64 {
         self.1
     }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::jute::{Reader, Writer};
 use crate::endpoint::Endpoint;
-use crate::line::{self, ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
+use crate::line::{self, ANSWER_BYTES_MAX, Access, Fault, Stream, in_time};
 
 /// How long the session lives without a request. The server may lower this. If the server has ended
 /// the session, the daemon connects again.
@@ -58,8 +58,7 @@ impl Session {
         within: Duration,
     ) -> Result<Self, Fault> {
         let stream = line::connect(endpoint, &access.tls, within).await?;
-        let mut session =
-            Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
+        let mut session = Session { stream, xid: 0, has_user: access.user.is_some(), patience: within };
         // Protocol version, last transaction seen, life, session, its password, no read-only
         // server.
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);

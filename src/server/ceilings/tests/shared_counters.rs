@@ -85,6 +85,14 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
+    }
+
+    fn connections(&self) -> u64 {
+        0
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         assert_eq!(keys, [KEY]);
         let keys = self.0.lock().unwrap();

@@ -4,6 +4,7 @@ use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
 use super::wire::{self, Wire};
 use super::world::World;
 use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
+use snowbank_core::clock::BootMicros;
 
 /// The calls of `fleet init --add` from its first write on: it writes, lists the numbers again, and
 /// writes.
@@ -34,6 +35,14 @@ impl Console<'_> {
 }
 
 impl Coordinator for Console<'_> {
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn now(&self) -> BootMicros {
+        Wire.now()
+    }
+
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         self.call().read(keys)
     }
