@@ -12,19 +12,24 @@ use snowbank_client::protocol::one_line;
 
 /// The origin of values, which gives the place of a mistake.
 pub(super) enum Input<'i> {
-    /// A configuration file: its path and its text.
-    File(Arc<Path>, &'i str),
+    /// A configuration file: its path, its text, and where its lines end.
+    File { path: Arc<Path>, text: &'i str, line_ends: Vec<usize> },
     /// An option or an environment variable, by its name.
     Override(&'i str),
 }
 
-impl Input<'_> {
+impl<'i> Input<'i> {
+    pub(super) fn file(path: &Path, text: &'i str) -> Self {
+        let line_ends = text.match_indices('\n').map(|(index, _)| index).collect();
+        Input::File { path: path.into(), text, line_ends }
+    }
+
     pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
         match self {
             Input::Override(name) => Origin::Override((*name).to_owned()),
-            Input::File(path, text) => {
-                let before = text.get(..span.start).unwrap_or(text);
-                Origin::Line(Arc::clone(path), 1 + before.matches('\n').count())
+            Input::File { path, line_ends, .. } => {
+                let lines_before = line_ends.partition_point(|&end| end < span.start);
+                Origin::Line(Arc::clone(path), 1 + lines_before)
             }
         }
     }
@@ -32,7 +37,7 @@ impl Input<'_> {
     /// Returns the directory where relative paths start; empty for an override.
     pub(super) fn directory(&self) -> &Path {
         match self {
-            Input::File(path, _) => path.parent().unwrap_or(Path::new("")),
+            Input::File { path, .. } => path.parent().unwrap_or(Path::new("")),
             Input::Override(_) => Path::new(""),
         }
     }
@@ -82,7 +87,9 @@ impl Findings {
             return;
         }
         let line = match (input, &origin) {
-            (Input::File(_, text), Origin::Line(_, line)) => text.lines().nth(line - 1).unwrap_or_default(),
+            (Input::File { text, .. }, Origin::Line(_, line)) => {
+                text.lines().nth(line - 1).unwrap_or_default()
+            }
             _ => "",
         };
         let found = excerpt(line.trim());

@@ -30,7 +30,7 @@ impl Reader {
 
     /// Reads a whole document.
     pub(super) fn read_document(&mut self, path: &Path, text: &str) {
-        let input = Input::File(path.into(), text);
+        let input = Input::file(path, text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in &errors {
             self.findings.not_toml(&input, &error.span().unwrap_or_default(), error.message());

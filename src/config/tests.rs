@@ -23,6 +23,21 @@ fn settings(text: &str) -> Settings {
     load_text(text, &Overrides::default()).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
 }
 
+/// Returns the cases of a table: for each, the lines of a configuration, and the lines after `=> `.
+/// A blank line ends a case. A case that begins with `##` is a heading.
+fn cases(table: &str) -> impl Iterator<Item = (String, Vec<&str>)> {
+    table.split("\n\n").filter_map(|block| {
+        if block.starts_with("##") {
+            assert!(block.lines().all(|line| line.starts_with("##")), "a heading hides a case: {block}");
+            return None;
+        }
+        let (expected, text): (Vec<&str>, Vec<&str>) =
+            block.lines().partition(|line| line.starts_with("=> "));
+        let expected = expected.iter().map(|line| line.trim_start_matches("=> "));
+        Some((text.join("\n"), expected.collect()))
+    })
+}
+
 /// Returns the mistakes of a text as they are printed, without the file's name.
 fn mistakes(text: &str) -> Vec<String> {
     let mistakes = load_text(text, &Overrides::default()).expect_err(text);

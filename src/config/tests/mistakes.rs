@@ -6,13 +6,10 @@ use super::*;
 
 #[test]
 fn each_document_has_its_mistakes_and_no_others() {
-    for case in include_str!("mistakes.txt").split("\n\n").filter(|block| !block.starts_with("##")) {
-        let (expected, text): (Vec<&str>, Vec<&str>) = case.lines().partition(|line| line.starts_with("=> "));
-        let text = text.join("\n");
+    for (text, expected) in cases(include_str!("mistakes.txt")) {
         let is_right = load_text(&text, &Overrides::default()).is_ok();
         let found = if is_right { Vec::new() } else { mistakes(&text) };
-        let found: Vec<String> = found.iter().map(|line| format!("=> {line}")).collect();
-        assert_eq!(found, expected, "{case}");
+        assert_eq!(found, expected, "{text}");
     }
 }
 

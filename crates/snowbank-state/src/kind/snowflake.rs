@@ -7,7 +7,7 @@ use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
 use crate::neighbours::{HeldIds, Locks};
-use snowbank_id::layout::{Layout, Numbering, PRESETS, Space};
+use snowbank_id::layout::{Layout, Numbering, PRESETS, Space, WorkerSet};
 
 impl Kind for Numbering {
     fn lock_names(&self) -> Vec<(u64, String)> {
@@ -31,9 +31,10 @@ impl Kind for Numbering {
     }
 
     fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError> {
+        let own = OwnIds::of(self);
         for (ids, file) in locks.held {
             if let HeldIds::Worker(number, other) = ids
-                && let Some(worker) = colliding_worker(self, number, &other)
+                && let Some(worker) = own.colliding_worker(number, &other)
             {
                 let layout = self.layout();
                 let holder = holder(&file);
@@ -46,7 +47,7 @@ impl Kind for Numbering {
         }
         let mut colliding = Vec::new();
         for (number, other, path) in locks.free {
-            if colliding_worker(self, number, &other).is_some() {
+            if own.colliding_worker(number, &other).is_some() {
                 colliding.push(path);
             }
         }
@@ -72,15 +73,29 @@ impl Kind for Numbering {
     }
 }
 
-/// Returns a worker ID that can make the same IDs as this number of another space.
-fn colliding_worker(own: &Numbering, number: u64, other: &Space) -> Option<u64> {
-    let space = own.layout().space();
-    if !space.runs_beside(other) {
-        return None;
+/// The IDs that a source can make, computed once for all neighbours.
+struct OwnIds<'a> {
+    workers: &'a WorkerSet,
+    space: Space,
+    /// The numbers of the worker IDs in the space, in the same order.
+    numbers: Vec<u64>,
+}
+
+impl<'a> OwnIds<'a> {
+    fn of(numbering: &'a Numbering) -> Self {
+        let layout = numbering.layout();
+        let workers = numbering.workers();
+        OwnIds { workers, space: layout.space(), numbers: layout.numbers_in_space(workers) }
     }
-    let numbers = own.layout().numbers_in_space(own.workers());
-    let (mine, _) = space.collision(&numbers, other, &[number])?;
-    own.workers().iter().nth(mine)
+
+    /// Returns a worker ID that can make the same IDs as this number of another space.
+    fn colliding_worker(&self, number: u64, other: &Space) -> Option<u64> {
+        if !self.space.runs_beside(other) {
+            return None;
+        }
+        let (mine, _) = self.space.collision(&self.numbers, other, &[number])?;
+        self.workers.iter().nth(mine)
+    }
 }
 
 /// Returns the name of the preset that a layout is, or else its text form.
