@@ -76,3 +76,10 @@ fn quantiles_are_linear_between_bounds() {
     *latency.counts.last_mut().expect("a last bucket") = 1_000;
     assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "above all bounds, as Prometheus has it");
 }
+
+#[test]
+fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
+    let mut latency = Latency::default();
+    latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
+    assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));
+}

@@ -306,6 +306,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_holds_what_took_at_most_its_bound() {
+        for (index, &bound_us) in BOUNDS_US.iter().enumerate() {
+            assert_eq!(bucket_of(bound_us), index);
+            assert_eq!(bucket_of(bound_us + 1), index + 1);
+        }
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(u64::MAX), BOUNDS_US.len());
+    }
+
+    #[test]
     fn every_request_is_counted_and_one_busy_turn_in_64_is_timed() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
