@@ -78,7 +78,8 @@ pub struct Ask {
     /// The number of IDs, within the daemon's limit.
     pub count: u64,
     /// The longest wait. `None`: the daemon's default.
-    pub wait: Option<Duration>,
+    // Not a `Duration`: few requests wait, and all would pay for the conversion.
+    pub wait_ms: Option<u32>,
     /// True if fewer IDs, at least one, are accepted at the end of the wait.
     pub partial: bool,
 }

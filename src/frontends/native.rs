@@ -143,7 +143,7 @@ impl FrontEnd for Native {
                 let count = next.count.into();
                 Step::Ids {
                     consumed,
-                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial },
+                    ask: Ask { source, count, wait_ms: next.wait.limit_ms(), partial: next.partial },
                     form,
                 }
             }

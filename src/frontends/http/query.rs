@@ -1,7 +1,6 @@
 //! The parameters of a request.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use super::reply::Reply;
 use snowbank_client::layout::UnixMicros;
@@ -57,16 +56,14 @@ impl<'a> Query<'a> {
     }
 
     /// Returns the wait that a request allows: milliseconds, with or without the unit, or seconds.
-    pub(super) fn wait(&self) -> Result<Option<Duration>, Reply> {
+    pub(super) fn wait_ms(&self) -> Result<Option<u32>, Reply> {
         let Some(text) = self.get("wait") else { return Ok(None) };
-        let wait = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-            (None, Some(digits)) => digits.parse::<u32>().map(|count| Duration::from_secs(count.into())),
-            (digits, _) => {
-                digits.unwrap_or(text).parse::<u32>().map(|count| Duration::from_millis(count.into()))
-            }
+        let wait_ms = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (None, Some(digits)) => digits.parse::<u32>().map(|seconds| seconds.saturating_mul(1000)),
+            (digits, _) => digits.unwrap_or(text).parse::<u32>(),
         };
         let allowed = "allowed: milliseconds, as 250, 250ms or 2s";
-        wait.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
+        wait_ms.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
     }
 
     /// Returns a parameter that is true or false.

@@ -101,9 +101,9 @@ fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let query = Query::parse(head.query, &["source", "count", "wait", "partial", "format"])?;
     let source = source_of(query.get("source"), facts)?;
-    let wait = query.wait()?;
+    let wait_ms = query.wait_ms()?;
     let partial = query.flag("partial")?;
-    let ask = Ask { source, count: query.count("count", facts.max_count)?, wait, partial };
+    let ask = Ask { source, count: query.count("count", facts.max_count)?, wait_ms, partial };
     let codec = codec_of(query.get("format"), source, facts)?;
     let listing = if wants_text(head) {
         Listing::lines("\n", codec)
@@ -147,5 +147,5 @@ fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<A
 }
 
 fn ask_for(source: usize, count: u64) -> Ask {
-    Ask { source, count, wait: None, partial: false }
+    Ask { source, count, wait_ms: None, partial: false }
 }

@@ -1,7 +1,5 @@
 //! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
 
-use std::time::Duration;
-
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::words::{STOPPING, Words};
 use crate::frontends::{Ask, Facts};
@@ -20,7 +18,7 @@ pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -
 }
 
 fn one(source: usize, form: IdForm) -> Reply {
-    Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(form))
+    Reply::Ids(Ask { source, count: 1, wait_ms: None, partial: false }, Form::One(form))
 }
 
 /// The reason why a request is refused: its code, and the error that the client gets.
@@ -34,7 +32,7 @@ pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<
         Some(1) => Ok(one(source, form)),
         Some(_) if facts.is_consecutive(source) => {
             // A counter claims the numbers of a request together.
-            let ask = Ask { source, count: count_of(operands[1], facts)?, wait: None, partial: false };
+            let ask = Ask { source, count: count_of(operands[1], facts)?, wait_ms: None, partial: false };
             Ok(Reply::Ids(ask, Form::Last(form)))
         }
         Some(_) => {
@@ -53,7 +51,7 @@ pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<
 
 /// Asks for the IDs of SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
 pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
-    let mut ask = Ask { source: 0, count: 1, wait: None, partial: false };
+    let mut ask = Ask { source: 0, count: 1, wait_ms: None, partial: false };
     if let [name, rest @ ..] = operands
         && !is_count(name)
         && (!is_option(name) || is_source(name, facts))
@@ -71,7 +69,7 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
         operands = match rest {
             [ms, rest @ ..] if option.eq_ignore_ascii_case(b"wait") => {
                 let ms = parse::number(ms).and_then(|ms| u64::try_from(ms).ok());
-                ask.wait = Some(Duration::from_millis(ms.ok_or_else(not_a_number)?));
+                ask.wait_ms = Some(u32::try_from(ms.ok_or_else(not_a_number)?).unwrap_or(u32::MAX));
                 rest
             }
             rest if option.eq_ignore_ascii_case(b"partial") => {

@@ -195,8 +195,8 @@ impl Turn<'_> {
     /// Returns how long a request may wait.
     fn wait_of(&self, ask: &Ask) -> Duration {
         let limits = &self.config.limits;
-        match ask.wait {
-            Some(wait) => wait.min(limits.max_wait),
+        match ask.wait_ms {
+            Some(wait_ms) => Duration::from_millis(wait_ms.into()).min(limits.max_wait),
             None => limits.default_wait_for(self.config.source(ask.source).tick()),
         }
     }

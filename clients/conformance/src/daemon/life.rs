@@ -118,7 +118,7 @@ impl LifeState {
 
 /// Returns the first member of the request that is not as expected.
 fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
-    let wait_ms = next.wait.limit().map_or(u64::from(u16::MAX), |limit| limit.as_millis() as u64);
+    let wait_ms = next.wait.limit_ms().map_or(u64::from(u16::MAX), u64::from);
     let members = [
         ("count", expect.count.map(u64::from), u64::from(next.count)),
         ("source", expect.source.map(u64::from), u64::from(next.source)),

@@ -69,7 +69,14 @@ impl Wait {
     /// Returns the limit, or `None` for the daemon's default.
     #[must_use]
     pub fn limit(self) -> Option<Duration> {
-        (self != Self::DEFAULT).then(|| Duration::from_millis(self.on_wire_ms.into()))
+        self.limit_ms().map(|limit_ms| Duration::from_millis(limit_ms.into()))
+    }
+
+    /// Returns the limit in milliseconds, or `None` for the daemon's default.
+    #[inline]
+    #[must_use]
+    pub fn limit_ms(self) -> Option<u32> {
+        (self != Self::DEFAULT).then_some(self.on_wire_ms.into())
     }
 }
 

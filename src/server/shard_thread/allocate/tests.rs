@@ -159,7 +159,7 @@ fn a_request_whose_client_is_gone_leaves_nothing_behind() {
 
 /// Returns a request for 10 numbers that may wait for this long.
 fn ask(wait: Duration) -> Ask {
-    Ask { source: 0, count: 10, wait: Some(wait), partial: false }
+    Ask { source: 0, count: 10, wait_ms: Some(wait.as_millis() as u32), partial: false }
 }
 
 fn session() -> Session {
