@@ -12,7 +12,7 @@ pub(crate) mod terminal;
 
 use crate::judge::{Found, Objectives, Verdict};
 use crate::run::Outcome;
-use crate::units::{ids_per_s, short_ms, stood_still};
+use crate::units::{duration, ids_per_s, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -50,10 +50,10 @@ pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Out
     let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
     let found = match missed.or(latencies.first()) {
         Some(latency) => {
-            let found = short_ms(counts.response.at(latency.quantile));
-            format!("{} {found} (limit {})", latency.name(), short_ms(latency.limit))
+            let found = duration(counts.response.at(latency.quantile));
+            format!("{} {found} (limit {})", latency.name(), duration(latency.limit))
         }
-        None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
+        None => format!("p99.9 {}", duration(counts.response.at(0.999))),
     };
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(outcome.ids_per_s()))

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, HumanFloatCount};
 
+use crate::measure::micros;
+
 /// The most decimals that are shown.
 const DECIMALS_MAX: f64 = 12.0;
 
@@ -38,30 +40,25 @@ pub(crate) fn short_rate(per_s: f64) -> String {
     }
 }
 
-/// Returns microseconds with the unit that fits: `61 µs`, `1.27 ms`, `2.5 s`.
+/// Returns microseconds with the unit that fits: `61 µs`, `1.27 ms`, `2.5 s`, `1 h`.
 pub(crate) fn time(us: f64) -> String {
-    if us < 999.5 { format!("{} µs", grouped(us)) } else { ms_or_s(us / 1e3) }
-}
-
-/// Returns a time in ns, ms, s or hours: `0.47 ms`, `288 ms`, `12.5 s`, `1 h`.
-pub(crate) fn short_ms(time: Duration) -> String {
-    ms_or_s(time.as_secs_f64() * 1e3)
-}
-
-fn ms_or_s(ms: f64) -> String {
-    match ms {
-        ms if ms < 0.000_999_5 => format!("{} ns", grouped(ms * 1e6)),
-        ms if ms < 999.5 => format!("{} ms", grouped(ms)),
-        ms if ms < 999.5e3 => format!("{} s", grouped(ms / 1e3)),
-        ms => format!("{} h", grouped(ms / 3.6e6)),
+    match us {
+        us if us < 999.5 => format!("{} µs", grouped(us)),
+        us if us < 999.5e3 => format!("{} ms", grouped(us / 1e3)),
+        us if us < 999.5e6 => format!("{} s", grouped(us / 1e6)),
+        us => format!("{} h", grouped(us / 3.6e9)),
     }
+}
+
+pub(crate) fn duration(length: Duration) -> String {
+    time(micros(length))
 }
 
 /// Returns for how long the machine stood still: `0.36 s of 10 s`.
 pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
     let elapsed_s = elapsed.as_secs_f64();
     if elapsed_s >= 99.95 {
-        return format!("{} of {}", short_ms(stood), short_ms(elapsed));
+        return format!("{} of {}", duration(stood), duration(elapsed));
     }
     format!("{:.2} s of {:.1} s", HumanFloatCount(stood.as_secs_f64()), HumanFloatCount(elapsed_s))
 }
@@ -92,10 +89,7 @@ mod tests {
     fn times_and_stalls_are_short() {
         let us = [61.0, 999.0, 1_267.0, 44_138.0, 2_500_000.0, 3_600e6];
         assert_eq!(us.map(time), ["61 µs", "999 µs", "1.27 ms", "44.1 ms", "2.5 s", "1 h"]);
-        assert_eq!(
-            [470, 12_060, 12_500_000].map(|us| short_ms(Duration::from_micros(us))),
-            ["0.47 ms", "12.1 ms", "12.5 s"]
-        );
+        assert_eq!(duration(Duration::from_micros(12_060)), "12.1 ms");
         let of = |stood_ms, elapsed_ms| {
             stood_still(Duration::from_millis(stood_ms), Duration::from_millis(elapsed_ms))
         };

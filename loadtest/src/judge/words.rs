@@ -6,7 +6,7 @@ use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
 use crate::run::Outcome;
 use crate::target::code_name;
-use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
+use crate::units::{count, counted, duration, grouped, ids_per_s, percent, stood_still};
 
 /// Names the generator as the cause of something.
 pub(super) fn by_generator(reason: &str) -> String {
@@ -57,9 +57,9 @@ fn codes(refused: &RefusalsByCode) -> String {
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let name = latency.name();
-    let limit = short_ms(latency.limit);
-    let found = short_ms(counts.response.at(latency.quantile));
-    let certain = short_ms(counts.settling.certain.at(latency.quantile));
+    let limit = duration(latency.limit);
+    let found = duration(counts.response.at(latency.quantile));
+    let certain = duration(counts.settling.certain.at(latency.quantile));
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }
 
@@ -72,7 +72,7 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     // Without stalls, only the generator's lateness excuses anything.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
-        let slip = short_ms(slip);
+        let slip = duration(slip);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",
             latency.name()
@@ -83,7 +83,7 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
 
 /// Describes a quota that held up the load test.
 pub(super) fn held_up(outcome: &Outcome) -> String {
-    let held_up = short_ms(outcome.held_up);
+    let held_up = duration(outcome.held_up);
     by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
 }
 

@@ -8,7 +8,7 @@ use super::{Ended, Settings, Sweep};
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
-use crate::units::{grouped, lowercase, short_ms};
+use crate::units::{duration, grouped, lowercase};
 
 /// The columns of the table of steps: each column's heading, and its figure's row and name.
 const COLUMNS: [[&str; 3]; 9] = [
@@ -39,7 +39,7 @@ pub(super) fn begin(
     let from = grouped(bounds.start);
     let to = grouped(bounds.limit);
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
-    line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.scenario.length)), out)?;
+    line("steps", &format!("from {from} to {to} IDs/s, {} each", duration(settings.scenario.length)), out)?;
     writeln!(out)?;
     head(out)
 }
@@ -62,7 +62,7 @@ pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
 
 pub(super) fn objective(settings: &Settings) -> String {
     let latencies = settings.objectives.latencies.iter();
-    let within = latencies.map(|latency| format!("{} within {}", latency.name(), short_ms(latency.limit)));
+    let within = latencies.map(|latency| format!("{} within {}", latency.name(), duration(latency.limit)));
     within.collect::<Vec<_>>().join(", ")
 }
 
