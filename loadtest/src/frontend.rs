@@ -14,7 +14,6 @@ mod resp;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use snowbank_client::layout::{Run, append_run};
 use snowbank_client::protocol::{ErrorCode, Info, one_line};
@@ -111,7 +110,7 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
 
 /// The answers of a target before it is loaded.
 pub(crate) struct Met {
-    pub(crate) front_end: Arc<dyn FrontEnd>,
+    pub(crate) front_end: Box<dyn FrontEnd>,
     /// The description of its sources, where the protocol has one.
     pub(crate) info: Option<Info>,
     pub(crate) version: Option<String>,

@@ -14,7 +14,6 @@ mod outage;
 mod receive;
 mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -43,7 +42,7 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Peer {
     /// Reopens the connections that ended.
     pub(crate) access: Access,
-    pub(crate) front_end: Arc<dyn FrontEnd>,
+    pub(crate) front_end: Box<dyn FrontEnd>,
     /// The version in its answers before the load.
     pub(crate) version: Option<String>,
     pub(crate) promise: Promise,

@@ -22,9 +22,8 @@ pub(crate) struct Distinct {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAdded {
-    Twice {
-        position: u64,
-    },
+    /// A position was added before.
+    Twice { position: u64 },
     /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
 }

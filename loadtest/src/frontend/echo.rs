@@ -1,6 +1,5 @@
 //! No protocol: each byte of a request comes back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowbank_client::layout::Run;
@@ -21,7 +20,7 @@ struct Echo {
 }
 
 fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
-    Ok(Met { front_end: Arc::new(Echo::default()), info: None, version: None })
+    Ok(Met { front_end: Box::new(Echo::default()), info: None, version: None })
 }
 
 impl FrontEnd for Echo {

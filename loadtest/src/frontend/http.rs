@@ -1,7 +1,6 @@
 //! HTTP 1.1: `GET /v1/ids`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use httparse::Status;
 use snowbank_client::Endpoint;
@@ -48,7 +47,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
     let before = b"GET /v1/ids?count=".to_vec();
     let front_end = Http { before, after: [query.as_bytes(), &headers].concat() };
-    Ok(Met { front_end: Arc::new(front_end), info: Some(info), version: None })
+    Ok(Met { front_end: Box::new(front_end), info: Some(info), version: None })
 }
 
 /// Returns the end of a request's first line, and its headers.

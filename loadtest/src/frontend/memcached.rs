@@ -1,7 +1,5 @@
 //! memcached's text protocol, by which Snowbank and katsubushi give each key of a `get` a new ID.
 
-use std::sync::Arc;
-
 use snowbank_client::layout::Run;
 
 use super::{
@@ -42,7 +40,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     }
     let version = ask(conversation, "version")?;
     let version = version.strip_prefix(b"VERSION ").map(text);
-    Ok(Met { front_end: Arc::new(Memcached { key }), info: None, version })
+    Ok(Met { front_end: Box::new(Memcached { key }), info: None, version })
 }
 
 /// Sends a command and returns the first line of its answer.

@@ -1,7 +1,6 @@
 //! Snowbank's own protocol, version 1.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Parsed;
@@ -39,7 +38,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
     let info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
     let source = source_of(&info, source).map_or(0, |source| source.index);
-    Ok(Met { front_end: Arc::new(Native { source }), info: Some(info), version: None })
+    Ok(Met { front_end: Box::new(Native { source }), info: Some(info), version: None })
 }
 
 /// Waits for the next reply. An error reply is returned as a failure.

@@ -1,8 +1,6 @@
 //! noeqd's protocol: a request is one byte, the number of IDs, and each ID comes back as eight
 //! bytes, big-endian.
 
-use std::sync::Arc;
-
 use snowbank_client::layout::Run;
 
 use super::{At, FrontEnd, Met, Part, Read, Row, push};
@@ -33,7 +31,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
 fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
-    Ok(Met { front_end: Arc::new(Noeqd), info: None, version: None })
+    Ok(Met { front_end: Box::new(Noeqd), info: None, version: None })
 }
 
 impl FrontEnd for Noeqd {

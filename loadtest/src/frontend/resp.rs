@@ -1,5 +1,7 @@
 //! RESP, the protocol of Redis.
 
+use std::sync::LazyLock;
+
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::one_line;
 
@@ -8,8 +10,6 @@ use crate::check::Violation;
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::{Conversation, Token};
-
-use std::sync::{Arc, LazyLock};
 
 pub(super) static ROW: Row =
     Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };
@@ -48,7 +48,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
         (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", one_line(version))),
         (None, None) => return Err(conversation.answered(text.as_bytes())),
     };
-    Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })
+    Ok(Met { front_end: Box::new(front_end), info: None, version: Some(version) })
 }
 
 /// Returns the value of a line of INFO.

@@ -44,12 +44,10 @@ const NOISES: [Noise; 4] = [Noise::Quiet, Noise::BusyLoops, Noise::Bursts, Noise
 /// The ways in which a target behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Target {
+    /// It makes no mistake.
     Sound,
     /// It stops for `length_ms`, once in every `each_ms`.
-    Stops {
-        length_ms: u64,
-        each_ms: u64,
-    },
+    Stops { length_ms: u64, each_ms: u64 },
     /// It stops for 5 ms once in 1,000 requests.
     StopsByCount,
     /// Its work for a request grows until it cannot keep up.
