@@ -47,12 +47,15 @@ pub(crate) struct Row {
 
 type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 
-/// The position in the replies of a connection: the request that is answered next.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct At {
-    pub(crate) asked: u32,
+/// The oldest request in flight on a connection, which the next reply answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Awaited {
+    /// The number of IDs that it asked for.
+    pub(crate) count: u32,
     /// Its tag, in Snowbank's own protocol.
     pub(crate) tag: u16,
+    /// The number of requests in flight, this one included.
+    pub(crate) unanswered: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -62,8 +65,6 @@ pub(crate) enum Part<'a> {
     /// The end of the reply.
     End,
     Refused(Refusal<'a>),
-    /// No answer to this request: see [`FrontEnd::unasked`].
-    Unasked,
 }
 
 /// A refusal: the error code, and the target's words. The words become [`text`] only where somebody
@@ -86,7 +87,7 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The fault of bytes that are no reply.
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a>;
 
     /// Takes bytes that answer no request; does nothing while they are incomplete. `_unanswered`
     /// requests have no answer yet.
@@ -120,8 +121,8 @@ pub(crate) struct Met {
 ///
 /// # Errors
 /// [`Fault::Unreadable`] if it is longer than any reply.
-pub(crate) fn check_size(size: usize, at: At) -> Result<(), Fault> {
-    let most = MAX_REPLY_SIZE + MAX_ID_SIZE * at.asked as usize;
+pub(crate) fn check_size(size: usize, awaited: Awaited) -> Result<(), Fault> {
+    let most = MAX_REPLY_SIZE + MAX_ID_SIZE * awaited.count as usize;
     if size > most { Err(unreadable("a reply without an end")) } else { Ok(()) }
 }
 

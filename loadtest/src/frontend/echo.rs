@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, native};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;
 use crate::target::Conversation;
 
@@ -28,12 +28,12 @@ impl FrontEnd for Echo {
         native::encode(out, tag, 0, count);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         if bytes.len() < SIZE {
             return Ok(None);
         }
-        let first = self.next.fetch_add(at.asked.into(), Ordering::Relaxed);
-        runs.push(Run { first, count: at.asked, stride: 1 });
+        let first = self.next.fetch_add(awaited.count.into(), Ordering::Relaxed);
+        runs.push(Run { first, count: awaited.count, stride: 1 });
         Ok(Some((Part::End, SIZE)))
     }
 }

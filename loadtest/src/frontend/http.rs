@@ -7,7 +7,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;
 use crate::promise::source_of;
 use crate::target::{Access, Conversation, OTHER_ERROR};
@@ -75,7 +75,7 @@ impl FrontEnd for Http {
         out.extend_from_slice(&self.after);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], _awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let read = reply(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((Reply { status, body }, size)) = read else { return Ok(None) };
         if status != 200 {

@@ -3,7 +3,8 @@
 use snowbank_client::layout::Run;
 
 use super::{
-    At, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text, unreadable,
+    Awaited, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text,
+    unreadable,
 };
 use crate::failure::Failure;
 use crate::measure::Fault;
@@ -65,7 +66,7 @@ impl FrontEnd for Memcached {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], _awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         if let Some(refusal) = refusal(first) {
             return Ok(Some((Part::Refused(refusal), size)));

@@ -8,7 +8,7 @@ use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::request::{self, Next, Wait};
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::promise::source_of;
@@ -81,11 +81,11 @@ impl FrontEnd for Native {
         encode(out, tag, self.source, count);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let read = frame(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((reply, tag, size)) = read else { return Ok(None) };
-        if tag != at.tag {
-            return Ok(Some((Part::Unasked, 0)));
+        if tag != awaited.tag {
+            return self.unasked(bytes, awaited.unanswered).map(|()| None);
         }
         let more = match reply {
             Reply::Runs { runs: found, more } => {

@@ -3,7 +3,7 @@
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, push};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, push};
 use crate::failure::Failure;
 use crate::target::{Conversation, Token};
 
@@ -40,8 +40,8 @@ impl FrontEnd for Noeqd {
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let size = at.asked as usize * ID_SIZE;
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
+        let size = awaited.count as usize * ID_SIZE;
         let Some(reply) = bytes.get(..size) else { return Ok(None) };
         let (ids, _) = reply.as_chunks::<ID_SIZE>();
         ids.iter().for_each(|id| push(runs, u64::from_be_bytes(*id)));

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::one_line;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::failure::Failure;
 use crate::measure::Fault;
@@ -94,26 +94,26 @@ impl FrontEnd for Resp {
         }
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         match first.split_first() {
             Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
             Some((b':', digits)) if self.is_counter() => {
                 // The reply is the last of the request's numbers.
-                let before = id(digits)?.checked_sub(at.asked.into());
+                let before = id(digits)?.checked_sub(awaited.count.into());
                 let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
-                runs.push(Run { first, count: at.asked, stride: 1 });
+                runs.push(Run { first, count: awaited.count, stride: 1 });
             }
             Some((b':', digits)) => push(runs, id(digits)?),
             Some((b'*', digits)) => {
                 let found = id(digits)?;
-                if found != u64::from(at.asked) {
-                    return Err(Fault::Violation(Violation::Count { asked: at.asked, found }));
+                if found != u64::from(awaited.count) {
+                    return Err(Fault::Violation(Violation::Count { asked: awaited.count, found }));
                 }
-                return elements(bytes, size, at.asked, runs);
+                return elements(bytes, size, awaited.count, runs);
             }
             // INCR with `replies = "string"`.
-            Some((b'$', _)) if at.asked == 1 => return elements(bytes, 0, 1, runs),
+            Some((b'$', _)) if awaited.count == 1 => return elements(bytes, 0, 1, runs),
             _ => return Err(unreadable("a reply that is no number")),
         }
         Ok(Some((Part::End, size)))

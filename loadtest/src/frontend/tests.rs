@@ -20,18 +20,18 @@ fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that comes in these pieces.
-fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+fn reply<'a>(front_end: &dyn FrontEnd, count: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut input = Vec::new();
     let mut ids = Vec::new();
     let mut runs = Vec::new();
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            let read = front_end.read(&input, At { asked, tag: 0 }, &mut runs);
+            let read = front_end.read(&input, Awaited { count, ..Awaited::default() }, &mut runs);
             ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
             let Some((part, size)) = read? else { break };
             let end = match part {
-                Part::More | Part::Unasked => None,
+                Part::More => None,
                 Part::End => Some("end".to_owned()),
                 Part::Refused(Refusal { code, words }) => {
                     Some(format!("{} {}", crate::target::code_name(code), text(&words)))
@@ -143,6 +143,6 @@ fn bytes_that_are_no_reply_are_faults() {
             String::from_utf8_lossy(bytes)
         );
     }
-    assert!(check_size(100_000, At { asked: 1, tag: 0 }).is_err());
-    assert!(check_size(100_000, At { asked: 1_000, tag: 0 }).is_ok());
+    let of_size = |count| check_size(100_000, Awaited { count, ..Awaited::default() });
+    assert!(of_size(1).is_err() && of_size(1_000).is_ok());
 }

@@ -10,7 +10,7 @@ use super::clocks::Clock;
 use super::connection::InFlight;
 use super::worker::{MAX_SPANS, Worker};
 use crate::check::reply::Received;
-use crate::frontend::{self, At, Part, Refusal};
+use crate::frontend::{self, Awaited, Part, Refusal};
 use crate::measure::Fault;
 
 impl Worker<'_> {
@@ -46,14 +46,14 @@ impl Worker<'_> {
                 front_end.unasked(&bytes[taken..], 0)?;
                 break;
             };
-            let waiting = connection.in_flight.len();
-            let at = At { asked: request.asked.count, tag: request.tag };
+            let unanswered = connection.in_flight.len();
+            let awaited = Awaited { count: request.asked.count, tag: request.tag, unanswered };
             let mut runs = std::mem::take(&mut self.runs);
-            let read = front_end.read(&bytes[taken..], at, &mut runs);
+            let read = front_end.read(&bytes[taken..], awaited, &mut runs);
             runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
             self.runs = runs;
             let Some((part, size)) = read? else {
-                frontend::check_size(bytes.len() - taken, at)?;
+                frontend::check_size(bytes.len() - taken, awaited)?;
                 break;
             };
             taken += size;
@@ -61,7 +61,6 @@ impl Worker<'_> {
                 Part::More => {}
                 Part::End => self.finish(index, &request, now)?,
                 Part::Refused(refusal) => self.refuse(index, &request, &refusal, now)?,
-                Part::Unasked => front_end.unasked(&bytes[taken..], waiting)?,
             }
         }
         Ok(taken)

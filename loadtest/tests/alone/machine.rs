@@ -228,8 +228,7 @@ const BAD: [(&str, fn() -> Bad); 15] = [
 ];
 
 fn load(address: &str) -> Ran {
-    let options = ["--rate", "2000/s", "--for", "5s", "--warm-up", "500ms", "--connections", "8"];
-    loadtest(&[&["--address", address], &options[..]].concat())
+    loadtest(&format!("--address {address} --rate 2000/s --for 5s --warm-up 500ms --connections 8"))
 }
 
 /// Returns how often the whole table is run.

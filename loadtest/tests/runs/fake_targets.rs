@@ -13,12 +13,10 @@ use snowbank_client::protocol::{ErrorCode, Next};
 
 /// Sends 2,000 requests on one connection, three quarters of them timed, with an objective that a
 /// busy machine meets.
-fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
-    let address = target.name();
-    let load = ["--address", &address, "--rate", "1000/s", "--for", "1500ms", "--warm-up", "500ms"];
+fn load(target: &FakeDaemon, more: &str) -> Ran {
+    let timed = "--rate 1000/s --for 1500ms --warm-up 500ms --p99.9 5s";
     // Some tests count requests, and a second run would add to the number.
-    let judged = ["--connections", "1", "--runs", "1", "--p99.9", "5s"];
-    loadtest(&[&load[..], &judged, more].concat())
+    loadtest(&format!("--address {} {timed} --connections 1 --runs 1 {more}", target.name()))
 }
 
 /// Runs a target that answers correctly, except for one request in the middle.
@@ -52,7 +50,7 @@ fn a_sound_target_passes() {
     // A sound target may be called late only if its process paused.
     let mut tries = 0..10;
     let ran = loop {
-        let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), &[])));
+        let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), "")));
         if ran.code == 0 || longest < Duration::from_millis(50) || tries.next().is_none() {
             break ran;
         }
@@ -76,7 +74,7 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
             drop(stalled);
             peer.send_run(tag, ids.take(next.count), next.count)
         });
-        load(&target, &["--connections", "2", "--p99.9", "50ms"])
+        load(&target, "--connections 2 --p99.9 50ms")
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
@@ -87,7 +85,7 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
 }
 
 /// A target that breaks a promise, the options of its run, and words that the reasons must contain.
-struct Broken(fn() -> FakeDaemon, &'static [&'static str], &'static [&'static str]);
+struct Broken(fn() -> FakeDaemon, &'static str, &'static [&'static str]);
 
 /// Returns a target that hands out another number of IDs than asked for: `size` of that number.
 fn counting(size: fn(u32) -> u32) -> FakeDaemon {
@@ -156,8 +154,8 @@ const EVERY_SECOND: [Run; 1] = [Run { first: 1, count: 10, stride: 2 }];
 const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first: 7, count: 5, stride: 1 }];
 
 const BROKEN: [Broken; 16] = [
-    Broken(repeats, &[], &["duplicate: ", "worker=3"]),
-    Broken(repeats_on_another_connection, &["--connections", "2"], &["duplicate: "]),
+    Broken(repeats, "", &["duplicate: ", "worker=3"]),
+    Broken(repeats_on_another_connection, "--connections 2", &["duplicate: "]),
     // An ID that nobody has received, one tick before the last ID. The message decodes both.
     Broken(
         || {
@@ -166,42 +164,34 @@ const BROKEN: [Broken; 16] = [
                 peer.send_run(tag, last - (1 << 22) + 2_000, next.count)
             })
         },
-        &[],
+        "",
         &["wrong order: ", ") follows ", ") on one connection"],
     ),
-    Broken(
-        || counting(|asked| asked - 1),
-        &["--batch", "10"],
-        &["too few IDs: 9 came and 10 were asked for"],
-    ),
-    Broken(|| counting(|asked| asked + 1), &[], &["too many IDs"]),
-    Broken(|| target(INFO, |_, _, _, _, _| true), &[], &["stalled"]),
-    Broken(|| target(INFO, |_, _, _, _, _| false), &["--connections", "2"], &["closed a connection"]),
-    Broken(|| sound_but_for(WORKER_4), &[], &["wrong worker: "]),
-    Broken(|| sound_but_for(CLEARING), &[], &["wrong layout: "]),
-    Broken(|| counter(&EVERY_SECOND), &TENS, &["a gap: the reply with 1 leaves out numbers"]),
-    Broken(|| counter(&ALL_BUT_6), &TENS, &["a gap: the reply with 7 leaves out numbers"]),
-    Broken(|| dated(-60_000), &[], &["wrong time: ", "us older than"]),
-    Broken(|| dated(60_000), &[], &["wrong time: ", "us newer than"]),
+    Broken(|| counting(|asked| asked - 1), "--batch 10", &["too few IDs: 9 came and 10 were asked for"]),
+    Broken(|| counting(|asked| asked + 1), "", &["too many IDs"]),
+    Broken(|| target(INFO, |_, _, _, _, _| true), "", &["stalled"]),
+    Broken(|| target(INFO, |_, _, _, _, _| false), "--connections 2", &["closed a connection"]),
+    Broken(|| sound_but_for(WORKER_4), "", &["wrong worker: "]),
+    Broken(|| sound_but_for(CLEARING), "", &["wrong layout: "]),
+    Broken(|| counter(&EVERY_SECOND), TENS, &["a gap: the reply with 1 leaves out numbers"]),
+    Broken(|| counter(&ALL_BUT_6), TENS, &["a gap: the reply with 7 leaves out numbers"]),
+    Broken(|| dated(-60_000), "", &["wrong time: ", "us older than"]),
+    Broken(|| dated(60_000), "", &["wrong time: ", "us newer than"]),
     // One thread sends on its connections in turn.
-    Broken(
-        lags_on_one_connection,
-        &["--connections", "2", "--rate", "250", "--threads", "1"],
-        &["order is strict"],
-    ),
+    Broken(lags_on_one_connection, "--connections 2 --rate 250 --threads 1", &["order is strict"]),
     Broken(
         || odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64]))),
-        &[],
+        "",
         &["broke the protocol"],
     ),
     Broken(
         || odd_once(|ids, peer, next, tag| peer.send_run(tag + 1, ids.take(next.count), next.count)),
-        &[],
+        "",
         &["broke the protocol: a reply with tag"],
     ),
 ];
 
-const TENS: [&str; 4] = ["--batch", "10", "--rate", "10000/s"];
+const TENS: &str = "--batch 10 --rate 10000/s";
 
 #[test]
 fn each_broken_promise_fails_the_run_for_its_reason() {
@@ -240,16 +230,16 @@ fn refusals_are_counted_by_code_and_fail_unless_allowed() {
             "100 requests of the warm-up refused: exhausted x 100 (none",
         ),
     ] {
-        let ran = until_judged(|| load(&refusing(is_refused), &[]));
+        let ran = until_judged(|| load(&refusing(is_refused), ""));
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains(reason) && ran.figure("IDs", name).as_f64() >= Some(15.0), "{ran:?}");
         // A target's words cannot control the terminal.
         let is_raw = ran.stdout.contains('\u{1b}') || ran.stdout.lines().any(|line| line.starts_with("pass"));
         assert!(!is_raw, "{ran:?}");
     }
-    let ran = until_judged(|| load(&refusing(each_hundredth), &["--errors", "0.9%"]));
+    let ran = until_judged(|| load(&refusing(each_hundredth), "--errors 0.9%"));
     assert!(ran.code == 1 && ran.result().contains("exhausted x "), "{ran:?}");
-    let ran = until_in_time(|| load(&refusing(each_hundredth), &["--errors", "2%"]));
+    let ran = until_in_time(|| load(&refusing(each_hundredth), "--errors 2%"));
     assert_eq!((ran.code, ran.figure("load", "errors allowed")), (0, 0.02.into()), "{ran:?}");
     assert!(ran.words().contains("exhausted 15"), "{ran:?}");
 }

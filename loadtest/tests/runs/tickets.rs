@@ -3,14 +3,12 @@
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
-/// Starts a daemon that serves every second number from `offset` on.
-fn counter(offset: &str) -> Daemon {
-    let config = format!(
-        "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
-         increment = 2\noffset = {offset}\n"
-    );
-    let setup = Setup::bare().config(&config).listeners(2);
-    set(&setup, &["--increment", "2", "--offset", offset]);
+/// Starts a daemon that serves every second number.
+fn counter() -> Daemon {
+    let config = "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\n\
+                  kind = \"ticket\"\nincrement = 2\noffset = 1\n";
+    let setup = Setup::bare().config(config).listeners(2);
+    set(&setup, &["--increment", "2", "--offset", "1"]);
     setup.start()
 }
 
@@ -29,8 +27,8 @@ fn set(setup: &Setup, options: &[&str]) {
 }
 
 fn load(daemons: [&Daemon; 2]) -> Ran {
-    let addresses = daemons.map(|daemon| format!("--address={}", daemon.addresses[0]));
-    loadtest(&[&CLOSED[..], &["--batch=20"], &addresses.each_ref().map(String::as_str)].concat())
+    let [one, other] = daemons.map(|daemon| &daemon.addresses[0]);
+    loadtest(&format!("{CLOSED} --batch 20 --address={one} --address={other}"))
 }
 
 #[test]
@@ -38,14 +36,11 @@ fn tickets_need_no_clock_and_what_they_leave_out_counts() {
     if !has_daemon() {
         return;
     }
-    for front_end in [None, Some("--resp")] {
-        let daemon = counter("1");
+    for target in ["--address NATIVE", "--resp --address RESP --info NATIVE"] {
+        let daemon = counter();
         let [native, resp] = [0, 1].map(|at| daemon.addresses[at].to_string());
-        let target = match front_end {
-            None => vec!["--address", &native],
-            Some(front_end) => vec![front_end, "--address", &resp, "--info", &native],
-        };
-        let ran = loadtest(&[&CLOSED[..], &["--batch", "20"], &target].concat());
+        let target = target.replace("NATIVE", &native).replace("RESP", &resp);
+        let ran = loadtest(&format!("{CLOSED} --batch 20 {target}"));
         assert_eq!(ran.code, 0, "{ran:?}");
         assert_eq!(ran.figure("target", "layout"), "tickets, increment 2", "{ran:?}");
         assert!(ran.words().contains("numbers left out 0"), "{ran:?}");

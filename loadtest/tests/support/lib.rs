@@ -14,11 +14,10 @@ use tempfile::TempDir;
 use room::Room;
 
 /// A closed loop, which passes even if the machine pauses.
-pub(crate) const CLOSED: [&str; 5] = ["--closed", "--for", "300ms", "--warm-up", "100ms"];
+pub(crate) const CLOSED: &str = "--closed --for 300ms --warm-up 100ms";
 
 /// A thousand requests, which may be late.
-pub(crate) const THOUSAND: [&str; 8] =
-    ["--rate", "1000", "--for", "1s", "--warm-up", "100ms", "--p99.9", "5s"];
+pub(crate) const THOUSAND: &str = "--rate 1000 --for 1s --warm-up 100ms --p99.9 5s";
 
 pub(crate) struct Running {
     child: Child,
@@ -43,8 +42,8 @@ pub(crate) struct Ran {
     json: Option<String>,
 }
 
-/// Runs the load test to its end.
-pub(crate) fn loadtest(options: &[&str]) -> Ran {
+/// Runs the load test to its end. Blanks separate the options, which contain none.
+pub(crate) fn loadtest(options: &str) -> Ran {
     start(options).wait()
 }
 
@@ -72,13 +71,13 @@ pub(crate) fn until_in_time(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| !ran.is_late())
 }
 
-pub(crate) fn start(options: &[&str]) -> Running {
+pub(crate) fn start(options: &str) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
 /// Starts the load test by a command: the program itself, or a command whose last argument is the
 /// program.
-pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
+pub(crate) fn start_by(mut command: Command, options: &str) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     // The last value of an option counts, so options of the test replace the defaults.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
@@ -92,21 +91,26 @@ fn spawn(mut command: Command, directory: TempDir) -> Running {
 }
 
 /// Runs the program with these arguments only, without the `--json` that [`start_by`] adds.
-pub(crate) fn command(arguments: &[&str]) -> Ran {
+pub(crate) fn command(arguments: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    command.args(arguments);
+    command.args(arguments.split_whitespace());
     spawn(command, tempfile::tempdir().expect("a directory")).wait()
 }
 
+/// Compares files of runs.
+pub(crate) fn compare(a: &[String], b: &[String], more: &str) -> Ran {
+    command(&format!("compare {} --with {} {more}", a.join(" "), b.join(" ")))
+}
+
 /// Keeps the last value of each option.
-fn last_of_each(options: &[&str]) -> Vec<String> {
-    let mut kept: Vec<Vec<String>> = Vec::new();
-    for &part in options {
+fn last_of_each(options: &str) -> Vec<&str> {
+    let mut kept: Vec<Vec<&str>> = Vec::new();
+    for part in options.split_whitespace() {
         if part.starts_with("--") || kept.is_empty() {
             kept.retain(|option| option[0] != part);
-            kept.push(vec![part.to_owned()]);
+            kept.push(vec![part]);
         } else if let Some(option) = kept.last_mut() {
-            option.push(part.to_owned());
+            option.push(part);
         }
     }
     kept.into_iter().flatten().collect()
