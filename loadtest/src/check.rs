@@ -8,7 +8,7 @@ pub(crate) mod reply;
 
 use crate::promise::Promise;
 
-/// A broken promise. A single one fails the run.
+/// A broken promise. One fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// An ID came twice.
@@ -17,7 +17,7 @@ pub(crate) enum Violation {
     Order { previous: u64, id: u64 },
     /// With strict order: a request sent after a reply was received did not get larger IDs.
     Strict { received: u64, id: u64 },
-    /// A run of no IDs, one that ends beyond 64 bits, or one whose IDs do not differ.
+    /// A run that is empty, repeats an ID, or ends beyond 64 bits.
     BadRun { first: u64 },
     /// Fewer or more IDs than were asked for.
     Count { asked: u32, found: u64 },
@@ -28,8 +28,7 @@ pub(crate) enum Violation {
     Gap { id: u64 },
     /// An ID of a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
-    /// An ID dated this far after the end of the promised window; negative if it lies before the
-    /// start.
+    /// An ID whose time is this far after the promised window, or before it if negative.
     Time { id: u64, by_us: i64 },
 }
 
@@ -49,7 +48,7 @@ impl Violation {
             ),
             Self::BadRun { first } => {
                 format!(
-                    "malformed reply: the run from {} is empty, repeats itself or leaves 64 bits",
+                    "malformed reply: the run from {} is empty, repeats an ID or exceeds 64 bits",
                     named(first)
                 )
             }
@@ -62,9 +61,7 @@ impl Violation {
                 format!("wrong layout: {} is not of the layout that INFO names{before}", named(id))
             }
             Self::Gap { id } => {
-                format!(
-                    "a gap: the reply with {id} leaves out numbers, and those of one reply are consecutive"
-                )
+                format!("a gap: the reply with {id} leaves out numbers; a reply of a counter must not")
             }
             Self::Worker { id, worker } => {
                 format!("wrong worker: {} has worker {worker}, which INFO does not list", named(id))
