@@ -33,7 +33,7 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// Returns one line for a person, IDs decoded.
+    /// Returns one line for a person, with decoded IDs.
     pub(crate) fn describe(&self, promise: &Promise) -> String {
         let named = |id| promise.describe(id);
         match *self {

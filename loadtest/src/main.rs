@@ -19,7 +19,7 @@
 //!   finds duplicates in bounded memory.
 //! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms
 //!   and counters.
-//! - [`judge`]: decides: pass, fail or no verdict.
+//! - [`judge`]: decides the verdict: pass, fail or no verdict.
 //! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures.
 //!   [`origin`]: the machine and the command line as figures. [`units`]: numbers as text.
 //! - [`sweep`]: many runs that find the highest rate that holds. [`plan`]: from a sweep, how many

@@ -13,7 +13,7 @@ pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", author
 /// The size of a request in Snowbank's own protocol, and of its echo.
 const SIZE: usize = 16;
 
-/// Gives each echo the next numbers in place of IDs.
+/// Takes each echo for a reply with the next numbers as IDs.
 #[derive(Debug, Default)]
 struct Echo {
     next: AtomicU64,

@@ -29,7 +29,7 @@ struct Reply<'a> {
     body: Cow<'a, [u8]>,
 }
 
-/// Reads the sources of Snowbank.
+/// Asks for the list of sources, which only Snowbank has.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let headers = headers(conversation.access);
     conversation.send(|out| out.extend([&b"GET /v1/sources"[..], &headers].concat()))?;
@@ -82,7 +82,7 @@ impl FrontEnd for Http {
             return Ok(Some((Part::Refused(refusal(status, &body)), size)));
         }
         for id in body.trim_ascii_end().split(|&byte| byte == b'\n') {
-            push(runs, number(id).ok_or_else(|| unreadable("a line that is no ID"))?);
+            push(runs, number(id).ok_or_else(|| unreadable("a line that is not an ID"))?);
         }
         Ok(Some((Part::End, size)))
     }
@@ -99,7 +99,7 @@ fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
     Refusal { code, words: Cow::Owned(words.into_bytes()) }
 }
 
-/// Returns the first reply and its size; `None` if it is not all there.
+/// Returns the first reply and its size; `None` while it is incomplete.
 fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -121,7 +121,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         .and_then(number)
         .and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or("a reply without a length")?;
-    let end = head_size.checked_add(length).ok_or("a reply without an end")?;
+    let end = head_size.checked_add(length).ok_or("a reply of an impossible length")?;
     let body = bytes.get(head_size..end).map(Cow::Borrowed);
     Ok(body.map(|body| (Reply { status, body }, end)))
 }
@@ -131,9 +131,10 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
     found.map(|header| header.value.trim_ascii())
 }
 
-/// Returns the content of a body in chunks, and its size; `None` if it is not all there.
+/// Returns the content of a body in chunks, and its size; `None` while it is incomplete.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // This finds the end of the body first, so that a long body in pieces is copied once.
+    // Copies nothing before the end of the body has come, so that a long body in pieces is copied
+    // once.
     let mut chunks = Vec::new();
     let mut taken = 0;
     loop {

@@ -1,4 +1,4 @@
-//! memcached's text protocol, by which Snowbank and katsubushi give each key of a `get` a new ID.
+//! memcached's text protocol. Snowbank and katsubushi answer each key of a `get` with a new ID.
 
 use snowbank_client::layout::Run;
 
@@ -19,13 +19,13 @@ const MAX_GET_SIZE: usize = 64 * 1024;
 /// The key for a target that ignores keys.
 const ANY_KEY: &str = "id";
 
-/// The key that is asked for.
+/// Requests for a key.
 #[derive(Debug)]
 pub(super) struct Memcached {
     pub(super) key: String,
 }
 
-/// Asks for an ID: a key that was never set has a value.
+/// Asks for an ID. Only Snowbank and katsubushi have a value for a key that was never set.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let answer = ask(conversation, &format!("get {key}"))?;
@@ -35,7 +35,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     if !answer.starts_with(b"VALUE ") {
         return Err(conversation.answered(&answer));
     }
-    // Its digits, and END.
+    // The line of digits, and END.
     for _ in 0..2 {
         next_line(conversation)?;
     }
@@ -92,11 +92,11 @@ fn value(bytes: &[u8], key: &str) -> Result<Option<(u64, usize)>, Fault> {
     let is_value = words.next() == Some(b"VALUE") && words.next() == Some(key.as_bytes());
     let length = words.nth(1).and_then(number);
     let Some(length) = length.filter(|_| is_value) else {
-        return Err(unreadable("a line that is no value of the key asked for"));
+        return Err(unreadable("a line that is not a value of the key asked for"));
     };
     let Some((digits, size)) = line(&bytes[start..]) else { return Ok(None) };
     match number(digits).filter(|_| digits.len() as u64 == length) {
         Some(id) => Ok(Some((id, start + size))),
-        None => Err(unreadable("a value that is no number of its length")),
+        None => Err(unreadable("a value that is not a number of its length")),
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
     request::encode_next(out, tag, &next);
 }
 
-/// Returns the first frame with its tag and its size; `None` if it is not all there.
+/// Returns the first frame with its tag and its size; `None` while it is incomplete.
 fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
     match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),

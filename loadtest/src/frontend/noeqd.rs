@@ -19,7 +19,7 @@ pub(super) struct Noeqd;
 /// Sends 0, the size of the token and the token, which get no answer.
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
-        return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));
+        return Err(conversation.cannot("a token of noeqd's protocol has at most 255 bytes"));
     };
     conversation.send(|out| {
         out.extend_from_slice(&[0, size]);
@@ -27,7 +27,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     })
 }
 
-/// Asks for an ID: nothing else has an answer.
+/// Asks for an ID, because no other request has an answer.
 fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;

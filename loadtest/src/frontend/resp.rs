@@ -23,7 +23,7 @@ const KEY_SECONDS: &[u8] = b"604800";
 /// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
 pub(super) enum Resp {
-    /// `None`: the front end chooses.
+    /// `None`: the target chooses.
     Source(Option<String>),
     /// Numbers from this key.
     Counter(&'static str),
@@ -64,7 +64,7 @@ fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
     Ok(Resp::Counter(KEY.as_str()))
 }
 
-/// Sends a command, and fails unless this line answers it.
+/// Sends a command, and fails unless the answer is `expected`.
 fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), Failure> {
     let found = ask(conversation, words)?;
     if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }
@@ -114,7 +114,7 @@ impl FrontEnd for Resp {
             }
             // INCR with `replies = "string"`.
             Some((b'$', _)) if awaited.count == 1 => return elements(bytes, 0, 1, runs),
-            _ => return Err(unreadable("a reply that is no number")),
+            _ => return Err(unreadable("a reply that is not a number")),
         }
         Ok(Some((Part::End, size)))
     }
@@ -131,10 +131,10 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
     for _ in 0..count {
         let Some((head, head_size)) = line(&bytes[taken..]) else { return Ok(None) };
         let length = head.strip_prefix(b"$").and_then(number);
-        let length = length.ok_or_else(|| unreadable("an element that is no text"))?;
+        let length = length.ok_or_else(|| unreadable("an element that is not text"))?;
         let Some((digits, size)) = line(&bytes[taken + head_size..]) else { return Ok(None) };
         if digits.len() as u64 != length {
-            return Err(unreadable("an element that is no number of its length"));
+            return Err(unreadable("an element that is not a number of its length"));
         }
         push(&mut found, id(digits)?);
         taken += head_size + size;
@@ -144,7 +144,7 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
 }
 
 fn id(digits: &[u8]) -> Result<u64, Fault> {
-    number(digits).ok_or_else(|| unreadable("a reply that is no number"))
+    number(digits).ok_or_else(|| unreadable("a reply that is not a number"))
 }
 
 /// Appends a command as an array of bulk strings.

@@ -5,7 +5,7 @@ use crate::measure::Refusals;
 
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
-/// Counts a thousand requests that took `response_us`, of which `certain_us` is certainly the
+/// Counts a thousand requests that took `response_us`, with `certain_us` of that certainly the
 /// target's.
 fn counts(response_us: u64, certain_us: u64) -> Counts {
     let mut counts = Counts::default();
@@ -42,7 +42,7 @@ fn stood(ms: u64) -> StallSum {
 }
 
 #[test]
-fn a_generator_with_a_used_up_quota_blames_no_target() {
+fn a_generator_held_up_by_its_quota_blames_no_target() {
     let of = |counts: Counts, elapsed_s| {
         let held_up = Duration::from_millis(700);
         let elapsed = Duration::from_secs(elapsed_s);
@@ -63,7 +63,7 @@ fn a_generator_with_a_used_up_quota_blames_no_target() {
 }
 
 #[test]
-fn what_no_stall_explains_fails() {
+fn lateness_that_no_stall_explains_fails() {
     let verdict = verdict(counts(9_000, 2_100), &[]);
     assert_eq!(verdict.exit_code(), 1);
     let reason = "p99.9 was 9 ms (limit 2 ms); 2.1 ms of it is the target's for certain";
@@ -71,7 +71,7 @@ fn what_no_stall_explains_fails() {
 }
 
 #[test]
-fn between_the_two_the_machine_decides_and_there_is_no_verdict() {
+fn lateness_that_stalls_may_explain_has_no_verdict() {
     let verdict = verdict(counts(9_000, 1_900), &[]);
     assert_eq!(verdict.exit_code(), 2);
     let reason = "this machine stood still 0.36 s of 10 s; try --runs 5 or another machine";
@@ -79,7 +79,7 @@ fn between_the_two_the_machine_decides_and_there_is_no_verdict() {
 }
 
 #[test]
-fn as_many_requests_may_be_late_as_the_objective_allows() {
+fn no_more_requests_may_be_late_than_the_objective_allows() {
     let late = |number| {
         let mut counts = counts(500, 500);
         counts.response.saturating_record_n(9_000_000, number);
@@ -90,7 +90,7 @@ fn as_many_requests_may_be_late_as_the_objective_allows() {
 }
 
 #[test]
-fn late_sending_is_the_generators() {
+fn late_sending_is_the_generators_fault() {
     let with_stalls = |total_ms| {
         let mut late = counts(9_000, 100);
         late.slip.saturating_record_n(8_900_000, 1_000);
@@ -99,12 +99,12 @@ fn late_sending_is_the_generators() {
     let verdict = with_stalls(0);
     assert_eq!(verdict.exit_code(), 2);
     assert!(verdict.reasons()[0].contains("bottleneck: requests left late by 8.9"), "{verdict:?}");
-    // If stalls explain most of the lateness, it is the machine's.
+    // If stalls explain most of the lateness, the machine is at fault.
     assert!(with_stalls(8).reasons()[0].starts_with("this machine stood still"));
 }
 
 #[test]
-fn an_answer_that_was_not_judged_leaves_no_verdict() {
+fn an_answer_without_a_judged_time_leaves_no_verdict() {
     let mut uncounted = counts(100, 100);
     uncounted.response.saturating_record(100_000);
     let mut unanswered = counts(100, 100);
@@ -152,13 +152,13 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
 }
 
 #[test]
-fn requests_that_left_in_a_bunch_are_the_generators() {
+fn requests_sent_in_a_late_bunch_blame_the_generator() {
     let many = [Fault::TooManyInFlight];
     let behind =
         |late_ms| Counts { unanswered: 9, late_at_fault: Duration::from_millis(late_ms), ..counts(100, 100) };
     assert_eq!(verdict(behind(0), &many).exit_code(), 1);
-    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "those unanswered are not the target's, either");
-    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "without a fault they are");
+    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "unanswered by the generator's fault");
+    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "unanswered by the target's fault");
     let mut refused = Counts { unanswered: 500, ..behind(500) };
     refused.refused.insert(6, Refusals { count: 1, first_message: "too many".into() });
     let budget = Objectives { errors: 0.01, ..objectives() };

@@ -1,4 +1,4 @@
-//! Parses the bytes of one connection: each ID is checked, each reply timed.
+//! Parses the bytes of one connection, checks each ID, and times each reply.
 
 use std::sync::atomic::Ordering;
 
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the parts of replies that are all there, and returns their size.
+    /// Takes the complete parts of replies, and returns their size.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         let front_end = &*self.shared.peers[self.connections[index].peer].front_end;
         let mut taken = 0;
@@ -74,7 +74,7 @@ impl Worker<'_> {
         now: Now,
     ) -> Result<(), Fault> {
         if self.connections[index].check.found > 0 {
-            return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
+            return Err(Fault::Unreadable("an error inside a reply".to_owned()));
         }
         self.connections[index].in_flight.pop_front();
         let is_stop = refusal.code == ErrorCode::ShuttingDown.to_u16();
@@ -86,7 +86,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Ends a reply whose last frame has come.
+    /// Ends a reply after its last part.
     fn finish(&mut self, index: usize, request: &InFlight, now: Now) -> Result<(), Fault> {
         let connection = &mut self.connections[index];
         connection.in_flight.pop_front();

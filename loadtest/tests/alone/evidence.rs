@@ -1,6 +1,6 @@
-//! The evidence for docs/capacity.md: whole runs, which together take half an hour on a machine
-//! that does nothing else. Each test ends by itself, prints its figures, and fails if they are not
-//! as the page says. The page has the command.
+//! The evidence for docs/capacity.md: whole runs, which together take half an hour on an idle
+//! machine. Each test prints its figures, and fails if they are not as the page says. The page has
+//! the command.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Load tests that are interrupted or killed: the exit code, the table and the daemon.
+//! Load tests that are interrupted, killed, or short of files and disk space.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// Far longer than an end takes on a busy machine, and far shorter than the measurement would last.
+/// Far longer than an interrupted load test takes to end, and far shorter than its measurement.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -34,9 +34,9 @@ fn with_files(files: u32, options: &str) -> Ran {
 }
 
 #[test]
-fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
-    // Each stage, the number of requests by which it has begun, and how many requests are answered.
-    // The unanswered ones are left to be drained.
+fn an_interrupt_ends_each_stage_and_shows_the_figures() {
+    // Each stage has a name, the number of requests by which it has begun, the number that get an
+    // answer, and its options. Requests without an answer are drained at the end.
     let stages: [(&str, u64, u64, &str); 3] = [
         ("warm-up", 100, u64::MAX, "--warm-up 1h"),
         ("measuring", 300, u64::MAX, "--warm-up 100ms --for 1h"),
@@ -61,16 +61,16 @@ fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // The target accepts, and is silent for longer than any step of this test.
+    // The target accepts, and stays silent for longer than the test takes.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&format!("--address {}", silent.name()));
-    poll("it has connected", || (silent.connections() > 0).then_some(()));
+    poll("a connection", || (silent.connections() > 0).then_some(()));
     let ran = interrupt(running);
     ran.assert_refused(2, "interrupted before the measurement began");
 }
 
 #[test]
-fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
+fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
     if !has_daemon() {
         return;
     }
@@ -82,8 +82,8 @@ fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
         poll("a group of its own", || (getpgid(Some(daemon)) != Ok(group)).then_some(()));
         running.signal(signal);
         running.reap();
-        poll("the daemon ends", || {
-            // In a container there may be no init process that reaps the daemon.
+        poll("the end of the daemon", || {
+            // In a container, no init process may reap the daemon.
             let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
         });
@@ -91,7 +91,7 @@ fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
 }
 
 #[test]
-fn a_late_target_without_a_bare_echo_says_why() {
+fn a_bare_echo_that_cannot_run_has_its_reason() {
     if !has_daemon() {
         return;
     }
@@ -102,7 +102,7 @@ fn a_late_target_without_a_bare_echo_says_why() {
 }
 
 #[test]
-fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
+fn a_full_disk_loses_the_files_but_not_the_table() {
     for option in ["--json", "--hlog"] {
         let ran = command(&format!("{THOUSAND} --address {} {option} /dev/full", sound_target().name()));
         assert_eq!(ran.code, 2, "{ran:?}");
@@ -113,8 +113,7 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
 
 #[test]
 fn a_load_test_without_files_blames_no_target() {
-    // These files are enough for the connections, which are opened first, but not for each thread's
-    // epoll.
+    // The connections open first and take these files, so that some thread gets no epoll.
     for files in 7..11 {
         let target = sound_target();
         let load = format!("--address {} --connections 4 --threads 4 --rate 500 --for 100ms", target.name());

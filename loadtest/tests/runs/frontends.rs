@@ -1,4 +1,4 @@
-//! The same load and checks over the protocols of Redis, memcached, HTTP and noeqd.
+//! The load and the checks over the protocols of Redis, memcached, HTTP and noeqd.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -31,16 +31,17 @@ fn each_front_end_of_a_daemon_is_loaded_and_its_ids_are_checked() {
 }
 
 #[test]
-fn a_batch_size_that_a_front_end_cannot_ask_for_is_refused() {
+fn a_batch_beyond_a_front_ends_limit_is_refused() {
     if !has_daemon() {
         return;
     }
     for options in ["--noeqd --batch 256", "--memcached --batch 10000"] {
-        load(options).assert_refused(2, "the target allows");
+        load(options).assert_refused(2, "the target's limit");
     }
 }
 
-/// Runs a server that gives each key of a `get` the next ID, on one connection after the other.
+/// Runs a server that answers each key of a `get` with the next ID. It serves one connection at a
+/// time.
 fn memcached(id: fn(u64) -> u64) -> String {
     let asked = AtomicU64::new(0);
     listener(move |stream| {

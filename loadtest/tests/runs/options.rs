@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::support::scripted::{listener, sound_target, target};
 use crate::support::{THOUSAND, command, loadtest};
 
-/// Starts a server that greets with these words, whatever comes, and keeps its connections open.
+/// Starts a server that sends these words on each connection, and keeps it open.
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {
@@ -82,7 +82,7 @@ fn bad_input_is_refused_in_one_line() {
 }
 
 #[test]
-fn figures_go_to_standard_output_on_demand() {
+fn json_goes_to_standard_output_on_demand() {
     let target = sound_target();
     let address = target.name();
     let ran = command(&format!("{THOUSAND} --address {address} --json -"));

@@ -1,4 +1,4 @@
-//! A plan is computed from a sweep, and a daemon at the planned rate performs as the plan predicts.
+//! Plans: their figures, their assumptions, and a daemon that carries the planned rate.
 
 use crate::support::{Ran, assert_of_schema, command, figure, has_daemon, loadtest, until, until_in_time};
 use serde_json::{Value, json};

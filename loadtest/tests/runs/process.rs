@@ -1,5 +1,4 @@
-//! CPU time and memory of a target on this machine, second by second, and the clock of a target
-//! elsewhere.
+//! CPU time and memory of a local target, second by second, and the clock of a remote one.
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
 use crate::support::{Ran, loadtest, until};
@@ -40,7 +39,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
 }
 
 #[test]
-fn the_difference_of_the_clocks_is_measured() {
+fn the_distance_between_clocks_is_measured() {
     // IDs dated 40 ms ahead, as from a machine whose clock is ahead.
     let ahead = target(INFO, |_, ids, peer, next, tag| {
         let mut next_id = ids.0.lock().expect("no panic");

@@ -83,7 +83,10 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         (without("--token"), "give its token with --token-file"),
         (with_token("other"), "check the token in the file of --token-file"),
         (with_token("nothing"), "cannot read the token file"),
-        (all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(), "no address of TLS"),
+        (
+            all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(),
+            "without a TLS address",
+        ),
     ] {
         load(&options).assert_refused(2, reason);
     }

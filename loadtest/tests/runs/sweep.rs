@@ -1,7 +1,7 @@
 //! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs.
-//! The scripted targets have limits that do not depend on the machine, and a machine that pauses
-//! only lowers the result. So no sweep may find more than the highest possible saturation point,
-//! and a sweep that a pause ended is run again.
+//! The scripted targets have limits that do not depend on the machine. A machine that pauses only
+//! lowers the result. So no sweep may find more than the target's capacity, and a sweep that a
+//! pause ended is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -43,8 +43,8 @@ fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &str, limit: &str) -> Ran {
     let swept = || {
         let ran = loadtest(&options(&new(), more));
-        // A confirmation lasts 1.2 s. At 1,150/s, its last request is answered later than the
-        // objective.
+        // A confirmation lasts 1.2 s. At more than 1,150/s, its last request would be answered too
+        // late.
         assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
         ran
     };
@@ -74,7 +74,7 @@ fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
 }
 
 #[test]
-fn an_objective_that_does_not_hold_at_first_is_a_failure() {
+fn an_objective_missed_at_the_first_step_is_a_failure() {
     let late = || {
         target(|number, peer, next, tag| {
             std::thread::sleep(Duration::from_millis(20));
@@ -88,7 +88,7 @@ fn an_objective_that_does_not_hold_at_first_is_a_failure() {
 }
 
 #[test]
-fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
+fn refusals_for_lack_of_ids_are_the_layouts_limit() {
     let scarce = || {
         let window = Mutex::new((Instant::now(), 0));
         target(move |number, peer, next, tag| {
@@ -109,7 +109,7 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
 
 #[test]
 fn an_id_repeated_in_another_step_is_a_failure() {
-    // Each run begins with INFO, at which the IDs begin again. Within a run, IDs are distinct.
+    // Each run begins with INFO, at which the IDs start again. Within a run, IDs are distinct.
     let repeats = || {
         let next_id = Mutex::new(1);
         FakeDaemon::start(move |_, peer| {
@@ -127,8 +127,8 @@ fn an_id_repeated_in_another_step_is_a_failure() {
 }
 
 #[test]
-fn a_target_that_goes_away_is_a_failure() {
-    // The sweep greets on one connection, and each run has two.
+fn a_target_that_takes_no_later_run_is_a_failure() {
+    // The sweep greets the target on one connection, and each run has two.
     let leaves = || {
         FakeDaemon::start(move |connection, peer| {
             let mut next_id = 1_000_000 * connection as u64;
@@ -140,7 +140,7 @@ fn a_target_that_goes_away_is_a_failure() {
             }
         })
     };
-    let begin = "fail: the target took no further run: ";
+    let begin = "fail: the target could not be loaded again: ";
     let ran = assert_ends(leaves, "--p99.9 5s --runs 1", 1, begin);
     assert!(ran.json()["ended"]["gone"].is_string(), "{ran:?}");
 }

@@ -1,4 +1,4 @@
-//! Several targets in one run: their IDs must differ.
+//! Several targets in one run: no ID may come from two of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

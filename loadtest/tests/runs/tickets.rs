@@ -1,4 +1,4 @@
-//! Ticket counters: their order, uniqueness, and what they leave out. Time is not checked.
+//! Ticket counters: their order, their uniqueness and the numbers left out. Time is not checked.
 
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
@@ -12,7 +12,7 @@ fn counter() -> Daemon {
     setup.start()
 }
 
-/// Returns the setup of a daemon in the named fleet, whose daemons share a counter.
+/// Returns the setup of a daemon in the named fleet. The daemons of a fleet share a counter.
 fn daemon_in(fleet: &str, etcd: &Etcd) -> Setup {
     Setup::configured(&format!(
         "[fleet]\nname = \"{fleet}\"\ncoordinator = \"etcd\"\nendpoints = [\"{}\"]\n\
@@ -32,7 +32,7 @@ fn load(daemons: [&Daemon; 2]) -> Ran {
 }
 
 #[test]
-fn tickets_need_no_clock_and_what_they_leave_out_counts() {
+fn tickets_are_checked_and_numbers_left_out_are_counted() {
     if !has_daemon() {
         return;
     }
@@ -55,7 +55,7 @@ fn daemons_that_share_a_counter_are_loaded_together() {
         set(&setup, &["--config", setup.path("snowbank.toml").to_str().expect("UTF-8")]);
     }
     let one = daemon_in("one", &etcd).start();
-    // All requests were answered, and no number came twice.
+    // Exit code 0 means that no number came twice.
     let ran = load([&one, &daemon_in("one", &etcd).start()]);
     assert!(ran.code == 0 && ran.figure("target", "layout") == "tickets, increment 1", "{ran:?}");
     assert_eq!(ran.figure("IDs", "answered"), ran.figure("IDs", "requests"), "{ran:?}");

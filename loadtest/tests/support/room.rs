@@ -1,5 +1,5 @@
-//! Limits how many load tests run at the same time, however many tests do: each load test asks for
-//! a rate.
+//! Limits how many load tests run at the same time, however many tests do, because each load test
+//! asks for a rate.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The most load tests at the same time. A test has two at most, so no test waits for itself.
 const LOAD_TESTS_MAX: usize = 3;
 
-/// The longest wait for room. A load test that has no room by then goes ahead.
+/// The longest wait for room. After it, a load test goes ahead without.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
