@@ -83,7 +83,8 @@ fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
         running.signal(signal);
         running.reap();
         poll("the end of the daemon", || {
-            // In a container, no init process may reap the daemon.
+            // A container may have no init process that reaps the daemon, which then stays a
+            // zombie.
             let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
         });
