@@ -25,7 +25,7 @@ use crate::promise::Promise;
 use crate::report::figure::Figures;
 use crate::report::json;
 use crate::report::terminal::Terminal;
-use crate::scenario::{Drive, SEED, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::schedule::Schedule;
 use samples::Samples;
 
@@ -245,7 +245,7 @@ fn lanes(scenario: &Scenario) -> Lanes {
     let schedules = (0..threads).filter_map(|thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / f64::from(scenario.batch);
-            Some(Schedule::new(requests_per_s, arrivals, thread, threads, SEED))
+            Some(Schedule::new(requests_per_s, arrivals, thread, threads))
         }
         Drive::Closed { .. } => None,
     });

@@ -11,9 +11,6 @@ use crate::schedule::Arrivals;
 use crate::target::Token;
 use crate::value::Rate;
 
-/// The seed of random draws: every run has the same schedule.
-pub(crate) const SEED: u64 = 1;
-
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// The targets, which get equal shares of the requests. If there is none, the run starts a

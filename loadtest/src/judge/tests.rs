@@ -31,8 +31,12 @@ fn objectives() -> Objectives {
     Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS], errors: 0.0 }
 }
 
+fn judged(outcome: &Outcome) -> Verdict {
+    judge(outcome, &objectives())
+}
+
 fn verdict(counts: Counts, faults: &[Fault]) -> Verdict {
-    judge(&outcome(counts, faults), &objectives())
+    judged(&outcome(counts, faults))
 }
 
 /// Returns the stalls of a machine that stood still once, for this long.
@@ -46,7 +50,7 @@ fn a_generator_held_up_by_its_quota_blames_no_target() {
     let of = |counts: Counts, elapsed_s| {
         let held_up = Duration::from_millis(700);
         let elapsed = Duration::from_secs(elapsed_s);
-        judge(&Outcome { held_up, elapsed, ..outcome(counts, &[]) }, &objectives())
+        judged(&Outcome { held_up, elapsed, ..outcome(counts, &[]) })
     };
     let late = of(counts(9_000, 9_000), 10);
     assert_eq!(late.exit_code(), 2);
@@ -94,7 +98,7 @@ fn late_sending_is_the_generators_fault() {
     let with_stalls = |total_ms| {
         let mut late = counts(9_000, 100);
         late.slip.saturating_record_n(8_900_000, 1_000);
-        judge(&Outcome { stalls: stood(total_ms), ..outcome(late, &[]) }, &objectives())
+        judged(&Outcome { stalls: stood(total_ms), ..outcome(late, &[]) })
     };
     let verdict = with_stalls(0);
     assert_eq!(verdict.exit_code(), 2);
@@ -116,11 +120,7 @@ fn an_answer_without_a_judged_time_leaves_no_verdict() {
 fn an_open_loop_must_get_its_rate() {
     let code = |elapsed_ms, stalled_ms| {
         let elapsed = Duration::from_millis(elapsed_ms);
-        judge(
-            &Outcome { elapsed, stalls: stood(stalled_ms), ..outcome(counts(100, 100), &[]) },
-            &objectives(),
-        )
-        .exit_code()
+        judged(&Outcome { elapsed, stalls: stood(stalled_ms), ..outcome(counts(100, 100), &[]) }).exit_code()
     };
     assert_eq!([code(10_200, 0), code(10_300, 0), code(10_300, 200)], [0, 1, 2]);
 }
@@ -129,8 +129,7 @@ fn an_open_loop_must_get_its_rate() {
 fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
     let of = |busiest_thread, ids, stalled_ms| {
         let counts = Counts { busiest_thread, ids, ..counts(100, 100) };
-        judge(&Outcome { planned: None, stalls: stood(stalled_ms), ..outcome(counts, &[]) }, &objectives())
-            .exit_code()
+        judged(&Outcome { planned: None, stalls: stood(stalled_ms), ..outcome(counts, &[]) }).exit_code()
     };
     assert_eq!([of(0.5, 90_000, 0), of(0.99, 90_000, 0), of(0.99, 100_000, 0)], [1, 2, 0]);
     assert_eq!(of(0.5, 90_000, 1_000), 2, "the machine stood still for as long");
@@ -139,8 +138,7 @@ fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
 #[test]
 fn a_broken_promise_fails_whatever_the_generator_did() {
     let of = |stood_ms, fault| {
-        judge(&Outcome { stalls: stood(stood_ms), ..outcome(counts(9_000, 50), &[fault]) }, &objectives())
-            .exit_code()
+        judged(&Outcome { stalls: stood(stood_ms), ..outcome(counts(9_000, 50), &[fault]) }).exit_code()
     };
     assert_eq!(of(5_000, Fault::Violation(Violation::Duplicate { id: 5 })), 1);
     // In 5 s, the target's idle timeout may have closed the connection.

@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn schedule(thread: usize, threads: usize) -> Schedule {
-        Schedule::new(1e4, Arrivals::Even, thread, threads, 1)
+        Schedule::new(1e4, Arrivals::Even, thread, threads)
     }
 
     #[test]
