@@ -52,7 +52,7 @@ impl Token {
         }
         if token.contains(&b'\n') {
             return Err(format!(
-                "found several lines in the token file {name}, allowed: one line, the token"
+                "found several lines in the token file {name}, allowed: one token, as a client sends it"
             ));
         }
         if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
