@@ -58,7 +58,7 @@ pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let limit = duration(latency.limit);
     let found = duration(counts.response.at(latency.quantile));
     let certain = duration(counts.settling.certain.at(latency.quantile));
-    format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
+    format!("{name} was {found} (limit {limit}), of which the target took at least {certain}")
 }
 
 /// Describes an objective whose result the machine or the generator decides.

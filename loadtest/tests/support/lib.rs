@@ -190,7 +190,7 @@ impl Ran {
     fn is_late(&self) -> bool {
         const TIMES: [&str; 6] = [
             "this machine stood still",
-            "is the target's for certain",
+            "of which the target took at least",
             "of the asked rate",
             "the generator was the bottleneck",
             "the target stalled: no answer within",
