@@ -111,7 +111,7 @@ pub(crate) enum Fault {
 /// The counters of one thread, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Requests due after the warm-up that were sent.
+    /// The requests sent that were due in the measurement.
     pub(crate) requests: u64,
     /// Of these requests, those answered with IDs.
     pub(crate) answered: u64,

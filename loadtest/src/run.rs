@@ -81,9 +81,9 @@ pub(crate) struct Outcome {
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
 
-/// A target under load in one run or several. No ID may come twice in all of them.
+/// A target under load in one run or several. No ID may come twice over all of them.
 pub(crate) struct Loaded<'a> {
-    /// The daemon that was started here, if the scenario named no target.
+    /// The daemon that this run started, if the scenario named no target.
     daemon: Option<Daemon>,
     /// The positions seen, by target.
     seen: Vec<Distinct>,
