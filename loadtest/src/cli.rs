@@ -30,8 +30,9 @@ use crate::value::{Rate, Share, Time};
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
-/// Without options, this starts a daemon and offers it 10,000 IDs/s for 10 s on a fixed schedule. It
-/// checks every ID, and passes if 99.9 % of the requests are answered within 2 ms of their due time.
+/// Without options, this starts a daemon and offers it 10,000 IDs/s for 10 s on a fixed schedule.
+/// It checks every ID, and passes if 99.9 % of the requests are answered within 2 ms of their due
+/// time.
 ///
 /// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 no
 /// verdict, wrong use, or no target that speaks the protocol.

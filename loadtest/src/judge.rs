@@ -3,11 +3,11 @@
 //! 1. As measured, enough requests were in time: **pass**. An objective of p99.9 allows 1 in 1,000
 //!    to be late.
 //! 2. Too many requests were late, even without the time for which the machine stood still:
-//!    **fail**. A request is certainly late if the target's part, less an excuse, is above the limit.
-//!    The excuse is the sum of the stalls that touch the request or whose queue does, and a quarter
-//!    for the queue. That is a quarter of this sum, or of the generator's lateness if that is longer:
-//!    all requests that were due meanwhile leave at once. Time in which the target ran is neither a
-//!    stall nor lateness.
+//!    **fail**. A request is certainly late if the target's part, less an excuse, is above the
+//!    limit. The excuse is the sum of the stalls that touch the request or whose queue does, and a
+//!    quarter for the queue. That is a quarter of this sum, or of the generator's lateness if that
+//!    is longer: all requests that were due meanwhile leave at once. Time in which the target ran
+//!    is neither a stall nor lateness.
 //! 3. Otherwise the machine decides the result: **no verdict**.
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.
