@@ -8,75 +8,48 @@ pub(crate) mod reply;
 
 use crate::promise::Promise;
 
-/// A broken promise. A single one fails the run.
+/// A broken promise. One fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
-    Duplicate {
-        id: u64,
-    },
+    /// An ID came twice.
+    Duplicate { id: u64 },
     /// An ID is not above the one before it on the same connection.
-    Order {
-        previous: u64,
-        id: u64,
-    },
+    Order { previous: u64, id: u64 },
     /// With strict order: a request sent after a reply was received did not get larger IDs.
-    Strict {
-        received: u64,
-        id: u64,
-    },
-    /// A run of no IDs, one that ends beyond 64 bits, or one whose IDs do not differ.
-    BadRun {
-        first: u64,
-    },
+    Strict { received: u64, id: u64 },
+    /// A run that is empty, repeats an ID, or ends beyond 64 bits.
+    BadRun { first: u64 },
     /// Fewer or more IDs than were asked for.
-    Count {
-        asked: u32,
-        found: u64,
-    },
+    Count { asked: u32, found: u64 },
     /// An ID that is not of the source's layout.
-    Layout {
-        id: u64,
-        previous: Option<u64>,
-    },
+    Layout { id: u64, previous: Option<u64> },
     /// A counter left out numbers in a reply: in the run that begins with this ID, or before that
     /// run.
-    Gap {
-        id: u64,
-    },
+    Gap { id: u64 },
     /// An ID of a worker ID that the source does not hold.
-    Worker {
-        id: u64,
-        worker: u64,
-    },
-    /// An ID dated this far after the end of the promised window; negative if it lies before the
-    /// start.
-    Time {
-        id: u64,
-        by_us: i64,
-    },
+    Worker { id: u64, worker: u64 },
+    /// An ID whose time is this far after the promised window, or before it if negative.
+    Time { id: u64, by_us: i64 },
 }
 
 impl Violation {
-    /// Returns one line for a person, IDs decoded.
+    /// Returns one line for a person, with decoded IDs.
     pub(crate) fn describe(&self, promise: &Promise) -> String {
+        let named = |id| promise.describe(id);
         match *self {
-            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", promise.describe(id)),
+            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", named(id)),
             Self::Order { previous, id } => {
-                format!(
-                    "wrong order: {} follows {} on one connection",
-                    promise.describe(id),
-                    promise.describe(previous)
-                )
+                format!("wrong order: {} follows {} on one connection", named(id), named(previous))
             }
             Self::Strict { received, id } => format!(
                 "wrong order: {} was asked for after {} was received, and order is strict",
-                promise.describe(id),
-                promise.describe(received)
+                named(id),
+                named(received)
             ),
             Self::BadRun { first } => {
                 format!(
-                    "malformed reply: the run from {} is empty, repeats itself or leaves 64 bits",
-                    promise.describe(first)
+                    "malformed reply: the run from {} is empty, repeats an ID or exceeds 64 bits",
+                    named(first)
                 )
             }
             Self::Count { asked, found } => {
@@ -84,25 +57,19 @@ impl Violation {
                 format!("too {compared} IDs: {found} came and {asked} were asked for")
             }
             Self::Layout { id, previous } => {
-                let before =
-                    previous.map(|id| format!("; {} came before", promise.describe(id))).unwrap_or_default();
-                format!("wrong layout: {} is not of the layout that INFO names{before}", promise.describe(id))
+                let before = previous.map(|id| format!("; {} came before", named(id))).unwrap_or_default();
+                format!("wrong layout: {} is not of the layout that INFO names{before}", named(id))
             }
             Self::Gap { id } => {
-                format!(
-                    "a gap: the reply with {id} leaves out numbers, and those of one reply are consecutive"
-                )
+                format!("a gap: the reply with {id} leaves out numbers; a reply of a counter must not")
             }
             Self::Worker { id, worker } => {
-                format!(
-                    "wrong worker: {} has worker {worker}, which INFO does not list",
-                    promise.describe(id)
-                )
+                format!("wrong worker: {} has worker {worker}, which INFO does not list", named(id))
             }
             Self::Time { id, by_us } => {
                 let far_us = by_us.unsigned_abs();
                 let way = if by_us < 0 { "older" } else { "newer" };
-                format!("wrong time: {} is {far_us} us {way} than the promised window", promise.describe(id))
+                format!("wrong time: {} is {far_us} us {way} than the promised window", named(id))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Options in, exit code out.
 //!
-//! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier
-//! runs.
+//! Without a subcommand, makes one run; `sweep` makes many. `plan` and `compare` read the files of
+//! earlier runs.
 
 mod compare;
 mod load;
@@ -30,9 +30,9 @@ use crate::value::{Rate, Share, Time};
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
-/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed
-/// schedule, checks every ID, and passes if 99.9 % of the requests were answered within 2 ms of the
-/// instant at which they were due.
+/// Without options, this starts a daemon and offers it 10,000 IDs/s for 10 s on a fixed schedule.
+/// It checks every ID, and passes if 99.9 % of the requests are answered within 2 ms of their due
+/// time.
 ///
 /// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 no
 /// verdict, wrong use, or no target that speaks the protocol.
@@ -43,7 +43,7 @@ struct Arguments {
     command: Option<Command>,
     #[command(flatten)]
     load: Load,
-    /// IDs per second that are offered [default: 10000/s], or that a closed loop has to reach
+    /// Offered IDs per second [default: 10000/s]; with --closed, the rate to reach
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
     /// Length of the measurement, after the warm-up
@@ -55,21 +55,20 @@ struct Arguments {
     /// Closed loop: requests in flight on each connection [default: 1]
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
-    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a
-    /// daemon of the run's own
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only without
+    /// --address
     #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
     restart_daemon_at: Option<Time>,
-    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the
-    /// run's own
+    /// Kill the daemon at this time of the measurement and start it again; only without --address
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
     #[command(flatten)]
     latencies: Latencies,
-    /// Largest share of requests that may be refused; without it, one is a failure
+    /// Largest share of requests that may be refused [default: none]
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     errors: Option<Share>,
-    /// Runs until there is a verdict, at most this many: they are judged together. For a noisy
-    /// machine, whose stalls decide the answer of a single one [default: 2, in at most 60s]
+    /// Repeat the run until there is a verdict, up to this many runs, judged together: a noisy
+    /// machine may decide the result of a single run [default: 2, within 60s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
     /// Write all figures to a file; "-" is standard output, and then the table goes to standard
@@ -154,9 +153,9 @@ impl Arguments {
         let Some(at) = self.restart_daemon_at.or(self.kill_daemon_at) else { return Ok(None) };
         if at >= self.length {
             let Time(length) = self.length;
+            let Time(at) = at;
             return Err(Failure::usage(format!(
-                "the outage at {:?} is not within the measurement of {length:?}",
-                at.0
+                "found an outage at {at:?}, allowed: within the measurement, --for {length:?}"
             )));
         }
         Ok(Some(Outage { at: at.0, ending }))
@@ -169,8 +168,9 @@ impl Arguments {
     }
 }
 
-/// Opens the files that the run will write, so that a wrong path fails at once. The old content
-/// stays until there are new figures: a missing target must not cost the figures of the last run.
+/// Opens the files that the run will write, so that a wrong path fails at once. The files keep
+/// their content until there are new figures: a run that cannot start must not delete those of the
+/// last run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
@@ -183,11 +183,12 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("cannot write {}: {error}", path.display()))
 }
 
-/// A file whose path may have been given, and its content.
+/// An output file: its path if the user gave one, and a function that makes its content.
 type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
 
-/// Writes files, and returns the exit code. If a file cannot be written, even a pass is a failure,
-/// because a script may need it. The table is printed before, so a full disk does not cost it.
+/// Writes files and returns `code`. A file that cannot be written is a failure even after a pass,
+/// because a script may need the file. The table is already printed, so a full disk does not lose
+/// it.
 fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
     let blame = if code == 1 { Blame::Target } else { Blame::User };
     for (path, bytes) in files {
@@ -201,12 +202,12 @@ fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
 
 /// Returns the text of a JSON file.
 fn json_text(figures: &impl Serialize) -> Vec<u8> {
-    // Numbers, strings and lists: writing them does not fail.
+    // Serializing numbers, strings and lists does not fail.
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Returns a line with the keys of the JSON, then a line for each second. A figure that is not
-/// known is empty.
+/// Returns CSV: a header with the keys of the JSON, and a line for each second. Unknown figures are
+/// empty.
 fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {
@@ -216,7 +217,8 @@ fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     writer.into_inner().unwrap_or_default()
 }
 
-/// Turns a mistake into one line. For help and version, prints them and ends the process.
+/// Turns an error of clap into one line. If the user asked for help or the version, prints that and
+/// ends the process.
 fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();

@@ -1,9 +1,10 @@
-//! Compares runs of A with runs of B: the figures that differ by more than equal runs do.
+//! Compares runs of A with runs of B: finds the figures that differ by more than those of equal
+//! runs.
 //!
-//! Two runs of the same daemon on the same machine never give the same figures, and only repeated
-//! runs show how much they differ. So each side needs several. A figure differs if the 99.9 %
-//! interval of its ratio, by Student's t, leaves out 1, and if the ratio is further from 1 than
-//! [`ALWAYS_SAME`]. An interval that holds a doubling or a halving is not called the same. See
+//! Two runs of the same daemon on the same machine never give the same figures. Only repeated runs
+//! show how much they differ, so each side needs several. A figure differs if the 99.9 % interval
+//! of its ratio, by Student's t, excludes 1, and if the ratio is further from 1 than
+//! [`ALWAYS_SAME`]. An interval that reaches a doubling or a halving gives no answer. See
 //! [`spread`].
 
 pub(crate) mod spread;
@@ -19,14 +20,14 @@ use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;
 
-/// Ratios nearer to 1 than this are no difference that anyone would act on.
+/// Nobody would act on a ratio nearer to 1 than this.
 const ALWAYS_SAME: f64 = 1.05;
 
-/// An interval that reaches further than this factor from 1 holds a doubling or a halving.
+/// An interval that reaches this factor contains a doubling or a halving, and so gives no answer.
 const CAN_TELL: f64 = 2.0;
 
-/// The figures that are compared: row and name, and the words for a B that has more or less of it.
-/// More is worse for all but the rate.
+/// The figures to compare: row and name, and the words for a B with more or with less of it. More
+/// is worse for all but the rate.
 const COMPARED: [[&str; 4]; 8] = [
     [IDS, RATE, "higher", "lower"],
     [IDS, "refused", "more errors", "fewer errors"],
@@ -40,7 +41,7 @@ const COMPARED: [[&str; 4]; 8] = [
 
 const RATE: &str = "rate";
 
-/// The figures that all runs should have in common, by row and name, besides those of the load.
+/// The figures that all runs should share, by row and name, besides those of the load.
 const ALIKE: [(&str, &str); 8] = [
     ("outage", "cause"),
     ("outage", "at"),
@@ -56,14 +57,14 @@ const ALIKE: [(&str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread. For all together: at least one time is known to be the
-    /// same.
+    /// No difference beyond the spread. For all figures together: at least one time is known to be
+    /// the same.
     Same,
-    /// B does worse. For all together: in at least one figure.
+    /// B is worse. For all figures together: in at least one.
     Worse,
-    /// B does better. For all together: in some figures, and worse in none.
+    /// B is better. For all figures together: in at least one, and worse in none.
     Better,
-    /// The data gives no answer.
+    /// The runs give no answer.
     CannotTell,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct Row {
     /// The ratio of B to A, and its interval.
     pub(crate) interval: Option<Interval>,
     pub(crate) call: Call,
-    /// B in a word, or the reason why the data does not answer.
+    /// B in a word or two, or the reason why the runs give no answer.
     pub(crate) words: &'static str,
     #[serde(skip)]
     unit: Unit,
@@ -134,7 +135,7 @@ fn row(figure: [&'static str; 4], a: &[Run], b: &[Run]) -> Option<Row> {
     let b = (&b_values).mean();
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
     let more = match interval {
-        // A number of errors: none on one side and some on the other is a difference.
+        // A number of errors differs if only one side has errors.
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
         _ if unit == Unit::None => Ok(Some(b > a)),
         None => Err("? single runs, or 0"),
@@ -165,7 +166,7 @@ fn verdict(rows: &[Row]) -> Call {
             return call;
         }
     }
-    // The rate says nothing: an open loop sends at the rate that it was given.
+    // The rate says nothing, because an open loop sends at the rate that it was given.
     let is_known = rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same);
     if is_known { Call::Same } else { Call::CannotTell }
 }
@@ -198,7 +199,9 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     if a_loops != b_loops || a_loops.len() != 1 {
         let a = joined(a_loops);
         let b = joined(b_loops);
-        return Err(format!("A is {a}, B is {b}: the times of one are not those of the other"));
+        return Err(format!(
+            "found {a} in A and {b} in B, allowed: the same loop in all runs; their times are not comparable"
+        ));
     }
     let loads = a.iter().chain(b).flat_map(|run| run.figures.of_row(LOAD)).map(|figure| figure.name.as_str());
     let loads: BTreeSet<&str> = loads.collect();
@@ -215,7 +218,7 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     }
     if !alternate(a, b) {
         warnings.push(
-            "all runs of one side came first: a change of the machine since then counts as a difference"
+            "all runs of one side came first, so a change of the machine may seem to be a difference"
                 .to_owned(),
         );
     }

@@ -14,16 +14,16 @@ use tempfile::TempDir;
 
 use crate::frontend::{self, Row};
 
-/// The worker ID: the end of Twitter's range, which people assign last. The locks of the machine's
-/// other daemons do not matter, because the IDs are thrown away.
+/// The last worker ID of Twitter's layout, which people assign last. The daemon needs no lock
+/// against the machine's other daemons, because its IDs are thrown away.
 const WORKER_ID: u16 = 1_023;
 
 /// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well
 /// under a second even on a busy machine.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// A daemon that was started here. It ends when this value is dropped. It also ends with this
-/// process, however that ends, because its standard input ends then.
+/// A daemon that this process started. It ends when this value is dropped. It also ends with this
+/// process, even if that is killed, because its standard input ends then.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -38,18 +38,18 @@ pub(crate) struct Daemon {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// A service manager's stop.
+    /// SIGTERM, as a service manager stops it.
     Stop,
-    /// A crash.
+    /// SIGKILL, like a crash.
     Kill,
 }
 
 impl Daemon {
-    /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a
-    /// temporary state directory.
+    /// Starts a daemon that speaks Snowbank's own protocol and `protocol`, on free ports of the
+    /// loopback address, with a temporary state directory.
     ///
     /// # Errors
-    /// The system's, or the daemon's last words.
+    /// The system's, or the last line of the daemon's standard error.
     pub(crate) fn start(protocol: &'static Row) -> io::Result<Self> {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
@@ -62,7 +62,7 @@ impl Daemon {
     /// Ends the daemon and starts it again on the same address and state.
     ///
     /// # Errors
-    /// The system's, or the daemon's last words.
+    /// The system's, or the last line of the daemon's standard error.
     pub(crate) fn restart(&mut self, ending: Ending) -> io::Result<()> {
         self.end(match ending {
             Ending::Stop => Signal::TERM,
@@ -110,7 +110,7 @@ fn spawn(
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
-    // Its settings are those below, whatever the environment has.
+    // The environment must not change its settings.
     command.env_clear();
     command.args(["serve", "--layout", "twitter", "--worker-id", &WORKER_ID.to_string()]);
     command.arg("--state-dir").arg(directory.join("state"));
@@ -120,8 +120,8 @@ fn spawn(
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
-    // Its standard input is a pipe that is never written to. It closes when the load test ends, and
-    // then the daemon ends.
+    // Its standard input is a pipe without a writer of bytes. The pipe closes when the load test
+    // ends, and then the daemon ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
     // Ctrl-C must not reach the daemon: it has to answer until the run is over.
     command.process_group(0);
@@ -136,18 +136,18 @@ fn spawn(
     let _ = child.kill();
     child.wait()?;
     let stderr = fs::read_to_string(&stderr).unwrap_or_default();
-    let reason = stderr.lines().last().unwrap_or("it gave no reason");
-    Err(io::Error::other(format!("it ended: {reason}")))
+    let reason = stderr.lines().last().unwrap_or("it gives no reason");
+    Err(io::Error::other(format!("it does not listen: {reason}")))
 }
 
-/// Returns the address that a line of the daemon's names.
+/// Returns the address in the daemon's line `NAME on ADDRESS`.
 fn address_of(name: &str, lines: &[String]) -> Option<Endpoint> {
     let address = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "))?;
     address.trim().parse().ok()
 }
 
-/// Returns the first lines of the daemon's output, one for each listener. If there is none in time,
-/// returns nothing, which the caller treats as a refusal.
+/// Returns the first lines of the daemon's output, one for each listener, or none if the daemon
+/// prints nothing in time.
 fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));
     if !ready.is_ok_and(|ready| ready > 0) {

@@ -1,4 +1,4 @@
-//! Why there is no result.
+//! The reasons why a command has no result.
 
 /// The one at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) enum Blame {
     Target,
     /// This machine: it has no more open files or local ports.
     Machine,
-    /// Ctrl-C, before there was anything to measure.
+    /// Ctrl-C before the measurement began.
     Interrupt,
 }
 

@@ -1,9 +1,8 @@
 //! The protocols of a target: how a connection begins, how a request is written, and how a
 //! reply is read.
 //!
-//! Each protocol is one file with a [`Row`], from which options, greeting and load follow. [`ALL`]
-//! lists those that have an option. A protocol turns bytes into runs of IDs. All checks and figures
-//! are those of Snowbank's own protocol.
+//! Each protocol is one file with a [`Row`]. [`ALL`] lists those that have an option. A protocol
+//! turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
 
 mod echo;
 mod http;
@@ -14,7 +13,6 @@ mod resp;
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use snowbank_client::layout::{Run, append_run};
 use snowbank_client::protocol::{ErrorCode, Info, one_line};
@@ -37,23 +35,26 @@ pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &no
 pub(crate) struct Row {
     /// The name of its option, of the daemon's option, and in every output.
     pub(crate) name: &'static str,
-    /// The words for it in the error about a target that speaks another protocol.
+    /// The name in the error about a target that speaks another protocol.
     pub(crate) protocol: &'static str,
-    /// Shows the token at the start of a connection. HTTP has the token in each request, and
+    /// Sends the token at the start of a connection. HTTP has the token in each request, and
     /// memcached has none.
     pub(crate) authorize: Option<Authorize>,
-    /// Greets a target. The name is that of the source to draw from.
+    /// Asks a target what it is. The `&str` names the source to draw from.
     pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, Failure>,
 }
 
 type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 
-/// The position in the replies of a connection: the request that is answered next.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct At {
-    pub(crate) asked: u32,
+/// The oldest request in flight on a connection, which the next reply answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Awaited {
+    /// The number of IDs that it asked for.
+    pub(crate) count: u32,
     /// Its tag, in Snowbank's own protocol.
     pub(crate) tag: u16,
+    /// The number of requests in flight, this one included.
+    pub(crate) unanswered: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -63,19 +64,17 @@ pub(crate) enum Part<'a> {
     /// The end of the reply.
     End,
     Refused(Refusal<'a>),
-    /// No answer to this request: see [`FrontEnd::unasked`].
-    Unasked,
 }
 
-/// A refusal: the error code, and the target's words. The words become [`text`] only where somebody
-/// reads them, because a target may refuse every request of a flood.
+/// A refusal: the error code, and the target's words. The words become [`text`] only for a report,
+/// because a target may refuse every request of a flood.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal<'a> {
     pub(crate) code: u16,
     pub(crate) words: Cow<'a, [u8]>,
 }
 
-/// A part, and the bytes that it takes; `None` if it is not all there.
+/// A part and its size in bytes; `None` while it is incomplete.
 type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
 /// A protocol, with the key or source that its requests name.
@@ -83,19 +82,19 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// Appends a request for this many IDs.
     fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32);
 
-    /// Reads the next part of a reply and appends its IDs to `runs`.
+    /// Reads the next part of the awaited reply and appends its IDs to `runs`.
     ///
     /// # Errors
     /// The fault of bytes that are no reply.
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a>;
 
-    /// Takes bytes that answer no request; does nothing while they are incomplete. `_unanswered`
-    /// requests have no answer yet.
+    /// Reports bytes that answer no request, unless they are incomplete. `_unanswered` requests are
+    /// in flight.
     ///
     /// # Errors
     /// The target's fault.
     fn unasked(&self, _bytes: &[u8], _unanswered: usize) -> Result<(), Fault> {
-        Err(unreadable("a reply to nothing"))
+        Err(unreadable("a reply without a request"))
     }
 
     /// Returns the most IDs that one request can ask for.
@@ -111,19 +110,19 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
 
 /// The answers of a target before it is loaded.
 pub(crate) struct Met {
-    pub(crate) front_end: Arc<dyn FrontEnd>,
+    pub(crate) front_end: Box<dyn FrontEnd>,
     /// The description of its sources, where the protocol has one.
     pub(crate) info: Option<Info>,
     pub(crate) version: Option<String>,
 }
 
-/// Refuses a reply that grows without an end.
+/// Refuses an incomplete reply that is longer than any reply.
 ///
 /// # Errors
-/// [`Fault::Unreadable`] if it is longer than any reply.
-pub(crate) fn check_size(size: usize, at: At) -> Result<(), Fault> {
-    let most = MAX_REPLY_SIZE + MAX_ID_SIZE * at.asked as usize;
-    if size > most { Err(unreadable("a reply without an end")) } else { Ok(()) }
+/// [`Fault::Unreadable`].
+pub(crate) fn check_size(size: usize, awaited: Awaited) -> Result<(), Fault> {
+    let most = MAX_REPLY_SIZE + MAX_ID_SIZE * awaited.count as usize;
+    if size > most { Err(unreadable("a reply that is too long")) } else { Ok(()) }
 }
 
 fn unreadable(reason: &str) -> Fault {
@@ -146,7 +145,7 @@ fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, Failure> {
     conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
 
-/// Returns a target's words in one line, for a person.
+/// Returns a target's words as one line without control characters.
 pub(crate) fn text(bytes: &[u8]) -> String {
     one_line(&String::from_utf8_lossy(bytes))
 }

@@ -1,16 +1,16 @@
-//! The rule: pass, fail or no verdict.
+//! Decides the verdict: pass, fail or no verdict.
 //!
-//! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in
-//!    1,000 to be late.
-//! 2. More requests than that were late, even without the time for which the machine stood still:
-//!    **fail**. A request is certainly late if the target's own part, less an excuse, is above the
-//!    limit. The excuse is the sum of the stalls that touch the request or whose queue touches it,
-//!    and a quarter for the queue. That is a quarter of this sum, or of the generator's lateness if
-//!    that is longer: all that was due meanwhile leaves at once. Time in which the target ran
-//!    counts neither as a stall nor as lateness.
-//! 3. Between the two the machine decides the answer: **no verdict**.
+//! 1. As measured, enough requests were in time: **pass**. An objective of p99.9 allows 1 in 1,000
+//!    to be late.
+//! 2. Too many requests were late, even without the time for which the machine stood still:
+//!    **fail**. A request is certainly late if the target's part, less an excuse, is above the
+//!    limit. The excuse is the sum of the stalls that touch the request or whose queue does, and a
+//!    quarter for the queue. That is a quarter of this sum, or of the generator's lateness if that
+//!    is longer: all requests that were due meanwhile leave at once. Time in which the target ran
+//!    is neither a stall nor lateness.
+//! 3. Otherwise the machine decides the result: **no verdict**.
 //!
-//! If a CPU quota held up the load test, no target is blamed for what came late.
+//! If a CPU quota held up the load test, late answers are not the target's fault.
 //!
 //! So a pass always rests on measured times, and nothing is estimated. A refusal or a broken
 //! promise fails, whatever the machine did. A closed connection fails too, unless machine or
@@ -27,29 +27,29 @@ use crate::measure::{Counts, Fault};
 use crate::run::Outcome;
 use crate::value::Rate;
 
-/// No target has a shorter idle timeout. A connection that closes although the generator never
-/// stood still for so long was closed for another reason.
+/// No target has a shorter idle timeout. If the generator never stood still for so long, a closed
+/// connection has another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// If a generator that gave up was further behind its schedule than this, it may have sent too many
-/// requests at once.
+/// If the generator was further behind its schedule than this when it gave up, it may have sent too
+/// many requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
-/// A closed loop is limited by its own threads if one of them needs a core for a larger share of
-/// the time than this.
+/// A closed loop is limited by its own threads if one of them needed a core for more than this
+/// share of the time.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
 
-/// A CPU quota that held up the load test for longer may be the reason for all that came late.
+/// A CPU quota that held up the load test for longer may be the reason for every late answer.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may come this long after its end: one late answer does not make
-/// the rate lower.
+/// The last answers of a short run may arrive this long after its end. One late answer does not
+/// lower the rate.
 const TAIL_S: f64 = 0.1;
 
-/// A response time, and the share of all requests that must keep to it.
+/// A response time, and the share of requests that must not take longer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Latency {
     /// The share of requests, from 0 to 1; 1 is the maximum.
@@ -68,7 +68,7 @@ pub(crate) struct Objectives {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every objective is met and every ID is as promised.
+    /// Every objective is met, and no promise is broken.
     Pass,
     /// The target is at fault, for these reasons.
     Fail(Vec<String>),
@@ -83,7 +83,7 @@ pub(crate) enum Found {
     Met,
     /// Missed even without the machine's stalls.
     Missed,
-    /// The machine or the generator decides the answer.
+    /// The machine or the generator decides the result.
     Open,
 }
 
@@ -124,7 +124,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the word for it in every output.
+    /// Returns the verdict's word in every output.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -133,7 +133,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the reasons why it is not a pass.
+    /// Returns the reasons why the verdict is not a pass.
     pub(crate) fn reasons(&self) -> &[String] {
         match self {
             Self::Pass => &[],
@@ -182,8 +182,8 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
 }
 
 impl Outcome {
-    /// Returns true if a machine or a generator that stood still may have caused the fault: a
-    /// target may close an idle connection, and too many requests may leave in a bunch.
+    /// Returns true if a machine or a generator that stood still may have caused the fault. A
+    /// target may close an idle connection, and too many requests may leave at once.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = &self.counts;
         let stood = self.stalls.longest.max(counts.longest_turn);
@@ -195,7 +195,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the reasons why the run shows nothing about the objectives.
+    /// Returns the reasons why the run says nothing about the objectives.
     fn not_measured(&self) -> Vec<String> {
         let counts = &self.counts;
         let mut reasons = Vec::new();
@@ -203,7 +203,7 @@ impl Outcome {
             reasons.push("the run was interrupted".to_owned());
         }
         if self.too_scattered {
-            reasons.push("the IDs are too scattered to check that each is distinct".to_owned());
+            reasons.push("the IDs are too scattered to find duplicates".to_owned());
         }
         if counts.requests == 0 && counts.response.is_empty() && self.faults.is_empty() && !self.interrupted {
             reasons
@@ -212,14 +212,14 @@ impl Outcome {
         let judged = counts.settling.certain.len();
         let answered = counts.response.len();
         if judged != answered || judged < counts.answered {
-            reasons.push(format!("{judged} times were judged of {} answers", counts.answered));
+            reasons.push(format!("{judged} response times of {} answers were judged", counts.answered));
         }
         reasons
     }
 
-    /// Judges the rate: an open loop may take little longer than planned, and a closed one as long
-    /// as its IDs take at the asked rate. The stalls, and the generator's own backlog, may explain
-    /// a longer time.
+    /// Judges the rate. An open loop may take little longer than planned, and a closed one as long
+    /// as its IDs take at the asked rate. Stalls and the generator's own backlog may explain a
+    /// longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
         let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();
@@ -243,7 +243,7 @@ impl Outcome {
         }
     }
 
-    /// Returns true if a closed loop got no higher rate because its own threads were busy.
+    /// Returns true if a closed loop's own threads limited its rate.
     pub(crate) fn is_lower_bound(&self) -> bool {
         self.planned.is_none() && self.counts.busiest_thread > MAX_THREAD_SHARE
     }

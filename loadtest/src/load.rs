@@ -1,10 +1,10 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
-//! The thread sleeps in `epoll_wait`, with a timeout in nanoseconds, until the next request is due
-//! or a reply arrives. Spinning would take a core from a target on the same machine. In each turn
-//! it first sends all requests that are due, with one `send` for each connection, and then reads
-//! the replies. It never waits for an answer before it sends. Nearly all of its slip is the wait
-//! for a core that something else uses, so threads stand in for each other (`lanes`).
+//! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
+//! would take a core from a target on the same machine. In each turn it first sends all requests
+//! that are due, with one `send` for each connection, and then reads the replies. It never waits
+//! for an answer before it sends. Requests leave late mostly because a thread waits for a core that
+//! something else uses, so threads send each other's overdue requests (`lanes`).
 
 mod clocks;
 mod connection;
@@ -14,7 +14,6 @@ mod outage;
 mod receive;
 mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,15 +40,15 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Reopens the connections that ended.
+    /// Reopens connections that ended.
     pub(crate) access: Access,
-    pub(crate) front_end: Arc<dyn FrontEnd>,
+    pub(crate) front_end: Box<dyn FrontEnd>,
     /// The version in its answers before the load.
     pub(crate) version: Option<String>,
     pub(crate) promise: Promise,
     pub(crate) owner: Owner,
     pub(crate) clock: Clock,
-    /// With strict order: the largest ID received from it so far.
+    /// With strict order: the largest ID received from this target so far.
     pub(crate) highest: AtomicU64,
 }
 
@@ -68,7 +67,8 @@ pub(crate) struct Shared<'a> {
 /// A message from a load thread to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Positions received from each target.
+    /// Positions received from each target. No ID still to come on this thread is dated before
+    /// `low_us`; `None` while that is not known.
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },

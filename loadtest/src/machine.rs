@@ -3,20 +3,21 @@
 //! A host that has other guests stops cores for milliseconds, and other programs take them. Both
 //! make answers late, and neither is the target's fault:
 //!
-//! - a sleeper on each core finds the host's stalls. If it woke late while no program had its core,
-//!   the host stalled. The loss is the lateness, less the sleeper's own wait for the core;
-//! - the waits of the target's threads for a core show what other programs took. Time in which the
-//!   target's processes used the cores is no stall, and the loss is at most what target and
-//!   generator left of all cores.
+//! - A sleeper on each core finds the host's stalls. If it woke late while no program had its core,
+//!   the host stalled. The stall's loss is the lateness, less the sleeper's own wait for the core.
+//! - The waits of the target's threads for a core show what other programs took. Time in which the
+//!   target's processes used the cores is no stall. The loss is at most what target and generator
+//!   left of all cores.
 //!
-//! Where the target's process cannot be seen, a sleeper's wait for its core counts too.
+//! If the target's process cannot be seen, a sleeper's wait for its core counts as a stall, too.
 //!
-//! After a wait, the generator sends at once all that was due. That delays no answer, but the
-//! requests queue at the target. Time in which the target ran does not count.
+//! A generator that waited for a core then sends all overdue requests at once. They queue at the
+//! target, which may delay their answers. Time in which the target ran during that wait does not
+//! count.
 //!
-//! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
-//!   target's waits.
-//! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
+//! - [`stalls`]: the record of stalls. [`own`]: the processor time of target and generator.
+//!   [`waits`]: the target's waits.
+//! - [`owner`]: the process of a local target. [`processor`]: the processor time of one thread.
 //! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
 
 pub(crate) mod echo;
@@ -41,8 +42,8 @@ use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use waits::{Look, Waits};
 
-/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per
-/// cent of a core.
+/// The length of a sleeper's sleep: short in comparison with any stall that matters. It costs half
+/// a per cent of a core.
 pub(crate) const NAP_NS: u64 = 1_000_000;
 
 #[derive(Debug)]
@@ -51,15 +52,15 @@ pub(crate) struct Watched {
     pub(crate) origin: Instant,
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
-    /// The requests that the generator sent late since the last look at the target's waits: when
-    /// each was due, and when it was sent.
+    /// The due time and the sending time of each request that the generator sent late since the
+    /// last look at the target's waits.
     late: Mutex<Vec<(u64, u64)>>,
     /// The cores that this process may use.
     cores: Vec<usize>,
 }
 
 impl Watched {
-    /// Returns the machine of a run that starts at `origin` and measures from `warm_up` on.
+    /// Watches the machine for a run that starts at `origin` and measures after `warm_up`.
     pub(crate) fn new(origin: Instant, warm_up: Duration, owners: Vec<Owner>) -> Self {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         Self {
@@ -80,13 +81,13 @@ impl Watched {
         scope.spawn(move || self.watch_target(stop));
     }
 
-    /// Records the process that a target has now.
+    /// Records a target's new process.
     pub(crate) fn set_owner(&self, target: usize, owner: Owner) {
         self.lock_own().owners[target] = owner;
     }
 
-    /// Records that the generator sent a request late. The queue at the target is known after the
-    /// next look at the target's waits.
+    /// Records that the generator sent a request late. The next look at the target's waits turns
+    /// that into a queue at the target.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
         self.lock_late().push((due_ns, sent_ns));
     }
@@ -99,7 +100,7 @@ impl Watched {
         Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
     }
 
-    /// Returns what the target has used of this machine.
+    /// Returns the processor time and the memory of the target.
     pub(crate) fn target_used(&self) -> Used {
         self.lock_own().target_used()
     }
@@ -119,7 +120,8 @@ impl Watched {
                 own.find_processes();
                 waits.find_threads(own.processes.keys());
             }
-            // The look comes last, so that it includes all that ran in these times.
+            // The look's time and totals are read last, so that they include all that ran during
+            // the waits.
             let late = std::mem::take(&mut *self.lock_late());
             waits.read_threads();
             let at_ns = self.now_ns();
@@ -140,7 +142,7 @@ impl Watched {
     fn sleep_on(&self, core: usize, stop: &AtomicBool) {
         let mut only = CpuSet::new();
         only.set(core);
-        // If this is refused, the sleeper may share another one's core, and none watches this core.
+        // If this is refused, two sleepers may share a core, and another core has none.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut run_delay = RunDelay::of_this_thread();
@@ -149,9 +151,8 @@ impl Watched {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(NAP_NS));
             let woke_ns = self.now_ns();
-            let waited_ns = run_delay.since_last().waited_ns;
-            let had_core_ns = if sees_waits { waited_ns } else { 0 };
-            stall_of_nap(slept_ns, woke_ns, had_core_ns).into_iter().for_each(|stall| self.stalls.add(stall));
+            let waited_ns = if sees_waits { run_delay.since_last().waited_ns } else { 0 };
+            stall_of_nap(slept_ns, woke_ns, waited_ns).into_iter().for_each(|stall| self.stalls.add(stall));
             // No time between two naps goes unwatched.
             slept_ns = woke_ns;
         }
@@ -159,7 +160,7 @@ impl Watched {
 }
 
 /// Returns the stall that made a sleeper late. It slept and woke at these instants, and for
-/// `waited_ns` of its lateness a program had its core.
+/// `waited_ns` a program had its core.
 pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
     let due_ns = slept_ns + NAP_NS;
     let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);

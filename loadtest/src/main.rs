@@ -15,20 +15,20 @@
 //!   replies.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts
 //!   itself. [`frontend`]: the protocols of Redis, memcached, HTTP and noeqd.
-//! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them;
-//!   duplicates are found in bounded memory.
+//! - [`promise`]: the guarantees in a target's INFO. [`check`]: checks every ID against them, and
+//!   finds duplicates in bounded memory.
 //! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms
 //!   and counters.
-//! - [`judge`]: the rule: pass, fail or no verdict.
+//! - [`judge`]: decides the verdict: pass, fail or no verdict.
 //! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures.
-//!   [`origin`]: the machine and command line in them. [`units`]: numbers as text.
-//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many
+//!   [`origin`]: the machine and the command line as figures. [`units`]: numbers as text.
+//! - [`sweep`]: many runs that find the highest rate that holds. [`plan`]: from a sweep, how many
 //!   daemons a rate needs. [`compare`]: runs side by side.
 //!
 //! Two instants have different names everywhere. `intended` is when the schedule wants a request to
 //! leave; `sent` is when it left. *Response time* counts from `intended`, so a target that stalls
 //! cannot hide the requests that it delayed (coordinated omission). The *target's part* counts from
-//! `sent`. *Slip* is the time between the two.
+//! `sent`. *Slip* is `sent` less `intended`.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,7 +1,7 @@
 //! Histograms, seconds, counters and faults.
 //!
-//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1
-//! ms is known to the microsecond.
+//! Times are nanoseconds with three significant digits, from 1 ns to an hour. So times under 1 ms
+//! are exact to the microsecond.
 
 mod histogram;
 pub(crate) mod settling;
@@ -23,7 +23,7 @@ pub(crate) struct Refusals {
 
 pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 
-/// The results of one second of the measurement, of one thread or of all, by the time of receipt.
+/// The results of one second of the measurement, by the time of receipt. Of one thread, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Second {
     pub(crate) ids: u64,
@@ -45,7 +45,7 @@ pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
     pub(crate) ids: u64,
-    /// Requests answered with IDs in it; as many response times were counted.
+    /// Requests answered with IDs in this second, and so the number of its response times.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
@@ -58,7 +58,7 @@ pub(crate) struct SecondFigures {
     pub(crate) p999_us: Option<f64>,
     /// The longest response time.
     pub(crate) max_us: Option<f64>,
-    /// The target's processor time as a share of one core, if it can be seen.
+    /// The target's processor time as a share of one core; `None` if it cannot be seen.
     pub(crate) target_cpu_share: Option<f64>,
     /// The target's resident memory at the end of the second.
     pub(crate) target_memory_bytes: Option<u64>,
@@ -94,30 +94,30 @@ pub(crate) enum Fault {
     Violation(Violation),
     /// A connection ended.
     Closed { unanswered: usize, reason: Option<String> },
-    /// Bytes that are no reply, or a reply to nothing.
+    /// Bytes that are not a reply, or a reply without a request.
     Unreadable(String),
     /// A request had no answer for [`ANSWER_TIMEOUT`](crate::load::ANSWER_TIMEOUT).
     Silent { unanswered: usize },
-    /// More requests in flight than [`MAX_IN_FLIGHT`](crate::load::MAX_IN_FLIGHT).
+    /// More requests were due than [`MAX_IN_FLIGHT`](crate::load::MAX_IN_FLIGHT) on a connection.
     TooManyInFlight,
-    /// After an outage connections were not back within
-    /// [`RECOVERY_TIMEOUT`](crate::load::RECOVERY_TIMEOUT).
+    /// Connections were not open again within [`RECOVERY_TIMEOUT`](crate::load::RECOVERY_TIMEOUT)
+    /// of an outage.
     NotRecovered,
-    /// A further run, or a thread of one, could not begin. `is_ours` if this machine has no more
-    /// files or ports.
+    /// A later run, or a thread, could not begin. `is_ours` if this machine has no more files or
+    /// ports.
     NotBegun { reason: String, is_ours: bool },
 }
 
 /// The counters of one thread, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Requests that count: sent after the warm-up.
+    /// The requests sent that were due in the measurement.
     pub(crate) requests: u64,
-    /// Those of them that were answered with IDs.
+    /// Of these requests, those answered with IDs.
     pub(crate) answered: u64,
-    /// The IDs in those answers.
+    /// The IDs in these answers.
     pub(crate) ids: u64,
-    /// IDs of the whole run, the warm-up included; each was checked.
+    /// IDs of the whole run, the warm-up included. Each was checked.
     pub(crate) checked_ids: u64,
     /// Requests that were refused, by code.
     pub(crate) refused: RefusalsByCode,
@@ -128,33 +128,32 @@ pub(crate) struct Counts {
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
     /// Requests that the outage took away: in flight on a connection that it ended, due while no
-    /// connection was open, or refused.
+    /// connection was open, or refused because the daemon was stopping.
     pub(crate) lost: u64,
-    /// The outage, from its start until every connection was back and one answered; the longest of
-    /// all threads.
+    /// The length of the outage: until every connection was open again and one of them had an
+    /// answer. The longest of all threads.
     pub(crate) outage: Duration,
     /// From the intended instant to the receipt.
     pub(crate) response: TimeHistogram,
-    /// The target's own part: from the sending until the answer could be read.
+    /// The target's part: from the sending until the answer could be read.
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
-    /// The target's own part that no stall of the machine explains.
+    /// The target's part that no stall of the machine explains.
     pub(crate) settling: Settling,
-    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell
-    /// behind got its load on schedule.
+    /// How far the sending was behind the schedule when a fault ended the thread. It shows whether
+    /// a target that fell behind got its load on schedule.
     pub(crate) late_at_fault: Duration,
-    /// The longest time for which a thread of the generator neither sent nor read although it was
-    /// due.
+    /// The longest time for which a generator thread neither sent nor read although it should have.
     pub(crate) longest_turn: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
     /// The largest share of the time for which one generator thread used a core or waited for one,
     /// from 0 to 1.
     pub(crate) busiest_thread: f64,
-    /// The last counted receipt, since the start of the measurement.
+    /// The time from the start of the measurement to the last receipt that counts.
     pub(crate) last_receipt: Duration,
-    /// The largest distance seen between the two machines' clocks; 0 on one machine.
+    /// The largest distance seen between the clocks of target and generator; 0 on one machine.
     pub(crate) clock_offset_us: i64,
 }
 
@@ -184,8 +183,8 @@ impl Counts {
         }
     }
 
-    /// Returns refusals and this many unanswered requests as a share of all requests, the warm-up's
-    /// included.
+    /// Returns the share of all requests that were refused, or are among these unanswered ones. The
+    /// warm-up counts.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_add_up() {
+    fn counts_of_threads_add_up() {
         let counted = |ids, code| {
             let mut counts = Counts { ids, ..Counts::default() };
             counts.response.saturating_record(ids);
@@ -223,7 +222,7 @@ mod tests {
         all.merge(counted(9, 8));
         assert_eq!((all.ids, count_of(&all.refused), all.response.len()), (21, 3, 3));
         assert_eq!(all.refused[&6], Refusals { count: 2, first_message: "code 6".into() });
-        // Refusals are a share of all requests, those of the warm-up included.
+        // Refusals of the warm-up count, and so do its requests.
         (all.requests, all.warm_up_requests) = (15, 5);
         all.warm_up_refused.entry(6).or_default().count = 1;
         assert_eq!([0, 1].map(|unanswered| all.error_share(unanswered)), [0.2, 0.25]);

@@ -5,8 +5,8 @@ use std::fs;
 use crate::report::ORIGIN;
 use crate::report::figure::{Figures, Unit};
 
-/// Describes this process, its machine and the time of day. The machine made the load; if the run
-/// started a daemon, that daemon ran on it, too. No option contains a secret.
+/// Describes this process, its machine and the time of day. A daemon that the run started is on
+/// this machine, too. The command line contains no secret, because tokens are in files.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
@@ -28,7 +28,7 @@ pub(crate) fn of_this_process() -> Figures {
     figures
 }
 
-/// Returns the value in the first line `key : value` of a file of /proc.
+/// Returns the value of `key` in a file of /proc with lines `key : value`.
 fn value_of(file: &str, key: &str) -> Option<String> {
     let mut pairs = file.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())

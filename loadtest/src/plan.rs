@@ -1,11 +1,10 @@
 //! Computes from a sweep how many daemons, cores and worker IDs a wanted rate needs, and which
 //! limit binds.
 //!
-//! A plan divides figures of the sweep. It measures nothing, and lists what it assumes. It holds
-//! for requests of the sweep's size; another size needs another sweep.
+//! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. It holds
+//! for requests of the sweep's size; for another size, make another sweep.
 //!
-//! The plan is one list of figures, each with its formula. The page shows that list as a table, for
-//! an issue tracker.
+//! The plan is one list of figures with their formulas. The page shows it as a table.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -26,11 +25,11 @@ pub(crate) struct Wanted {
     /// IDs per second of all clients together, at their peak
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Rate,
-    /// Unused share of a daemon's limit. The default is half: peaks may double, and a daemon whose
-    /// ID clock catches up after a crash has half of its full rate
+    /// Share of a daemon's limit to leave unused. Half allows for peaks of twice the rate, and for
+    /// a daemon that catches up after a crash at half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
-    /// Daemons beyond those that carry the rate, so that as many may be down
+    /// Spare daemons: as many may be down
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) spare: u32,
     /// Worker IDs of each daemon [default: as many as in the sweep]
@@ -48,7 +47,7 @@ pub(crate) struct Plan {
     /// The name of the lowest limit.
     binding: &'static str,
     figures: Figures,
-    /// The figures that the sweep did not measure, one sentence each.
+    /// What the plan assumes and the sweep did not measure, one sentence each.
     assumptions: Vec<String>,
     #[serde(skip)]
     pub(crate) page: String,
@@ -63,7 +62,7 @@ struct Basis<'a> {
     batch: f64,
     /// Worker IDs of each daemon.
     worker_ids: u64,
-    /// `None` for counters, and for a source whose layout is not known.
+    /// `None` for a counter, and for a source of unknown layout.
     numbering: Option<Numbering>,
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     Ok(Plan { format: FORMAT, kind: "plan", binding: lowest.name, figures: sum.figures, assumptions, page })
 }
 
-/// Returns the plan as one screen of Markdown, for an issue tracker.
+/// Returns the plan as one screen of Markdown.
 fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String {
     let assumptions: String = assumptions.iter().map(|line| format!("- {line}\n")).collect();
     format!(
@@ -286,7 +285,7 @@ impl<'a> Basis<'a> {
 }
 
 fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, Failure> {
-    // The source is a counter, or nothing is known of it.
+    // The source is a counter, or its layout is unknown.
     let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
     let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
     numbering.map(Some).map_err(Failure::usage)

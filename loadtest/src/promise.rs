@@ -8,13 +8,13 @@ use snowbank_id::numbering::{Numbering, TicketCounter};
 
 use crate::failure::Failure;
 
-/// The most that an ID's tick may lie behind the daemon's clock if INFO has no value.
+/// The default for how far an ID's tick may be behind the daemon's clock.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
-/// The most that an ID's tick may lie ahead of the daemon's clock if INFO has no value.
+/// The default for how far an ID's tick may be ahead of the daemon's clock.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
-/// The name given to every counter, so that numbers are compared whatever the sources' names.
+/// The name of every counter here, so that counters are equal whatever their sources' names.
 const COUNTER: &str = "";
 
 /// The guarantees of one source.
@@ -23,11 +23,12 @@ pub(crate) struct Promise {
     pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: u32,
-    /// True if a request sent after a reply was received gets larger IDs, on any connection.
+    /// With strict order: a request sent after a reply was received gets larger IDs, on any
+    /// connection.
     pub(crate) strict: bool,
     /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
-    /// The form of the IDs. `None` if it is not known: then an ID is its own position.
+    /// The form of the IDs. If it is `None`, the form is unknown, and each ID is its own position.
     numbering: Option<Numbering>,
     /// The fleet whose daemons share the source's counter.
     fleet: Option<String>,
@@ -45,8 +46,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Appends this span to `spans`. Replies of neighbouring connections often continue each other,
-    /// which leaves fewer spans to sort later.
+    /// Appends this span to `spans`, joined with the last one if they touch. Replies on
+    /// neighbouring connections often continue each other, which leaves fewer spans to sort.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
             Some(last) if last.end == self.start => last.end = self.end,
@@ -59,8 +60,7 @@ impl Promise {
     /// Reads the guarantees of the named source; without a name, of source 0.
     ///
     /// # Errors
-    /// [`Failure`] if there is no such source, or its description is impossible: a layout or a
-    /// counter that cannot be, or worker IDs that the layout does not have.
+    /// [`Failure`] if there is no such source, or its description is impossible.
     pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, Failure> {
         let found = source_of(info, source).ok_or_else(|| {
             let wanted = source.unwrap_or("0");
@@ -85,13 +85,13 @@ impl Promise {
         })
     }
 
-    /// Returns the guarantees of IDs of which nothing is known.
+    /// Returns the guarantees of IDs of unknown form.
     pub(crate) fn unknown(source: Option<&str>) -> Self {
         let source_name = one_line(source.unwrap_or("its own choice"));
         Self { source_name, max_count: u32::MAX, ..Self::default() }
     }
 
-    /// Returns the guarantees of a counter of another server: every number, each once.
+    /// Returns the guarantees of another server's counter: every number once, from 1.
     pub(crate) fn of_counter() -> Self {
         let counter = TicketCounter::new(COUNTER, 1, 1).ok();
         Self { numbering: counter.map(Numbering::Ticket), ..Self::unknown(Some("a counter")) }
@@ -100,7 +100,7 @@ impl Promise {
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors
-    /// [`Failure`] if they can, in words that follow the names of both.
+    /// [`Failure`] if they can. The reason continues a sentence that begins with both names.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), Failure> {
         // Daemons of a fleet take disjoint ranges of one counter.
         if self.shares_counter_with(other) {
@@ -108,20 +108,20 @@ impl Promise {
         }
         let both = self.numbering.as_ref().zip(other.numbering.as_ref());
         let Some((one, other)) = both.filter(|(one, other)| one.is_of_space(other)) else {
-            // IDs of different ID spaces may coincide at any time.
+            // IDs of different ID spaces may be equal at any time.
             return Err(Failure::usage(
-                "have no common layout, so nothing says that their IDs differ; name daemons of one layout",
+                "have no common layout, so their IDs may be equal; give addresses of daemons with one layout",
             ));
         };
         if one.shares_ids_with(other) {
             return Err(Failure::of_target(
-                "hand out the same IDs; give each daemon worker IDs of its own, or the same increment and an offset of its own",
+                "hand out the same IDs; give each daemon its own worker IDs, or one increment and its own offset",
             ));
         }
         Ok(())
     }
 
-    /// Returns whether both take their numbers from one counter of a fleet. Then no number may come
+    /// Returns true if both take their numbers from one counter of a fleet. Then no number may come
     /// from both.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
@@ -139,27 +139,27 @@ impl Promise {
         self.numbering.as_ref()?.snowflake()
     }
 
-    /// Returns the numbering, if the IDs have a time.
+    /// Returns the numbering, if its IDs have a time.
     fn timed(&self) -> Option<&Numbering> {
         self.numbering.as_ref().filter(|numbering| numbering.ticket().is_none())
     }
 
-    /// Returns true if `id` directly follows `last` in the same tick and worker: only the sequence
-    /// differs, by 1. Then the positions differ by 1, too.
+    /// Returns true if `id` directly follows `last` in the same tick and worker, so that only the
+    /// sequence differs, by 1. Then the positions also differ by 1.
     #[inline]
     pub(crate) fn is_next(&self, last: u64, id: u64) -> bool {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
-    /// Appends the positions of a run of at least one ID to `spans`. Returns the first position,
-    /// and the position after the last.
+    /// Appends the positions of a run, which has an ID, to `spans`. Returns the first position, and
+    /// the one after the last.
     ///
     /// # Errors
-    /// The first ID without a position: it does not fit the source's layout or worker IDs.
+    /// The first ID without a position: one that does not fit the source's layout or worker IDs.
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
-        // A single ID's stride does not count: other protocols send none.
+        // The stride of a single ID does not count, because other protocols send none.
         if run.count == 1 || self.is_consecutive(start, run) {
             Span { start, end }.append_to(spans);
             return Ok(Span { start, end });
@@ -186,8 +186,8 @@ impl Promise {
         position.map(|position| position.0).ok_or(id)
     }
 
-    /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the
-    /// earliest tick. `None` where IDs have no time.
+    /// Returns the start of the earliest tick allowed for an ID requested at `sent_us`. `None` if
+    /// IDs have no time.
     pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let tick_us = i64::try_from(self.timed()?.tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
@@ -199,30 +199,30 @@ impl Promise {
         (self.earliest_us(sent_us, offset_us).unwrap_or(i64::MIN), latest_us)
     }
 
-    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time, or
-    /// the ID is of another source.
+    /// Returns the start of an ID's tick in Unix microseconds. `None` if IDs have no time, or the
+    /// ID is of another source.
     pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         self.date_us(self.position_of(id).ok()?)
     }
 
-    /// Returns the start of a position's tick in Unix microseconds; `None` where IDs have no time.
+    /// Returns the start of a position's tick in Unix microseconds. `None` if IDs have no time.
     pub(crate) fn date_us(&self, position: u64) -> Option<i64> {
         let numbering = self.timed()?;
         Some(numbering.start_of(numbering.tick_of(Position(position))).0)
     }
 
-    /// Returns the first position of the tick at an instant; `None` where positions have no time.
+    /// Returns the first position of the tick at an instant. `None` if positions have no time.
     pub(crate) fn first_position_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.timed()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
-    /// Returns the ID at a position (with 0 in its random fields).
+    /// Returns the ID at a position, with 0 in random fields.
     pub(crate) fn id_at(&self, position: u64) -> u64 {
         self.numbering.as_ref().map_or(position, |numbering| numbering.id_at(Position(position)))
     }
 
-    /// Returns the worker ID in an ID, if the source does not have that worker ID.
+    /// Returns the worker ID in an ID, if it is not the source's.
     pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let (layout, workers) = self.layout()?;
         let worker = layout.decode(id).ok()?.worker;
@@ -263,7 +263,7 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
     numbering.map(Some).map_err(|reason| reason.to_string())
 }
 
-/// Converts milliseconds to microseconds. Too large a value becomes one with room for sums.
+/// Converts milliseconds to microseconds. A value that is too large becomes one with room for sums.
 fn to_us(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
 }

@@ -12,13 +12,12 @@ pub(crate) mod terminal;
 
 use crate::judge::{Found, Objectives, Verdict};
 use crate::run::Outcome;
-use crate::units::{ids_per_s, short_ms, stood_still};
+use crate::units::{duration, ids_per_s, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// The rows of quantiles: the time from the due instant to the receipt, and the target's own part
-/// of it.
+/// The rows of quantiles: from the due time to the receipt, and the target's part of that.
 pub(crate) const LATENCIES: [&str; 2] = ["response time", "target's part"];
 
 /// The row of a bare echo's quantiles.
@@ -33,12 +32,13 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
-/// The rows below the quantiles, in this order. The terminal has the first five, the page all.
+/// The rows below the quantiles, in this order. The terminal shows the first [`TERMINAL_ROWS`], the
+/// page all.
 pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
 pub(crate) const TERMINAL_ROWS: usize = 5;
 
 /// Returns the first line, of at most 100 characters: the verdict, the rate, the first objective
-/// that is not met (or else the first), and how long the machine stood still.
+/// that is not met (or else the first one), and how long the machine stood still.
 pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
     let verdict = verdict.word().to_uppercase();
     let counts = &outcome.counts;
@@ -50,10 +50,10 @@ pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Out
     let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
     let found = match missed.or(latencies.first()) {
         Some(latency) => {
-            let found = short_ms(counts.response.at(latency.quantile));
-            format!("{} {found} (limit {})", latency.name(), short_ms(latency.limit))
+            let found = duration(counts.response.at(latency.quantile));
+            format!("{} {found} (limit {})", latency.name(), duration(latency.limit))
         }
-        None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
+        None => format!("p99.9 {}", duration(counts.response.at(0.999))),
     };
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(outcome.ids_per_s()))

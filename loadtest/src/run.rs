@@ -25,11 +25,11 @@ use crate::promise::Promise;
 use crate::report::figure::Figures;
 use crate::report::json;
 use crate::report::terminal::Terminal;
-use crate::scenario::{Drive, SEED, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::schedule::Schedule;
 use samples::Samples;
 
-/// The time from the spawning of the threads to the start of the run: all threads wait by then.
+/// The time from spawning the threads to the start of the run, by which all threads are ready.
 const START_DELAY: Duration = Duration::from_millis(50);
 
 /// The longest run against an echo, which shows the machine and does not age like a daemon.
@@ -41,7 +41,7 @@ const LONGEST_ECHO_WARM_UP: Duration = Duration::from_millis(200);
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";
 
-/// Messages that may wait for the collector; a thread that finds the queue full waits, which shows
+/// The messages that may wait for the collector. If the queue is full, a thread waits, which shows
 /// as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 
@@ -51,13 +51,13 @@ pub(crate) struct Outcome {
     pub(crate) target: Figures,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
-    /// The length in which an open loop had to offer its requests; `None` for a closed loop.
+    /// The time in which an open loop had to send its requests; `None` for a closed loop.
     pub(crate) planned: Option<Duration>,
     /// From the start of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
     /// The part of `elapsed` outside the outage.
     pub(crate) undisturbed: Duration,
-    /// The number of runs, all of one length, that were put together into this one.
+    /// The number of runs of equal length that this outcome joins.
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
@@ -72,7 +72,7 @@ pub(crate) struct Outcome {
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
-    /// True if the positions of the IDs were too scattered to keep.
+    /// True if the positions were too scattered to keep, so that duplicates may have gone unseen.
     pub(crate) too_scattered: bool,
     /// How many numbers the counters left out between the first and the last received. `None` for
     /// IDs with a layout, which have gaps whenever no request comes.
@@ -81,9 +81,9 @@ pub(crate) struct Outcome {
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
 
-/// A target under load, in one run or several: no ID may come twice in any of them.
+/// A target under load in one run or several. No ID may come twice over all of them.
 pub(crate) struct Loaded<'a> {
-    /// The daemon that was started here, if the scenario named no target.
+    /// The daemon that this run started, if the scenario named no target.
     daemon: Option<Daemon>,
     /// The positions seen, by target.
     seen: Vec<Distinct>,
@@ -115,7 +115,7 @@ impl<'a> Loaded<'a> {
     /// Runs a scenario that names the target.
     ///
     /// # Errors
-    /// [`Failure`] if there is nothing to load. Faults of a target under load are in the outcome.
+    /// [`Failure`] if the target takes no load. Faults of a target under load are in the outcome.
     pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, Failure> {
         let asked = scenario.clone();
         let (peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
@@ -133,7 +133,7 @@ impl<'a> Loaded<'a> {
         outcome.held_up = quota::held_up().saturating_sub(held_up_before);
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
-        // An outage that began shortly before the end may last beyond it: that part does not count.
+        // An outage shortly before the end may last beyond the end. That part does not count.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
         // A stall at the end of the load delays the last answers, and counts until they have come.
@@ -159,7 +159,7 @@ impl<'a> Loaded<'a> {
     /// ```
     ///
     /// Load threads share the schedules, the stalls, the stop flag and what is known of each target
-    /// ([`Shared`]). If order is strict, they also share the largest ID.
+    /// ([`Shared`]). If order is strict, they also share the largest ID received.
     fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
         std::thread::scope(|scope| {
             let _running = Running(&shared.stop);
@@ -201,12 +201,12 @@ impl Outcome {
         length.max(self.counts.last_receipt)
     }
 
-    /// Returns a time as a share of the measurement.
+    /// Returns `time` as a share of the measurement.
     pub(crate) fn share(&self, time: Duration) -> f64 {
         time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Returns the rate outside the outage, whose IDs and time do not count.
+    /// Returns the rate, without the IDs and the time of the outage.
     pub(crate) fn ids_per_s(&self) -> f64 {
         self.counts.ids as f64 / self.undisturbed.as_secs_f64().max(1e-9)
     }
@@ -245,7 +245,7 @@ fn lanes(scenario: &Scenario) -> Lanes {
     let schedules = (0..threads).filter_map(|thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / f64::from(scenario.batch);
-            Some(Schedule::new(requests_per_s, arrivals, thread, threads, SEED))
+            Some(Schedule::new(requests_per_s, arrivals, thread, threads))
         }
         Drive::Closed { .. } => None,
     });

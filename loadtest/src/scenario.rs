@@ -11,17 +11,15 @@ use crate::schedule::Arrivals;
 use crate::target::Token;
 use crate::value::Rate;
 
-/// The seed of random draws: every run has the same schedule.
-pub(crate) const SEED: u64 = 1;
-
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Targets that get equal shares of the requests. If there is none, a daemon is started.
+    /// The targets, which get equal shares of the requests. If there is none, the run starts a
+    /// daemon.
     pub(crate) addresses: Vec<Endpoint>,
-    /// The addresses at which the same daemons answer INFO, in the order of `addresses`, if
-    /// `addresses` are of another protocol.
+    /// If `addresses` speak another protocol: the addresses at which the same daemons answer INFO,
+    /// in the same order.
     pub(crate) info: Vec<Endpoint>,
-    /// For addresses of TLS.
+    /// For TLS addresses.
     pub(crate) tls: Option<Connector>,
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
@@ -44,7 +42,7 @@ pub(crate) struct Scenario {
     pub(crate) keeps_interval_log: bool,
 }
 
-/// An outage: the run ends a daemon of its own and starts it again. The outage is over when all
+/// An outage: the run ends its own daemon and starts it again. The outage is over when all
 /// connections are back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {

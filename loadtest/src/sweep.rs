@@ -1,14 +1,14 @@
-//! Finds the saturation point step by step: the highest rate at which the objective holds,
+//! Finds the saturation point step by step. That is the highest rate at which the objective holds,
 //! confirmed by a second run.
 //!
 //! ```text
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
 //! ```
 //!
-//! - [`search`]: which rate comes next. [`step`]: a run at a rate, and its answer.
+//! - [`search`]: chooses the next rate. [`step`]: a run at a rate, and its answer.
 //! - [`table`]: the terminal.
 //!
-//! All steps are runs against the same daemon, and no ID may come twice in any two of them.
+//! All steps are runs against the same daemon. No ID may come twice in the whole sweep.
 
 pub(crate) mod search;
 pub(crate) mod step;
@@ -30,19 +30,19 @@ use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use search::{Bounds, Limit, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`. This is far below the limit of any
-/// machine, and in a step of 5 s ten requests lie beyond the p99.9.
+/// The first step's requests per second without `--start`: far below the limit of any machine. In a
+/// step of 5 s, ten requests then lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
-/// The first step's share of the source's highest rate, so that a layout with few IDs leaves room
-/// for a climb.
+/// The first step takes at most this share of the source's full rate, so that a layout with few IDs
+/// leaves room for a climb.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
-/// The pause between two steps, so that the target has finished one step when the next begins.
+/// The pause between two steps, in which the target finishes the first one.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// The factor by which a confirmation is longer than a step, so that a rate that held by luck does
-/// not hold again.
+/// A confirmation is this many times as long as a step, so that a rate that held by luck does not
+/// hold again.
 pub(crate) const CONFIRM_LENGTH: u32 = 2;
 
 #[derive(Debug, Clone)]
@@ -70,8 +70,8 @@ pub(crate) struct SearchOptions {
     /// machine differ by about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     pub(crate) resolution: Share,
-    /// Runs of a step until it has a verdict, at most this many: they are judged together [default:
-    /// 2, in at most 60s]
+    /// Repeat a step until it has a verdict, up to this many runs, judged together [default: 2,
+    /// within 60s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: Option<u32>,
     /// Length of each step, after its warm-up; the confirmation takes twice as long
@@ -85,7 +85,7 @@ pub(crate) enum Ended {
     #[default]
     Searched,
     Interrupted,
-    /// The target broke a promise: these are the run's words.
+    /// The target broke a promise, for these reasons.
     Broken(String),
     /// The target took no further run.
     Gone(String),
@@ -105,7 +105,7 @@ pub(crate) struct Sweep {
     pub(crate) kind: String,
     pub(crate) summary: String,
     pub(crate) ended: Ended,
-    /// The highest rate at which the objective held; null where it held at none.
+    /// The highest rate at which the objective held; null if there was none.
     pub(crate) saturation: Option<f64>,
     /// True if a second run at the saturation point held.
     pub(crate) confirmed: bool,
@@ -113,8 +113,8 @@ pub(crate) struct Sweep {
     pub(crate) at_least: bool,
     /// The lowest rate above the saturation point that missed.
     pub(crate) missed: Option<f64>,
-    /// The reason why the saturation point is not higher; null where every rate held and the source
-    /// could do more.
+    /// The reason why the saturation point is not higher; null if every rate up to --limit held and
+    /// the source could do more.
     pub(crate) limit: Option<Limit>,
     pub(crate) search: Bounds,
     pub(crate) steps: Vec<Step>,
@@ -123,7 +123,7 @@ pub(crate) struct Sweep {
 /// Sweeps until the search is over or the user interrupts it.
 ///
 /// # Errors
-/// [`Failure`] if not even the first step can be run.
+/// [`Failure`] if the first step cannot be run.
 pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep, Failure> {
     let mut target;
     (target, settings.scenario) = Loaded::begin(&settings.scenario, terminal)?;
@@ -174,7 +174,7 @@ impl Settings {
         let start = self.search.start.map_or(usual.min(limit), Rate::per_s);
         if start > limit {
             return Err(Failure::usage(format!(
-                "found --start {start}/s, allowed: at most {limit}/s, --limit or what the source can hand out"
+                "found --start {start}/s, allowed: at most {limit}/s, the lower of --limit and the source's full rate"
             )));
         }
         Ok(Bounds { start, limit, resolution: self.search.resolution.0 })
@@ -221,7 +221,7 @@ impl Sweep {
         }
     }
 
-    /// Returns the run that stands for the saturation point: the last run that held at this rate.
+    /// Returns the last run that held at the saturation point.
     pub(crate) fn at_saturation(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.saturation && step.holds)
     }

@@ -15,7 +15,7 @@ pub(crate) use stream::Stream;
 
 use crate::failure::{Blame, Failure};
 
-/// The time limit of a connection, and of the answer to INFO after it.
+/// The time limit of connecting to a target and of all its answers before the load.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the failure of a connection that cannot be made.
@@ -26,7 +26,7 @@ fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
     Failure { blame, reason: format!("cannot connect to {endpoint}: {reason}") }
 }
 
-/// The number under which refusals without an error code of Snowbank are counted; Snowbank's codes
+/// The code under which refusals without an error code of Snowbank are counted. Snowbank's codes
 /// begin at 1.
 pub(crate) const OTHER_ERROR: u16 = 0;
 

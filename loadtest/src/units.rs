@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use indicatif::{HumanCount, HumanFloatCount};
 
+use crate::measure::micros;
+
 /// The most decimals that are shown.
 const DECIMALS_MAX: f64 = 12.0;
 
-/// Formats three digits, as many as a histogram knows, but always all digits before the point:
-/// `0.0123`, `31.3`, `4,096,000`.
+/// Formats a number with three significant digits, as precise as a histogram, but with every digit
+/// before the point: `0.0123`, `31.3`, `4,096,000`.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = (2.0 - number.abs().log10().floor()).clamp(0.0, DECIMALS_MAX);
     format!("{:.*}", decimals as usize, HumanFloatCount(number))
 }
 
-/// Formats a whole number with its thousands apart.
+/// Formats a whole number with commas between its thousands.
 pub(crate) fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
@@ -38,30 +40,25 @@ pub(crate) fn short_rate(per_s: f64) -> String {
     }
 }
 
-/// Returns microseconds with the unit that fits: `61 µs`, `1.27 ms`, `2.5 s`.
+/// Returns microseconds with the unit that fits: `61 µs`, `1.27 ms`, `2.5 s`, `1 h`.
 pub(crate) fn time(us: f64) -> String {
-    if us < 999.5 { format!("{} µs", grouped(us)) } else { ms_or_s(us / 1e3) }
-}
-
-/// Returns a time in ns, ms, s or hours: `0.47 ms`, `288 ms`, `12.5 s`, `1 h`.
-pub(crate) fn short_ms(time: Duration) -> String {
-    ms_or_s(time.as_secs_f64() * 1e3)
-}
-
-fn ms_or_s(ms: f64) -> String {
-    match ms {
-        ms if ms < 0.000_999_5 => format!("{} ns", grouped(ms * 1e6)),
-        ms if ms < 999.5 => format!("{} ms", grouped(ms)),
-        ms if ms < 999.5e3 => format!("{} s", grouped(ms / 1e3)),
-        ms => format!("{} h", grouped(ms / 3.6e6)),
+    match us {
+        us if us < 999.5 => format!("{} µs", grouped(us)),
+        us if us < 999.5e3 => format!("{} ms", grouped(us / 1e3)),
+        us if us < 999.5e6 => format!("{} s", grouped(us / 1e6)),
+        us => format!("{} h", grouped(us / 3.6e9)),
     }
 }
 
-/// Returns for how long the machine stood still: `0.36 s of 10 s`.
+pub(crate) fn duration(length: Duration) -> String {
+    time(micros(length))
+}
+
+/// Returns the time for which the machine stood still, out of a run: `0.36 s of 10 s`.
 pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
     let elapsed_s = elapsed.as_secs_f64();
     if elapsed_s >= 99.95 {
-        return format!("{} of {}", short_ms(stood), short_ms(elapsed));
+        return format!("{} of {}", duration(stood), duration(elapsed));
     }
     format!("{:.2} s of {:.1} s", HumanFloatCount(stood.as_secs_f64()), HumanFloatCount(elapsed_s))
 }
@@ -70,7 +67,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", grouped(share * 100.0))
 }
 
-/// Returns the name of a variant in small letters, as in every output.
+/// Returns the name of an enum's variant in lower case, as all output has it.
 pub(crate) fn lowercase(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_or_all_that_are_whole() {
+    fn numbers_have_three_digits_or_all_before_the_point() {
         let numbers = [0.0, 1e-300, 0.000_012_345, 0.099, 0.5, 31.25, 999.0, 123_456.4, 1e9];
         let texts = ["0", "0", "0.0000123", "0.099", "0.5", "31.2", "999", "123,456", "1,000,000,000"];
         assert_eq!(numbers.map(grouped), texts);
@@ -89,13 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn times_and_stalls_are_short() {
+    fn times_have_the_unit_that_fits() {
         let us = [61.0, 999.0, 1_267.0, 44_138.0, 2_500_000.0, 3_600e6];
         assert_eq!(us.map(time), ["61 µs", "999 µs", "1.27 ms", "44.1 ms", "2.5 s", "1 h"]);
-        assert_eq!(
-            [470, 12_060, 12_500_000].map(|us| short_ms(Duration::from_micros(us))),
-            ["0.47 ms", "12.1 ms", "12.5 s"]
-        );
+        assert_eq!(duration(Duration::from_micros(12_060)), "12.1 ms");
         let of = |stood_ms, elapsed_ms| {
             stood_still(Duration::from_millis(stood_ms), Duration::from_millis(elapsed_ms))
         };

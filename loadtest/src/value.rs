@@ -10,10 +10,10 @@ pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 /// The longest time that can be asked for: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// The error: the form that a value must have.
+/// The error of a text that is no value: the form that is allowed.
 type Wanted = &'static str;
 
-/// Reads a decimal number and its unit: digits with at most one point, but not `inf` or `1e9`.
+/// Parses a decimal number with its unit. Refuses `inf` and `1e9`, which `f64` parses.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (number, unit) = text.split_at(text.len() - digits.len());
@@ -79,13 +79,13 @@ impl FromStr for Share {
 mod tests {
     use super::*;
 
-    /// Returns true if none of the texts between the commas is a value.
+    /// Returns true if no text between the commas parses.
     fn all_wrong<T: FromStr>(texts: &str) -> bool {
         texts.split(',').all(|text| text.parse::<T>().is_err())
     }
 
     #[test]
-    fn values_are_read_and_other_texts_are_none() {
+    fn values_parse_and_other_texts_are_refused() {
         let rates = ["10000/s", "2.5k", "4M/s"].map(|text| text.parse::<Rate>().map(Rate::per_s));
         assert_eq!(rates, [10_000.0, 2_500.0, 4_000_000.0].map(Ok));
         assert!(all_wrong::<Rate>("0,0/s,-1,,/s,inf,1e5,NaN,10/m,10 /s,99999999999999,1.2.3"));

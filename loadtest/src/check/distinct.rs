@@ -1,9 +1,9 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
-//! Positions are kept as disjoint spans, neighbours merged. A source that hands out everything
-//! needs one span; one that is half idle needs a few for each tick. Positions that no later reply
-//! may contain are forgotten ([`Distinct::forget_below`]): their IDs would be outside the promised
-//! window. So memory grows with the window, not with the run.
+//! Positions are kept as disjoint spans, and neighbours are merged. A source whose positions are
+//! all handed out needs one span; a half idle source needs a few for each tick. Positions that no
+//! later reply may contain are forgotten ([`Distinct::forget_below`]): their IDs would be outside
+//! the promised window. So memory grows with the window, not with the run.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,8 @@ pub(crate) struct Distinct {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotAdded {
-    Twice {
-        position: u64,
-    },
+    /// A position was added before.
+    Twice { position: u64 },
     /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
 }
@@ -72,7 +71,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Returns how many positions between the first and the last have not come.
+    /// Counts the positions between the first and the last that were not added.
     pub(crate) fn left_out(&self) -> u64 {
         self.spans.iter().zip(self.spans.iter().skip(1)).map(|((_, before), (start, _))| start - before).sum()
     }
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_merge_and_what_lies_between_is_left_out() {
+    fn neighbours_merge_and_gaps_count_as_left_out() {
         let mut distinct = Distinct::default();
         assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(0, 5)]), Ok(()));
         assert_eq!((distinct.spans.len(), distinct.left_out()), (3, 15));
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_to_come_again_is_forgotten() {
+    fn spans_below_the_window_are_forgotten() {
         let mut distinct = Distinct::default();
         for tick in 0..1_000 {
             assert_eq!(distinct.add(&mut vec![span(tick * 4_096, tick * 4_096 + 10)]), Ok(()));
@@ -120,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_refused_exactly_when_it_was_there(
+        fn a_position_is_refused_exactly_if_it_was_added(
             chunks in prop::collection::vec(prop::collection::vec((0_u64..200, 1_u64..6), 1..5), 1..30)
         ) {
             let mut distinct = Distinct::default();

@@ -15,14 +15,14 @@ pub(crate) struct Asked {
     pub(crate) above: u64,
 }
 
-/// The receipt of a reply, and how well the clocks agree: together they bound the time of its IDs.
-/// Both are kept apart from the reply, because they hold for all IDs of a frame.
+/// When a reply was received, and how far the clocks may differ: both bound the times of all its
+/// IDs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// The time by which the window is widened. `None` while another machine's clock is not known
-    /// yet: then times are not checked.
+    /// The time by which the promised window is widened. `None` while another machine's clock is
+    /// not known yet: then times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
@@ -53,8 +53,8 @@ impl ConnectionCheck {
         self.last.map(|last| last.id)
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`. A run out of order is
-    /// appended too, so that an ID that came twice is found as well.
+    /// Adds a run of the current reply and appends its positions to `spans`. Appends a run out of
+    /// order too, so that an ID in it that came twice is found as well.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -71,7 +71,8 @@ impl ConnectionCheck {
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        // Finding a position costs more than all other checks.
+        // Finding a position costs more than all other checks, so an ID that directly follows the
+        // last one gets the next position without a search.
         let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
                 let next = Checked { id: run.first, position: last.position + 1, ..last };
@@ -113,7 +114,7 @@ impl ConnectionCheck {
         }
     }
 
-    /// Finds the positions and dates of a run. Returns its first and its last ID.
+    /// Appends the positions of a run to `spans`. Returns its first and its last ID.
     fn place(
         &self,
         promise: &Promise,
@@ -141,8 +142,7 @@ impl ConnectionCheck {
     }
 }
 
-/// Returns the last ID of a run as received; an error if the run is empty, repeats an ID or leaves
-/// 64 bits.
+/// Returns the last ID of a run, or an error if the run is empty, repeats an ID or exceeds 64 bits.
 fn last_of(run: &Run) -> Result<u64, Violation> {
     let bad = Violation::BadRun { first: run.first };
     let steps = u64::from(run.count.checked_sub(1).ok_or(bad)?);
@@ -171,7 +171,7 @@ mod tests {
         Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
     }
 
-    /// Returns the ID of worker 3, this many ms after `NOW_US`.
+    /// Returns an ID of worker 3, dated `ms` after `NOW_US`.
     fn id(ms: i64, sequence: u64) -> u64 {
         ((1_000_000 + ms) as u64) << 22 | 3 << 12 | sequence
     }
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn good_replies_are_good() {
+    fn sound_replies_pass_and_their_spans_join() {
         let spans = replies("strict", &[run(id(0, 0), 10), run(id(0, 10), 10), run(id(1, 5), 10)]);
-        assert_eq!(spans.map(|spans| spans.len()), Ok(2), "those that go on are one span");
+        assert_eq!(spans.map(|spans| spans.len()), Ok(2), "consecutive positions are one span");
     }
 
     #[test]
-    fn each_broken_promise_has_its_name() {
+    fn each_broken_promise_has_its_violation() {
         let first = id(0, 100);
         let worker_4 = id(0, 100) + (1 << 12);
         let after = |second: Run| replies("relaxed", &[run(first, 10), second]).map(|spans| spans.len());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_ends_one_tick_and_the_burst_window_before_sending() {
+    fn an_id_outside_the_promised_window_is_found() {
         let at = |ms| replies("relaxed", &[run(id(ms, 0), 10)]).map(|_| ());
         assert_eq!(at(-11), Ok(()));
         assert_eq!(at(-12), Err(Violation::Time { id: id(-12, 0), by_us: -1_000 }));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_clock_is_not_judged() {
+    fn times_are_not_checked_while_the_clock_is_unknown() {
         let received = Received { offset_us: None, ..RECEIVED };
         let mut check = ConnectionCheck::default();
         let old = run(id(-60_000, 0), 10);

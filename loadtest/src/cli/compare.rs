@@ -8,12 +8,12 @@ use crate::failure::Failure;
 use crate::report::json::{RUN, Run, read};
 use crate::report::terminal::Terminal;
 
-/// Put runs of A and B side by side: which figures differ by more than runs differ anyway
+/// Compare runs of A and B: which figures differ by more than equal runs do
 ///
-/// Give several runs of each side, made in turns: only they show how much equal runs differ.
+/// Give several runs of each side, made in turns: they show how much equal runs differ.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Files that --json wrote: all runs of A
+    /// All runs of A: files that --json wrote
     #[arg(value_name = "RUN.json", required = true)]
     files: Vec<PathBuf>,
     /// All runs of B
@@ -22,7 +22,7 @@ pub(super) struct Arguments {
     /// Write the comparison to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// End with exit code 1 if B is worse in any figure, and with 2 if the runs cannot tell
+    /// Exit with 1 if B is worse in any figure, and with 2 if the runs give no answer
     #[arg(long)]
     fail_if_worse: bool,
 }

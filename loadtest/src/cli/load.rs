@@ -19,21 +19,21 @@ use crate::target::Token;
 use crate::units::counted;
 use crate::value::Time;
 
-/// Two, so that one can send when something else has the other's core.
+/// Two threads, so that one can send while something else has the other's core.
 const OPEN_LOOP_THREADS: u32 = 2;
 
-/// A closed loop waits for its answers anyway, and a second thread would take a core from the
-/// target.
+/// One thread, because a closed loop waits for its answers anyway, and a second thread would take a
+/// core from the target.
 const CLOSED_LOOP_THREADS: u32 = 1;
 
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times,
-    /// the load is spread over all. Without it, a daemon is started for the run
+    /// A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH. Given several times,
+    /// the load is spread over all; not given, a daemon is started for the run
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote)]
     pub(super) address: Vec<Endpoint>,
-    /// The daemon's source to ask; without it, its default source
+    /// The source to draw from [default: the daemon's default source]
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
     #[command(flatten)]
@@ -46,15 +46,14 @@ pub(super) struct Load {
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
-    /// Generator threads, each with its part of the connections and the schedule; a thread also
-    /// sends the overdue requests of one that gets no core [default: 2, or 1 with one connection
-    /// and in a closed loop]
+    /// Generator threads, which share the connections and the schedule. A thread also sends overdue
+    /// requests of another that gets no core [default: 2, or 1 with one connection or --closed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(super) threads: Option<u32>,
-    /// Requests at random instants, as from many independent users, instead of evenly spaced ones
+    /// Send requests at random instants, as from many independent users, instead of evenly spaced
     #[arg(long)]
     pub(super) poisson: bool,
-    /// Time at the offered rate before the measurement; its IDs are checked, but not timed
+    /// Time at the same rate before the measurement; its IDs are checked, but not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
@@ -62,10 +61,10 @@ pub(super) struct Load {
     token_file: Option<PathBuf>,
 }
 
-/// The options for TLS, named as those of `snowbank next`.
+/// The options for TLS, with the names that `snowbank next` gives them.
 #[derive(Debug, Args)]
 struct TlsOptions {
-    /// With tls: trust these CAs (PEM), not the system's
+    /// With tls: trust the CAs in this file (PEM), not the system's
     #[arg(long, value_name = "FILE", requires = "address")]
     ca: Option<PathBuf>,
     /// With tls: the client's own certificate (PEM), for a daemon that asks for one
@@ -74,53 +73,53 @@ struct TlsOptions {
     /// With tls: the private key of --client-cert (PEM)
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
-    /// With tls: the name that the daemon's certificate must have, if it is not that of the address
+    /// With tls: the name in the daemon's certificate, if it differs from the address
     #[arg(long, value_name = "NAME", requires = "address")]
     server_name: Option<String>,
 }
 
-/// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
+/// The protocol of the target, and where INFO describes its IDs if it is not Snowbank's own.
 #[derive(Debug, Args)]
 struct FrontEnds {
-    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a
+    /// Use the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis itself gets INCR and INCRBY of a
     /// key of the run's own
     #[arg(long, group = "front_end")]
     resp: bool,
-    /// By memcached's text protocol: a get of as many keys as IDs
+    /// Use memcached's text protocol: a get of as many keys as IDs
     #[arg(long, group = "front_end", conflicts_with = "token_file")]
     memcached: bool,
-    /// By HTTP: GET /v1/ids
+    /// Use HTTP: GET /v1/ids
     #[arg(long, group = "front_end")]
     http: bool,
-    /// By noeqd's protocol: a byte for up to 255 IDs
+    /// Use noeqd's protocol: one byte asks for up to 255 IDs
     #[arg(long, group = "front_end")]
     noeqd: bool,
-    /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of
-    /// another protocol are checked; once for each --address, in their order
+    /// Address at which the same daemon speaks its own protocol. INFO there says how to check the
+    /// IDs of another protocol. Give one for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "front_end")]
     info: Vec<Endpoint>,
 }
 
-/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2
-/// ms.
+/// Objectives of response time. If none is given, an open loop has the default, p99.9 within 2 ms.
 #[derive(Debug, Args)]
 pub(super) struct Latencies {
-    /// Half of all response times are at most this
+    /// Half of all response times may be at most this
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) p50: Option<Time>,
-    /// 90 % of all response times are at most this
+    /// 90 % of all response times may be at most this
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) p90: Option<Time>,
-    /// 99 % of all response times are at most this
+    /// 99 % of all response times may be at most this
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) p99: Option<Time>,
-    /// 99.9 % of all response times are at most this (2ms in an open loop without any of these)
+    /// 99.9 % of all response times may be at most this [default: 2ms, in an open loop without
+    /// other objectives]
     #[arg(long = "p99.9", value_name = "TIME", allow_hyphen_values = true)]
     pub(super) p99_9: Option<Time>,
-    /// 99.99 % of all response times are at most this
+    /// 99.99 % of all response times may be at most this
     #[arg(long = "p99.99", value_name = "TIME", allow_hyphen_values = true)]
     pub(super) p99_99: Option<Time>,
-    /// All response times are at most this
+    /// All response times may be at most this
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(super) max: Option<Time>,
 }
@@ -134,7 +133,7 @@ impl FrontEnds {
 }
 
 impl Load {
-    /// Returns the scenario of these options, with this length.
+    /// Returns the scenario of these options.
     pub(super) fn scenario(&self, drive: Drive, length: Duration) -> Result<Scenario, Failure> {
         let usual = match drive {
             Drive::Open { .. } => OPEN_LOOP_THREADS,
@@ -146,7 +145,7 @@ impl Load {
         if connections < needed {
             return Err(Failure::usage(format!(
                 "found --connections {connections}, allowed: {needed} or more: each of {threads} threads needs one to each \
-                 address"
+                 --address"
             )));
         }
         let info = &self.front_ends.info;
@@ -192,7 +191,7 @@ impl TlsOptions {
                 return Ok(None);
             }
             return Err(Failure::usage(
-                "found options of TLS (--ca, --client-cert, --server-name) and no address of TLS, allowed: one, as in \
+                "found options of TLS (--ca, --client-cert, --server-name) without a TLS address, allowed: with one, as in \
                  tls:host:port",
             ));
         }

@@ -9,13 +9,12 @@ use crate::report::json::read;
 use crate::report::terminal::Terminal;
 use crate::sweep::{KIND, Sweep};
 
-/// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
+/// Compute from a sweep how many daemons, cores and worker IDs a rate needs, and which limit binds
 ///
-/// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows each
-/// figure with its formula, its assumptions, and the command that checks it.
+/// Writes a page of Markdown for a ticket. It measures nothing: the page shows each figure with its
+/// formula, its assumptions, and the command that checks it.
 ///
-/// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or a sweep that cannot support a
-/// plan.
+/// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or the sweep cannot support a plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A file that `sweep --json FILE` wrote

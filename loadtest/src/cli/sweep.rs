@@ -16,12 +16,12 @@ use crate::value::Rate;
 /// Find the saturation point: the highest rate at which the objective holds
 ///
 /// Raises the rate until the objective is missed, closes in on the highest rate at which it holds,
-/// and confirms that by a second run, twice as long. Every ID is checked; none may come twice in
-/// any two steps.
+/// and confirms that rate by a second run, twice as long. Checks every ID: none may come twice in
+/// the whole sweep.
 ///
-/// Exit codes: 0 a saturation point was found and confirmed; 1 the objective does not hold even at
-/// the first step, or the target broke a promise; 2 wrong use, no target that speaks the protocol,
-/// interrupted, or the generator was the bottleneck already at the first step.
+/// Exit codes: 0 the saturation point is confirmed; 1 the objective does not hold even at the first
+/// step, or the target broke a promise; 2 wrong use, no target that speaks the protocol,
+/// interrupted, or no verdict at the first step.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -60,10 +60,10 @@ impl Arguments {
     fn settings(&self) -> Result<Settings, Failure> {
         if self.load.address.len() > 1 {
             return Err(Failure::usage(
-                "a sweep has one --address: the saturation point is that of one daemon",
+                "found several --address, allowed: one, because a sweep finds the saturation point of one daemon",
             ));
         }
-        // The rate of each step replaces this rate.
+        // Each step replaces this rate.
         let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };
         Ok(Settings {
             origin: origin::of_this_process(),

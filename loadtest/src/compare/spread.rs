@@ -1,12 +1,12 @@
-//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared
-//! by ratio, and their spread is about the same share of small and large ones.
+//! Confidence intervals of the ratio of two figures. The arithmetic is on logarithms, because
+//! latencies differ by ratio, and small and large ones spread by about the same share.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// The share of intervals that hold the true ratio. There are some ten figures, so at 99 % one in
-/// ten comparisons of equal runs would find a difference.
+/// The share of intervals that contain the true ratio. There are some ten figures, so at 99 % one
+/// in ten comparisons of equal runs would find a difference.
 const CONFIDENCE: f64 = 0.999;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -1,4 +1,4 @@
-//! Made-up runs: equal ones, slower ones, and ones that give no answer.
+//! Comparisons of invented runs.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::report::figure::Figures;
 use crate::report::tests as invented;
 
-/// Puts a figure before the others of a run, because the first one with a name counts.
+/// Puts a figure before the others of a run. The first figure of a name counts.
 fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
     let mut figures = Figures::default();
     figures.add(row, name, unit, value);
@@ -33,7 +33,7 @@ fn compared(a: &[Run], b: &[Run]) -> Comparison {
 }
 
 #[test]
-fn a_difference_beyond_the_spread_is_found_and_has_its_exit_code() {
+fn a_difference_beyond_the_spread_is_found() {
     let [a, b] = [p50s(&[60.0, 61.0, 59.0]), p50s(&[90.0, 91.0, 89.0])];
     let slower = compared(&a, &b);
     let faster = compared(&b, &a);
@@ -55,11 +55,11 @@ fn equal_runs_are_equal() {
     let different = different.count();
     assert!(different <= 2, "{different} of 500");
     let near = compared(&p50s(&[100.0, 100.0, 100.1]), &p50s(&[104.0, 104.0, 104.1]));
-    assert_eq!(near.verdict, Call::Same, "nobody would act on it");
+    assert_eq!(near.verdict, Call::Same, "4 % is too little to act on");
 }
 
 #[test]
-fn runs_that_carry_no_answer_say_so() {
+fn too_few_or_too_scattered_runs_give_no_answer() {
     let single = [&[60.0][..], &[120.0]];
     for [a, b] in [single, [&[0.0, 0.0], &[60.0, 60.0]], [&[10.0, 90.0], &[9.0, 100.0]]] {
         let comparison = compared(&p50s(a), &p50s(b));
@@ -72,7 +72,7 @@ fn runs_that_carry_no_answer_say_so() {
 }
 
 #[test]
-fn errors_on_one_side_alone_are_a_difference() {
+fn errors_on_only_one_side_are_a_difference() {
     let [none, some] = [[0.0; 2], [0.0, 3.0]].map(|values| runs(IDS, "refused", Unit::None, &values));
     assert_eq!(compared(&none, &some).verdict, Call::Worse);
     assert!(compared(&none, &some).summary.starts_with("more errors: IDs refused"));

@@ -1,11 +1,10 @@
 //! No protocol: each byte of a request comes back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, native};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;
 use crate::target::Conversation;
 
@@ -14,14 +13,14 @@ pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", author
 /// The size of a request in Snowbank's own protocol, and of its echo.
 const SIZE: usize = 16;
 
-/// Gives each echo the next numbers in place of IDs.
+/// Takes each echo for a reply with the next numbers as IDs.
 #[derive(Debug, Default)]
 struct Echo {
     next: AtomicU64,
 }
 
 fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
-    Ok(Met { front_end: Arc::new(Echo::default()), info: None, version: None })
+    Ok(Met { front_end: Box::new(Echo::default()), info: None, version: None })
 }
 
 impl FrontEnd for Echo {
@@ -29,12 +28,12 @@ impl FrontEnd for Echo {
         native::encode(out, tag, 0, count);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         if bytes.len() < SIZE {
             return Ok(None);
         }
-        let first = self.next.fetch_add(at.asked.into(), Ordering::Relaxed);
-        runs.push(Run { first, count: at.asked, stride: 1 });
+        let first = self.next.fetch_add(awaited.count.into(), Ordering::Relaxed);
+        runs.push(Run { first, count: awaited.count, stride: 1 });
         Ok(Some((Part::End, SIZE)))
     }
 }

@@ -1,14 +1,13 @@
 //! HTTP 1.1: `GET /v1/ids`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use httparse::Status;
 use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;
 use crate::promise::source_of;
 use crate::target::{Access, Conversation, OTHER_ERROR};
@@ -30,7 +29,7 @@ struct Reply<'a> {
     body: Cow<'a, [u8]>,
 }
 
-/// Reads the sources of Snowbank.
+/// Asks for the list of sources, which only Snowbank has.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let headers = headers(conversation.access);
     conversation.send(|out| out.extend([&b"GET /v1/sources"[..], &headers].concat()))?;
@@ -48,7 +47,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
     let before = b"GET /v1/ids?count=".to_vec();
     let front_end = Http { before, after: [query.as_bytes(), &headers].concat() };
-    Ok(Met { front_end: Arc::new(front_end), info: Some(info), version: None })
+    Ok(Met { front_end: Box::new(front_end), info: Some(info), version: None })
 }
 
 /// Returns the end of a request's first line, and its headers.
@@ -76,14 +75,14 @@ impl FrontEnd for Http {
         out.extend_from_slice(&self.after);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], _awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let read = reply(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((Reply { status, body }, size)) = read else { return Ok(None) };
         if status != 200 {
             return Ok(Some((Part::Refused(refusal(status, &body)), size)));
         }
         for id in body.trim_ascii_end().split(|&byte| byte == b'\n') {
-            push(runs, number(id).ok_or_else(|| unreadable("a line that is no ID"))?);
+            push(runs, number(id).ok_or_else(|| unreadable("a line that is not an ID"))?);
         }
         Ok(Some((Part::End, size)))
     }
@@ -100,7 +99,7 @@ fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
     Refusal { code, words: Cow::Owned(words.into_bytes()) }
 }
 
-/// Returns the first reply and its size; `None` if it is not all there.
+/// Returns the first reply and its size; `None` while it is incomplete.
 fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -122,7 +121,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         .and_then(number)
         .and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or("a reply without a length")?;
-    let end = head_size.checked_add(length).ok_or("a reply without an end")?;
+    let end = head_size.checked_add(length).ok_or("a reply of an impossible length")?;
     let body = bytes.get(head_size..end).map(Cow::Borrowed);
     Ok(body.map(|body| (Reply { status, body }, end)))
 }
@@ -132,9 +131,10 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
     found.map(|header| header.value.trim_ascii())
 }
 
-/// Returns the content of a body in chunks, and its size; `None` if it is not all there.
+/// Returns the content of a body in chunks, and its size; `None` while it is incomplete.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // This finds the end of the body first, so that a long body in pieces is copied once.
+    // Copies nothing before the end of the body has come, so that a long body in pieces is copied
+    // once.
     let mut chunks = Vec::new();
     let mut taken = 0;
     loop {

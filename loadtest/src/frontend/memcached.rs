@@ -1,11 +1,10 @@
-//! memcached's text protocol, by which Snowbank and katsubushi give each key of a `get` a new ID.
-
-use std::sync::Arc;
+//! memcached's text protocol. Snowbank and katsubushi answer each key of a `get` with a new ID.
 
 use snowbank_client::layout::Run;
 
 use super::{
-    At, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text, unreadable,
+    Awaited, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text,
+    unreadable,
 };
 use crate::failure::Failure;
 use crate::measure::Fault;
@@ -20,13 +19,13 @@ const MAX_GET_SIZE: usize = 64 * 1024;
 /// The key for a target that ignores keys.
 const ANY_KEY: &str = "id";
 
-/// The key that is asked for.
+/// Requests for a key.
 #[derive(Debug)]
 pub(super) struct Memcached {
     pub(super) key: String,
 }
 
-/// Asks for an ID: a key that was never set has a value.
+/// Asks for an ID. Only Snowbank and katsubushi have a value for a key that was never set.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let answer = ask(conversation, &format!("get {key}"))?;
@@ -36,13 +35,13 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     if !answer.starts_with(b"VALUE ") {
         return Err(conversation.answered(&answer));
     }
-    // Its digits, and END.
+    // The line of digits, and END.
     for _ in 0..2 {
         next_line(conversation)?;
     }
     let version = ask(conversation, "version")?;
     let version = version.strip_prefix(b"VERSION ").map(text);
-    Ok(Met { front_end: Arc::new(Memcached { key }), info: None, version })
+    Ok(Met { front_end: Box::new(Memcached { key }), info: None, version })
 }
 
 /// Sends a command and returns the first line of its answer.
@@ -67,7 +66,7 @@ impl FrontEnd for Memcached {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], _awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         if let Some(refusal) = refusal(first) {
             return Ok(Some((Part::Refused(refusal), size)));
@@ -93,11 +92,11 @@ fn value(bytes: &[u8], key: &str) -> Result<Option<(u64, usize)>, Fault> {
     let is_value = words.next() == Some(b"VALUE") && words.next() == Some(key.as_bytes());
     let length = words.nth(1).and_then(number);
     let Some(length) = length.filter(|_| is_value) else {
-        return Err(unreadable("a line that is no value of the key asked for"));
+        return Err(unreadable("a line that is not a value of the key asked for"));
     };
     let Some((digits, size)) = line(&bytes[start..]) else { return Ok(None) };
     match number(digits).filter(|_| digits.len() as u64 == length) {
         Some(id) => Ok(Some((id, start + size))),
-        None => Err(unreadable("a value that is no number of its length")),
+        None => Err(unreadable("a value that is not a number of its length")),
     }
 }

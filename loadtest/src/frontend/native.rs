@@ -1,7 +1,6 @@
 //! Snowbank's own protocol, version 1.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Parsed;
@@ -9,7 +8,7 @@ use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::request::{self, Next, Wait};
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::promise::source_of;
@@ -39,7 +38,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
     let info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
     let source = source_of(&info, source).map_or(0, |source| source.index);
-    Ok(Met { front_end: Arc::new(Native { source }), info: Some(info), version: None })
+    Ok(Met { front_end: Box::new(Native { source }), info: Some(info), version: None })
 }
 
 /// Waits for the next reply. An error reply is returned as a failure.
@@ -66,7 +65,7 @@ pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
     request::encode_next(out, tag, &next);
 }
 
-/// Returns the first frame with its tag and its size; `None` if it is not all there.
+/// Returns the first frame with its tag and its size; `None` while it is incomplete.
 fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
     match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),
@@ -82,11 +81,11 @@ impl FrontEnd for Native {
         encode(out, tag, self.source, count);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let read = frame(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((reply, tag, size)) = read else { return Ok(None) };
-        if tag != at.tag {
-            return Ok(Some((Part::Unasked, 0)));
+        if tag != awaited.tag {
+            return self.unasked(bytes, awaited.unanswered).map(|()| None);
         }
         let more = match reply {
             Reply::Runs { runs: found, more } => {

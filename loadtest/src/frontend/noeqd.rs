@@ -1,11 +1,9 @@
 //! noeqd's protocol: a request is one byte, the number of IDs, and each ID comes back as eight
 //! bytes, big-endian.
 
-use std::sync::Arc;
-
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, push};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, push};
 use crate::failure::Failure;
 use crate::target::{Conversation, Token};
 
@@ -21,7 +19,7 @@ pub(super) struct Noeqd;
 /// Sends 0, the size of the token and the token, which get no answer.
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
-        return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));
+        return Err(conversation.cannot("a token of noeqd's protocol has at most 255 bytes"));
     };
     conversation.send(|out| {
         out.extend_from_slice(&[0, size]);
@@ -29,11 +27,11 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     })
 }
 
-/// Asks for an ID: nothing else has an answer.
+/// Asks for an ID, because no other request has an answer.
 fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
-    Ok(Met { front_end: Arc::new(Noeqd), info: None, version: None })
+    Ok(Met { front_end: Box::new(Noeqd), info: None, version: None })
 }
 
 impl FrontEnd for Noeqd {
@@ -42,8 +40,8 @@ impl FrontEnd for Noeqd {
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let size = at.asked as usize * ID_SIZE;
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
+        let size = awaited.count as usize * ID_SIZE;
         let Some(reply) = bytes.get(..size) else { return Ok(None) };
         let (ids, _) = reply.as_chunks::<ID_SIZE>();
         ids.iter().for_each(|id| push(runs, u64::from_be_bytes(*id)));

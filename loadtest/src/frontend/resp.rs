@@ -1,15 +1,15 @@
 //! RESP, the protocol of Redis.
 
+use std::sync::LazyLock;
+
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::one_line;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
+use super::{Awaited, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::{Conversation, Token};
-
-use std::sync::{Arc, LazyLock};
 
 pub(super) static ROW: Row =
     Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };
@@ -23,7 +23,7 @@ const KEY_SECONDS: &[u8] = b"604800";
 /// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
 pub(super) enum Resp {
-    /// `None`: the front end chooses.
+    /// `None`: the target chooses.
     Source(Option<String>),
     /// Numbers from this key.
     Counter(&'static str),
@@ -48,7 +48,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
         (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", one_line(version))),
         (None, None) => return Err(conversation.answered(text.as_bytes())),
     };
-    Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })
+    Ok(Met { front_end: Box::new(front_end), info: None, version: Some(version) })
 }
 
 /// Returns the value of a line of INFO.
@@ -64,7 +64,7 @@ fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
     Ok(Resp::Counter(KEY.as_str()))
 }
 
-/// Sends a command, and fails unless this line answers it.
+/// Sends a command, and fails unless the answer is `expected`.
 fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), Failure> {
     let found = ask(conversation, words)?;
     if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }
@@ -94,27 +94,27 @@ impl FrontEnd for Resp {
         }
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         match first.split_first() {
             Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
             Some((b':', digits)) if self.is_counter() => {
                 // The reply is the last of the request's numbers.
-                let before = id(digits)?.checked_sub(at.asked.into());
+                let before = id(digits)?.checked_sub(awaited.count.into());
                 let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
-                runs.push(Run { first, count: at.asked, stride: 1 });
+                runs.push(Run { first, count: awaited.count, stride: 1 });
             }
             Some((b':', digits)) => push(runs, id(digits)?),
             Some((b'*', digits)) => {
                 let found = id(digits)?;
-                if found != u64::from(at.asked) {
-                    return Err(Fault::Violation(Violation::Count { asked: at.asked, found }));
+                if found != u64::from(awaited.count) {
+                    return Err(Fault::Violation(Violation::Count { asked: awaited.count, found }));
                 }
-                return elements(bytes, size, at.asked, runs);
+                return elements(bytes, size, awaited.count, runs);
             }
             // INCR with `replies = "string"`.
-            Some((b'$', _)) if at.asked == 1 => return elements(bytes, 0, 1, runs),
-            _ => return Err(unreadable("a reply that is no number")),
+            Some((b'$', _)) if awaited.count == 1 => return elements(bytes, 0, 1, runs),
+            _ => return Err(unreadable("a reply that is not a number")),
         }
         Ok(Some((Part::End, size)))
     }
@@ -131,10 +131,10 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
     for _ in 0..count {
         let Some((head, head_size)) = line(&bytes[taken..]) else { return Ok(None) };
         let length = head.strip_prefix(b"$").and_then(number);
-        let length = length.ok_or_else(|| unreadable("an element that is no text"))?;
+        let length = length.ok_or_else(|| unreadable("an element that is not text"))?;
         let Some((digits, size)) = line(&bytes[taken + head_size..]) else { return Ok(None) };
         if digits.len() as u64 != length {
-            return Err(unreadable("an element that is no number of its length"));
+            return Err(unreadable("an element that is not a number of its length"));
         }
         push(&mut found, id(digits)?);
         taken += head_size + size;
@@ -144,7 +144,7 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
 }
 
 fn id(digits: &[u8]) -> Result<u64, Fault> {
-    number(digits).ok_or_else(|| unreadable("a reply that is no number"))
+    number(digits).ok_or_else(|| unreadable("a reply that is not a number"))
 }
 
 /// Appends a command as an array of bulk strings.

@@ -16,22 +16,22 @@ fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// What was read from a reply: the IDs, and how it ended.
+/// The IDs read from a reply, and how it ended.
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
-/// Reads a reply that comes in these pieces.
-fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+/// Reads a reply that arrives in these pieces.
+fn reply<'a>(front_end: &dyn FrontEnd, count: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut input = Vec::new();
     let mut ids = Vec::new();
     let mut runs = Vec::new();
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            let read = front_end.read(&input, At { asked, tag: 0 }, &mut runs);
+            let read = front_end.read(&input, Awaited { count, ..Awaited::default() }, &mut runs);
             ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
             let Some((part, size)) = read? else { break };
             let end = match part {
-                Part::More | Part::Unasked => None,
+                Part::More => None,
                 Part::End => Some("end".to_owned()),
                 Part::Refused(Refusal { code, words }) => {
                     Some(format!("{} {}", crate::target::code_name(code), text(&words)))
@@ -60,7 +60,7 @@ fn memcached() -> Memcached {
 }
 
 #[test]
-fn requests_are_those_of_the_protocols() {
+fn each_protocol_writes_its_requests() {
     assert_eq!(asked(&source(), 1), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
     assert_eq!(asked(&source(), 20), "*3\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\na\r\n$2\r\n20\r\n");
     assert_eq!(asked(&Resp::Source(None), 1), "*2\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\n1\r\n");
@@ -86,7 +86,7 @@ fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn however_a_reply_is_cut_it_is_read_alike(cuts in prop::collection::vec(0_usize..100, 0..4)) {
+    fn a_reply_in_pieces_is_read_like_a_whole_one(cuts in prop::collection::vec(0_usize..100, 0..4)) {
         for (front_end, bytes) in seven_and_nine() {
             let mut ends: Vec<usize> = cuts.iter().map(|cut| cut % bytes.len()).collect();
             ends.extend([0, bytes.len()]);
@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn a_counter_gives_the_last_of_its_numbers() {
+fn a_counters_reply_is_the_last_of_its_numbers() {
     let of = |ids: [u64; 3]| Ok((ids.to_vec(), "end".to_owned()));
     assert_eq!(whole(&Resp::Counter("k"), 3, b":42\r\n"), of([40, 41, 42]));
     assert!(whole(&Resp::Counter("k"), 3, b":2\r\n").is_err());
@@ -143,6 +143,6 @@ fn bytes_that_are_no_reply_are_faults() {
             String::from_utf8_lossy(bytes)
         );
     }
-    assert!(check_size(100_000, At { asked: 1, tag: 0 }).is_err());
-    assert!(check_size(100_000, At { asked: 1_000, tag: 0 }).is_ok());
+    let of_size = |count| check_size(100_000, Awaited { count, ..Awaited::default() });
+    assert!(of_size(1).is_err() && of_size(1_000).is_ok());
 }

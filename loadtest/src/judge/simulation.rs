@@ -1,8 +1,8 @@
-//! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
+//! Simulated runs of bad targets and of a sound one, on machines with stalls of known length.
 //!
 //! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
-//! requests one after the other, on the second core. A seed decides everything, so a test that
-//! fails names its seed.
+//! requests one after the other, on the second core. Each run follows from its seed, and a test
+//! that fails names the seed.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const RUN_NS: u64 = 4_000 * MS;
 
-/// Requests of all connections are due at this distance.
+/// The time from one request to the next, over all connections.
 const STEP_NS: u64 = 200 * US;
 
 /// The target's work for a request.
@@ -30,8 +30,8 @@ const WORK_NS: u64 = 20 * US;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
-    /// Three busy loops at the usual priority: a thread that wakes waits for a slice of up to 4 ms
-    /// now and then.
+    /// Three busy loops at normal priority: now and then a thread that wakes waits for a slice of
+    /// up to 4 ms.
     BusyLoops,
     /// Two programs of real-time priority that take a core for 1 to 20 ms.
     Bursts,
@@ -44,25 +44,23 @@ const NOISES: [Noise; 4] = [Noise::Quiet, Noise::BusyLoops, Noise::Bursts, Noise
 /// The ways in which a target behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Target {
+    /// It makes no mistake.
     Sound,
-    /// It stops for `length_ms`, once in every `each_ms`.
-    Stops {
-        length_ms: u64,
-        each_ms: u64,
-    },
+    /// It stops for `length_ms` once in every `each_ms`.
+    Stops { length_ms: u64, each_ms: u64 },
     /// It stops for 5 ms once in 1,000 requests.
     StopsByCount,
     /// Its work for a request grows until it cannot keep up.
     Ramp,
     /// It stops for 8 ms after each stall of the machine.
     StopsAfterStalls,
-    /// It stops for 20 ms twice in a second. New threads of it burn both cores meanwhile.
+    /// It stops for 20 ms twice a second, while its new threads burn both cores.
     PausesThatBurn,
-    /// Threads or children of it burn both cores all the time.
+    /// Its threads or children burn both cores all the time.
     Burns,
-    /// One thread of it burns one core.
+    /// One of its threads burns one core.
     BurnsOneCore,
-    /// Its children take both cores for 20 ms with real-time priority, five times in a second.
+    /// Its children take both cores for 20 ms with real-time priority, five times a second.
     BurnsInRealTime,
     /// One connection of eight gets its answers 5 ms late.
     OneSlowConnection,
@@ -94,7 +92,8 @@ const BAD: [Target; 14] = [
 /// Spans of time, each from one instant until another.
 type Spans = Vec<(u64, u64)>;
 
-/// A core, by the times in which it does not run the target, the generator or the sleepers.
+/// The times in which a core does not run the target's serving thread, the generator or the
+/// sleepers.
 struct Core {
     all: Spans,
     /// The times in which other programs have it.
@@ -116,7 +115,8 @@ impl Core {
         at
     }
 
-    /// Returns for how long a thread that is due waits because a program has the core.
+    /// Returns how long a thread that is due between these instants waits because a program has the
+    /// core.
     fn waited_ns(&self, from: u64, until: u64) -> u64 {
         (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }
@@ -203,7 +203,7 @@ fn joined(spans: &[Spans]) -> Spans {
     all
 }
 
-/// Returns what the sleepers find.
+/// Returns the stalls that the sleepers find.
 fn watched(cores: &[Core; 2]) -> Stalls {
     let stalls = Stalls::of_measurement(0);
     for core in cores {
@@ -218,8 +218,8 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// Finds the stalls in the target's waits (`waited` has the end and the length of each), and the
-/// queues behind what the generator sent late. The thread that looks needs a core, too. The target
+/// Adds the stalls behind the target's waits (`waited` has the end and the length of each) and the
+/// bunches that the generator sent `late`. The thread that looks needs a core, too. The target
 /// works in the spans of `worked`.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let (mut waits, mut idle) = (Waits::default(), Idle::default());
@@ -260,7 +260,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     for number in 0..RUN_NS / STEP_NS {
         let intended_ns = number * STEP_NS;
         let own = (number % 2) as usize;
-        // Another thread sends what is overdue.
+        // The other thread sends a request that is overdue.
         let mine = cores[own].runs(intended_ns);
         let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
@@ -277,7 +277,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         waited.push((free, cores[1].waited_ns(begun + work_ns, free)));
         worked.push((begun, begun + work_ns));
         let late_ns = if target == Target::OneSlowConnection && number % 8 == 0 { 5 * MS } else { 0 };
-        // The generator's next request wakes its thread, if the core runs.
+        // The generator's thread wakes for its next request anyway, if the core runs.
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
@@ -345,7 +345,7 @@ fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
 #[test]
 fn no_bad_target_passes_anywhere() {
     for target in BAD {
-        // What burns both cores delays the generator more than the target.
+        // A target that burns both cores delays the generator more than itself.
         let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
             // If there is no stall, this target never stops.
@@ -372,7 +372,7 @@ fn a_sound_target_never_fails() {
 }
 
 #[test]
-fn stalls_are_found_in_their_length() {
+fn at_least_four_fifths_of_the_stalls_are_found() {
     for noise in [Noise::Bursts, Noise::Host] {
         let found = run(Target::Sound, noise, &mut fastrand::Rng::with_seed(1)).stalls.total;
         let found_ns = found.as_nanos() as u64;

@@ -1,4 +1,4 @@
-//! A run, and further ones if the machine's stalls decide the answer of the first. The requests of
+//! A run, and later ones if the machine's stalls decide the result of the first. The requests of
 //! all runs are judged together: a second run cannot hide what the first one showed.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 /// The number of runs before "no verdict", by default.
 const DEFAULT_RUNS: u32 = 2;
 
-/// The time that the runs may take by default: with the echo after them, a minute.
+/// The time that all runs may take by default. With the echo after them, that makes a minute.
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
 /// Runs a scenario until it has a verdict or the user interrupts it, at most `runs` times. Then
@@ -58,7 +58,7 @@ pub(crate) fn rounds(
         match target.run(scenario) {
             Ok(round) => outcome.prolong(round),
             Err(failure) if failure.blame == Blame::Interrupt => outcome.interrupted = true,
-            // What was measured is shown, with the reason.
+            // The report shows what was measured, with the reason.
             Err(Failure { blame, reason }) => {
                 let is_ours = blame != Blame::Target;
                 outcome.faults.push(Fault::NotBegun { reason, is_ours });

@@ -6,18 +6,17 @@ use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
 use crate::run::Outcome;
 use crate::target::code_name;
-use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
+use crate::units::{count, counted, duration, grouped, ids_per_s, percent, stood_still};
 
-/// Names the generator as the cause of something.
+/// Returns a reason that blames the generator.
 pub(super) fn by_generator(reason: &str) -> String {
     format!("the generator was the bottleneck: {reason}")
 }
 
-/// If more requests failed than allowed, returns the reasons.
+/// Returns the reasons if more requests failed than the objective allows.
 pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> {
     let counts = &outcome.counts;
-    // If the user or a fault of the generator ends a run, requests that are still open were not
-    // refused.
+    // If the user or a fault ends a run, open requests were not refused.
     let unanswered = if outcome.is_cut_short() { 0 } else { counts.unanswered };
     let share = counts.error_share(unanswered);
     if share <= objectives.errors {
@@ -30,12 +29,11 @@ pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> 
         let all = counted(counts.requests, "request");
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }
-    // The warm-up has the same rate. A target that refuses requests then may only seem to keep the
-    // rate later.
+    // The warm-up has the same rate: a target that refuses requests then does not keep the rate.
     let in_warm_up = count_of(&counts.warm_up_refused);
     if in_warm_up > 0 {
         let requests = counted(in_warm_up, "request");
-        reasons.push(format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)));
+        reasons.push(format!("{requests} of the warm-up were refused: {}", codes(&counts.warm_up_refused)));
     }
     if unanswered > 0 {
         reasons.push(format!("no answer to {}", counted(unanswered, "request")));
@@ -57,22 +55,22 @@ fn codes(refused: &RefusalsByCode) -> String {
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let name = latency.name();
-    let limit = short_ms(latency.limit);
-    let found = short_ms(counts.response.at(latency.quantile));
-    let certain = short_ms(counts.settling.certain.at(latency.quantile));
-    format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
+    let limit = duration(latency.limit);
+    let found = duration(counts.response.at(latency.quantile));
+    let certain = duration(counts.settling.certain.at(latency.quantile));
+    format!("{name} was {found} (limit {limit}), of which the target took at least {certain}")
 }
 
-/// Describes an objective that the machine or the generator decides.
+/// Describes an objective whose result the machine or the generator decides.
 pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let counts = &outcome.counts;
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
-    // The thread that found a stall, and the one that sends, are not woken at the same instant.
-    // Without stalls, only the generator's lateness excuses anything.
+    // The threads that find stalls and those that send do not wake at the same instant. Without
+    // stalls, only the generator's lateness excuses anything.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
-        let slip = short_ms(slip);
+        let slip = duration(slip);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",
             latency.name()
@@ -83,7 +81,7 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
 
 /// Describes a quota that held up the load test.
 pub(super) fn held_up(outcome: &Outcome) -> String {
-    let held_up = short_ms(outcome.held_up);
+    let held_up = duration(outcome.held_up);
     by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
 }
 
@@ -97,18 +95,18 @@ pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String 
             let planned_s = outcome.planned.unwrap_or_default().as_secs_f64();
             let share = percent(planned_s / outcome.elapsed.as_secs_f64().max(1e-9));
             let least = percent(MIN_RATE_SHARE);
-            format!("it got {share} of the asked rate (at least {least}): the rest came after the end")
+            format!("it got {share} of the asked rate in time (limit {least}); the rest came after the end")
         }
     }
 }
 
-/// Describes a rate that the machine or the generator decides.
+/// Describes a rate whose result the machine or the generator decides.
 pub(super) fn open_rate(outcome: &Outcome, objectives: &Objectives) -> String {
     let missed = missed_rate(outcome, objectives);
     let busy = outcome.counts.busiest_thread;
     if busy > super::MAX_THREAD_SHARE {
         return by_generator(&format!(
-            "{missed}; a thread of it needed a core for {} of the time",
+            "{missed}; one of its threads needed a core for {} of the time",
             percent(busy)
         ));
     }
@@ -122,7 +120,7 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
         Fault::Closed { unanswered, reason } => {
             let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             let unanswered = counted(*unanswered as u64, "request");
-            format!("the target closed a connection{reason}, with {unanswered} on it unanswered")
+            format!("the target closed a connection{reason} with {unanswered} unanswered")
         }
         Fault::Unreadable(reason) => format!("the target broke the protocol: {reason}"),
         Fault::Silent { unanswered } => {
@@ -132,11 +130,11 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
             )
         }
         Fault::TooManyInFlight => format!(
-            "the target fell behind: {} in flight on one connection, which is the limit",
+            "the target fell behind: {} in flight on one connection, the limit",
             counted(MAX_IN_FLIGHT as u64, "request")
         ),
         Fault::NotRecovered => format!("the target did not recover within {RECOVERY_TIMEOUT:?}"),
         Fault::NotBegun { reason, is_ours: true } => reason.clone(),
-        Fault::NotBegun { reason, is_ours: false } => format!("the target took no new connection: {reason}"),
+        Fault::NotBegun { reason, is_ours: false } => format!("the target accepts no connection: {reason}"),
     }
 }

@@ -15,12 +15,12 @@ const PERIOD_NS: u64 = 10_000_000_000;
 /// further off, the target is at fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
-/// The knowledge about a target's clock before the run.
+/// What a run assumes of a target's clock before it measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// The target uses this machine's clock.
     Same,
-    /// It seems to be on this machine, and may be behind a forwarded port.
+    /// The target seems to be on this machine, but may be behind a forwarded port.
     Nearby,
     Other,
 }
@@ -44,8 +44,8 @@ impl ClockOffset {
         Self { clock, known_us, best: (0, 0), period_ends_ns: 0, seen_us: 0 }
     }
 
-    /// Learns from a reply and the time in its first ID. The first reply after the warm-up settles
-    /// the first distance.
+    /// Learns from a reply and the time in its first ID. The first reply after the warm-up sets
+    /// `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_round_trip_of_the_warm_up_tells() {
+    fn the_shortest_round_trip_of_the_warm_up_counts() {
         let mut clocks = ClockOffset::new(Clock::Other);
         see(&mut clocks, 0, 10, 895_000, false);
         see(&mut clocks, 0, 2, -250_000, false);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_port_has_its_own_clock_and_a_target_that_is_seconds_off_has_not() {
+    fn a_local_clock_may_be_off_but_not_by_a_second() {
         let known_us = |clock, offset_us| {
             let mut clocks = ClockOffset::new(clock);
             see(&mut clocks, 1, 2, offset_us, true);

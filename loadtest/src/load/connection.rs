@@ -12,7 +12,7 @@ use crate::target::Stream;
 
 use super::{Now, Peer};
 
-/// A request that was not answered yet.
+/// A request without an answer so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) intended_ns: u64,
@@ -39,10 +39,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Watches an open stream to a target, as the connection of that index.
+    /// Adds an open stream to `epoll`, whose events for it have this index.
     ///
     /// # Errors
-    /// The system's, if it does not watch it.
+    /// The system's.
     pub(super) fn watched(stream: Stream, peer: usize, epoll: &OwnedFd, index: usize) -> io::Result<Self> {
         stream.socket.set_nonblocking(true)?;
         epoll::add(epoll, &stream.socket, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
@@ -59,8 +59,8 @@ impl Connection {
         })
     }
 
-    /// Returns true if something waits to be flushed. After a flush, true means that the socket
-    /// took no more: the target reads more slowly than we write.
+    /// Returns true if bytes wait to be flushed. After a flush, true means that the socket took no
+    /// more: the target reads more slowly than we write.
     pub(super) fn is_dirty(&self) -> bool {
         !self.out.is_empty() || self.stream.has_unsent()
     }

@@ -1,19 +1,17 @@
 //! The schedules of an open loop's threads: a thread sends the overdue requests of the others.
 //!
-//! A thread that waits for a core lets its requests leave late, and then a run measures the
-//! generator instead of the target. So each thread also looks at the others' schedules, and sends
-//! overdue requests on its own connections. Something that takes a single core (a kernel thread,
-//! another program, a host that has other guests) then makes requests late by little more than
-//! [`GRACE_NS`].
+//! A thread that waits for a core sends its requests late, and then a run measures the generator
+//! instead of the target. So each thread also looks at the others' schedules, and sends overdue
+//! requests on its own connections. If something takes a single core (a kernel thread, another
+//! program, a host that has other guests), requests are then late by little more than [`GRACE_NS`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::schedule::Schedule;
 
-/// A request overdue by this time may be sent by any thread. A thread that is not held up wakes
-/// within a fifth of this time. A run with a thread that is held up cannot show a p99.9 below this
-/// time.
+/// Any thread may send a request that is overdue by this time. A thread that is not held up wakes
+/// within a fifth of it. A run with a thread that is held up cannot show a p99.9 below it.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
@@ -48,7 +46,7 @@ impl Lanes {
         })
     }
 
-    /// Returns the instant at which the thread has to look again.
+    /// Returns the instant at which the thread must look for requests again.
     pub(super) fn next_ns(&self, thread: usize) -> u64 {
         let mine_ns = self.0[thread].due_ns.load(Ordering::Relaxed);
         self.first_due_ns().saturating_add(GRACE_NS).min(mine_ns)
@@ -87,14 +85,14 @@ mod tests {
     }
 
     fn schedule(thread: usize, threads: usize) -> Schedule {
-        Schedule::new(1e4, Arrivals::Even, thread, threads, 1)
+        Schedule::new(1e4, Arrivals::Even, thread, threads)
     }
 
     #[test]
-    fn a_thread_takes_its_own_when_it_is_due_and_others_only_when_overdue() {
+    fn a_thread_takes_its_due_requests_and_others_overdue_ones() {
         let lanes = lanes(2);
         let take = |thread, now_ns| lanes.take(thread, now_ns, u64::MAX);
-        assert_eq!(take(1, 99_999), None, "0 is the first thread's, and not overdue");
+        assert_eq!(take(1, 99_999), None, "the request due at 0 is the first thread's, and not overdue");
         assert_eq!([take(1, 100_000), take(1, 100_000), take(1, 100_000)], [Some(100_000), Some(0), None]);
         assert_eq!((take(1, 299_999), take(0, 299_999)), (None, Some(200_000)));
         assert_eq!(
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_the_end_on_and_what_was_overdue_before_it_still_is() {
+    fn requests_due_from_the_end_on_are_not_taken() {
         let lanes = lanes(2);
         let taken: Vec<u64> = std::iter::from_fn(|| lanes.take(1, 1_000_000, 400_000)).collect();
         assert_eq!(taken, [100_000, 300_000, 0, 200_000]);
@@ -112,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_again_when_its_own_is_due_or_anothers_overdue() {
+    fn a_thread_wakes_for_its_due_or_an_overdue_request() {
         let lanes = lanes(2);
         assert_eq!((lanes.next_ns(0), lanes.next_ns(1)), (0, 100_000));
         assert_eq!(lanes.take(1, 150_000, u64::MAX), Some(100_000));
@@ -121,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_is_taken_once_whoever_takes_it() {
+    fn racing_threads_take_each_request_once() {
         let lanes = &lanes(3);
         let now_ns = 1_000_000_000;
         // The first thread never runs; the others race for its requests.
@@ -129,7 +127,7 @@ mod tests {
             |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {
             let racing = [1, 2].map(|thread| scope.spawn(move || take_all(thread)));
-            racing.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect()
+            racing.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
         });
         taken.sort_unstable();
         let mut due = Vec::new();

@@ -17,33 +17,34 @@ use super::{Message, Now};
 /// The shortest measurement whose share of waiting means something.
 const MIN_SHARED: Duration = Duration::from_millis(100);
 
-/// Stalls are known after this time; a longer stall leaves the run without a verdict anyway.
+/// All stalls that ended this long ago are recorded. A longer stall leaves the run without a
+/// verdict anyway.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
-/// Figures of requests that were meant to leave between the warm-up and the end.
+/// Figures of requests that were due between the warm-up and the end.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     thread: usize,
-    /// In a closed loop a request is due when it leaves: it has no slip, and service time is
-    /// response time.
+    /// In a closed loop a request is due when it leaves: there is no slip, and all of the response
+    /// time is the target's part.
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
-    /// Without response times: the collector adds up those of the seconds.
+    /// Without response times, which the collector adds up from the seconds.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    /// The outage of a daemon of our own as this thread sees it: requests due in it do not count.
+    /// The outage of the run's own daemon, as this thread sees it. Requests due in it do not count.
     /// Empty in a run without an outage; open-ended until all connections are back.
     outage: Range<u64>,
     /// `None` in the warm-up.
     began: Option<Began>,
-    /// The instant since which the thread has been busy, or should have been: answers may have been
-    /// there since.
+    /// The instant since which the thread has been busy, or should have been. An answer that it
+    /// reads now may have arrived at any time since then.
     busy_since_ns: u64,
 }
 
-/// The thread when the measurement began on it.
+/// A thread's times when the measurement began.
 #[derive(Debug)]
 struct Began {
     at_ns: u64,
@@ -158,12 +159,12 @@ impl Meter {
         if target_ns < MIN_STALL_NS {
             self.counts.settling.certain.saturating_record(target_ns);
         } else {
-            // The certain part is known once the stalls are.
+            // The part without stalls is computed once all stalls of that time are recorded.
             self.counts.settling.slow.push_back(Slow { sent_ns, received_ns: now.ns, target_ns });
         }
     }
 
-    /// Decides which slow requests a stall touched, if all stalls of their time are known.
+    /// Takes the stalls off slow requests, as far as all stalls of their time are recorded.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }
@@ -176,7 +177,8 @@ impl Meter {
         }
     }
 
-    /// Begins the measurement, and hands over the second that is past.
+    /// Begins the measurement after the warm-up, and sends each second to the collector when it is
+    /// over.
     pub(super) fn tick(&mut self, now: Now, to: &SyncSender<Message>) {
         if now.ns < self.warm_ns {
             return;

@@ -1,4 +1,4 @@
-//! Connections that may end: those to a daemon that the run itself ends.
+//! Connections to a daemon that the run itself ends and starts again.
 
 use std::time::Duration;
 
@@ -36,11 +36,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tries to open connections that are down. It may block, because nothing else can be done: all
-    /// connections are to one daemon.
+    /// Tries to open the connections that are down. It may block, because the thread has nothing
+    /// else to do: all its connections are to one daemon.
     ///
     /// # Errors
-    /// [`Fault::NotRecovered`] when that has taken too long.
+    /// [`Fault::NotRecovered`] after [`RECOVERY_TIMEOUT`].
     pub(super) fn recover(&mut self, now: Now) -> Result<(), Fault> {
         let Some(lasting) = self.meter.outage_lasting(now) else { return Ok(()) };
         if lasting > RECOVERY_TIMEOUT {
@@ -55,8 +55,8 @@ impl Worker<'_> {
                 continue;
             }
             let opened = self.shared.peers[connection.peer].access.open(REOPEN_TIMEOUT);
-            // If one connection is refused, all are. One that cannot be watched stays down, and is
-            // tried again.
+            // If one connection is refused, all are. A connection that cannot be watched stays
+            // down, and is tried again.
             let Ok(stream) = opened else { break };
             if let Ok(open) = Connection::watched(stream, connection.peer, &self.epoll, index) {
                 *connection = open;

@@ -1,4 +1,4 @@
-//! Parses the bytes of one connection: each ID is checked, each reply timed.
+//! Parses the bytes of one connection, checks each ID, and times each reply.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use super::clocks::Clock;
 use super::connection::InFlight;
 use super::worker::{MAX_SPANS, Worker};
 use crate::check::reply::Received;
-use crate::frontend::{self, At, Part, Refusal};
+use crate::frontend::{self, Awaited, Part, Refusal};
 use crate::measure::Fault;
 
 impl Worker<'_> {
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the parts of replies that are all there, and returns their size.
+    /// Takes the complete parts of replies, and returns their size.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         let front_end = &*self.shared.peers[self.connections[index].peer].front_end;
         let mut taken = 0;
@@ -46,14 +46,14 @@ impl Worker<'_> {
                 front_end.unasked(&bytes[taken..], 0)?;
                 break;
             };
-            let waiting = connection.in_flight.len();
-            let at = At { asked: request.asked.count, tag: request.tag };
+            let unanswered = connection.in_flight.len();
+            let awaited = Awaited { count: request.asked.count, tag: request.tag, unanswered };
             let mut runs = std::mem::take(&mut self.runs);
-            let read = front_end.read(&bytes[taken..], at, &mut runs);
+            let read = front_end.read(&bytes[taken..], awaited, &mut runs);
             runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
             self.runs = runs;
             let Some((part, size)) = read? else {
-                frontend::check_size(bytes.len() - taken, at)?;
+                frontend::check_size(bytes.len() - taken, awaited)?;
                 break;
             };
             taken += size;
@@ -61,7 +61,6 @@ impl Worker<'_> {
                 Part::More => {}
                 Part::End => self.finish(index, &request, now)?,
                 Part::Refused(refusal) => self.refuse(index, &request, &refusal, now)?,
-                Part::Unasked => front_end.unasked(&bytes[taken..], waiting)?,
             }
         }
         Ok(taken)
@@ -75,7 +74,7 @@ impl Worker<'_> {
         now: Now,
     ) -> Result<(), Fault> {
         if self.connections[index].check.found > 0 {
-            return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
+            return Err(Fault::Unreadable("an error inside a reply".to_owned()));
         }
         self.connections[index].in_flight.pop_front();
         let is_stop = refusal.code == ErrorCode::ShuttingDown.to_u16();
@@ -87,7 +86,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Ends a reply whose last frame has come.
+    /// Ends a reply after its last part.
     fn finish(&mut self, index: usize, request: &InFlight, now: Now) -> Result<(), Fault> {
         let connection = &mut self.connections[index];
         connection.in_flight.pop_front();

@@ -24,16 +24,18 @@ use crate::target::Stream;
 /// Room for several replies of the largest frame.
 const INPUT_SIZE: usize = 256 * 1024;
 
-/// The longest sleep, so that a stop is soon seen. A thread that sleeps longer was paused.
+/// The longest sleep, so that a thread soon sees the stop flag. A thread that sleeps longer was
+/// paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// The shortest sleep whose real end is worth a system call.
+/// After a shorter sleep, the thread does not look up how long it waited for a core: that takes a
+/// system call.
 const LONG_SLEEP_NS: u64 = 500_000;
 
 /// The interval at which positions go to the collector and timeouts are checked.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 
-/// The most spans that are kept; beyond it they go to the collector early.
+/// The most spans that a thread keeps before it sends them to the collector early.
 pub(super) const MAX_SPANS: usize = 16_384;
 
 /// The most requests that are prepared before replies are read again.
@@ -51,11 +53,11 @@ pub(super) struct Worker<'a> {
     pub(super) spans: Vec<Vec<Span>>,
     /// By target.
     pub(super) clocks: Vec<ClockOffset>,
-    /// The IDs of a part of a reply; empty in between.
+    /// Reused for each part of a reply, and empty in between.
     pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
-    /// When connections that are down are tried again.
+    /// The instant at which the thread tries to open connections again.
     pub(super) retry_ns: u64,
     run_delay: RunDelay,
 }
@@ -160,8 +162,8 @@ impl<'a> Worker<'a> {
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             if overslept_ns > HOUSEKEEPING_NS {
-                // Answers may have lain here meanwhile, or the target was paused, too: neither is
-                // silence.
+                // Answers may have arrived meanwhile, or the pause also stopped the target: neither
+                // means that the target is silent.
                 self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
@@ -259,8 +261,8 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns the wait for a core after an answer woke the thread. It is 0 after a short sleep,
-    /// where the due time of the next request is close enough.
+    /// Returns how long the thread waited for a core after an answer woke it. Returns 0 after a
+    /// short sleep, whose planned end is close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;
@@ -297,8 +299,9 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Returns the instant since which answers may have lain here, if something held up the thread in
-/// the turn that began at `began_ns`: the turn was long, and the sleep after it ended at once.
+/// Returns `began_ns`, the start of the last turn, if something held up the thread in that turn:
+/// the turn was long, and the sleep after it ended at once. Answers may have lain unread since
+/// then.
 fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
     (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)
 }
@@ -308,10 +311,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_that_came_while_the_thread_was_held_up_lay_there_since_its_turn_began() {
+    fn answers_behind_a_long_turn_waited_since_it_began() {
         const MS: u64 = 1_000_000;
         assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 19 * MS + 1), Some(5 * MS));
-        assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 21 * MS), None, "they came in the sleep");
+        assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 21 * MS), None, "the answers came during the sleep");
         assert_eq!(held_up_since_ns(5 * MS, 5 * MS + MIN_STALL_NS - 1, 6 * MS), None, "a usual turn");
     }
 }

@@ -1,4 +1,4 @@
-//! A bare echo: the effect of this machine on requests, without any target.
+//! A bare echo, which shows the effect of this machine on requests without any target.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,8 +10,8 @@ use rustix::io::retry_on_intr;
 /// Room for several turns of requests of 16 bytes each.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Starts a thread that sends back each byte of this many connections, and ends when they have
-/// ended.
+/// Starts a thread that sends back each byte on this many connections, and ends with the last of
+/// them.
 ///
 /// # Errors
 /// The system's.
@@ -19,7 +19,7 @@ pub(crate) fn start(connections: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
     let thread = std::thread::Builder::new().name("echo".to_owned());
-    // A connection that fails ends the thread, and the run against it.
+    // If a connection fails, the thread ends, and with it the run.
     thread.spawn(move || echo(&listener, connections))?;
     Ok(address)
 }
@@ -38,7 +38,7 @@ fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
         retry_on_intr(|| epoll::wait(&watch, spare_capacity(&mut events), None))?;
         for event in events.drain(..) {
             let mut stream = &streams[event.data.u64() as usize];
-            // Something has come, or the end, so this does not wait.
+            // The event says that bytes or the end have come, so this does not wait.
             let size = stream.read(&mut buffer)?;
             stream.write_all(&buffer[..size])?;
             if size == 0 {

@@ -16,7 +16,7 @@ const PROCESSES_MAX: usize = 256;
 /// The most threads of a target that are read; more would take too long.
 pub(super) const THREADS_MAX: usize = 64;
 
-/// The use of this machine by the target.
+/// What the target used of this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Used {
     /// Processor time of all threads since the target was first seen.
@@ -29,10 +29,10 @@ pub(crate) struct Used {
 pub(crate) struct OwnTime {
     /// The owners of the targets, in their order.
     pub(super) owners: Vec<Owner>,
-    /// The target's processes that were found last, and the time that each had used when it was
-    /// last read.
+    /// The target's processes as found last, and the processor time that each had used when last
+    /// read.
     pub(super) processes: BTreeMap<u32, u64>,
-    /// Their processor time since they were first seen.
+    /// The processor time of the target's processes since they were first seen.
     target_ns: u64,
 }
 
@@ -40,7 +40,7 @@ impl OwnTime {
     pub(crate) fn of(owners: Vec<Owner>) -> Self {
         let mut own = Self { owners, processes: BTreeMap::new(), target_ns: 0 };
         own.find_processes();
-        // The time used before the run.
+        // Time used before the run does not count.
         own.processes.iter_mut().for_each(|(&process, used_ns)| *used_ns = used_by(process).unwrap_or(0));
         own
     }
@@ -50,8 +50,8 @@ impl OwnTime {
         !self.owners.is_empty() && self.owners.iter().all(|owner| owner.process().is_some())
     }
 
-    /// Returns what the target's processes have used since they were first seen, if all can be
-    /// seen.
+    /// Returns what the target's processes have used since they were first seen; nothing unless all
+    /// targets' processes can be seen.
     pub(super) fn target_used(&mut self) -> Used {
         self.find_processes();
         let used_ns = self.target_used_ns();
@@ -66,7 +66,7 @@ impl OwnTime {
     /// Returns the processor time of the target's processes since they were first seen.
     pub(super) fn target_used_ns(&mut self) -> u64 {
         for (&process, before_ns) in &mut self.processes {
-            // An ended process uses no more.
+            // A process that has ended uses no more time.
             if let Some(now_ns) = used_by(process) {
                 self.target_ns += now_ns.saturating_sub(std::mem::replace(before_ns, now_ns));
             }
@@ -74,7 +74,8 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Finds the target's processes. A new one counts from 0: it has used all of its time since.
+    /// Finds the target's processes. A process that is new since the last search counts from 0,
+    /// because it began in the run.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
@@ -82,7 +83,7 @@ impl OwnTime {
             found.extend(children_of(found[at]));
             at += 1;
         }
-        // A load test that its own target started is the generator, not the target.
+        // If the target started this load test, the load test is still the generator.
         found.retain(|&process| process != std::process::id());
         self.processes.retain(|process, _| found.contains(process));
         for process in found {
@@ -100,15 +101,15 @@ pub(super) fn threads_of<'a>(processes: impl Iterator<Item = &'a u32>) -> impl I
 fn children_of(process: u32) -> Vec<u32> {
     let mut children = Vec::new();
     for thread in threads_of([process].iter()) {
-        // Each thread lists the processes that it started. An ended thread has no list.
+        // Each thread lists the processes that it started. A thread that has ended has no list.
         let list = std::fs::read_to_string(thread.join("children")).unwrap_or_default();
         children.extend(list.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
     }
     children
 }
 
-/// Returns the processor time that a process has used, in nanoseconds: also that of threads that
-/// have ended.
+/// Returns the processor time that a process has used, in nanoseconds, including that of ended
+/// threads.
 pub(super) fn used_by(process: u32) -> Option<u64> {
     let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?;
     Some(Duration::from(clock_gettime(clock).ok()?).as_nanos() as u64)
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_that_burns_is_the_targets_own_time() {
+    fn processor_time_of_a_child_is_the_targets() {
         // The shell waits for the loop, which is its child.
         let mut target =
             Command::new("sh").args(["-c", "(while :; do :; done); true"]).spawn().expect("it starts");
@@ -130,7 +131,7 @@ mod tests {
         let begun = Instant::now();
         own.find_processes();
         while own.target_ns < 30_000_000 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it burns: {own:?}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the child uses processor time: {own:?}");
             std::thread::sleep(Duration::from_millis(5));
             own.find_processes();
             own.target_used_ns();

@@ -10,7 +10,7 @@ const ESTABLISHED: &str = "01";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Remote,
-    /// It runs on this machine, and its process cannot be seen.
+    /// It runs on this machine, but its process cannot be seen.
     Unknown,
     Process(u32),
 }
@@ -47,14 +47,14 @@ impl Owner {
     }
 }
 
-/// Finds the socket of a connection in the kernel's table. Two connections of one machine between
-/// the same ports are not told apart.
+/// Finds the inode of a connection's socket in the kernel's table. Two connections of this machine
+/// between the same ports are not told apart.
 fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, local, remote, state, ..] = words[..] else { return None };
         let is_it = state == ESTABLISHED && port_of(local)? == local_port && port_of(remote)? == remote_port;
-        // 0 is a connection that was not accepted yet.
+        // The inode is 0 until the connection is accepted.
         words.get(9).filter(|_| is_it)?.parse().ok().filter(|&inode| inode > 0)
     })
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_process_at_the_other_end_is_found() {
+    fn the_process_at_the_other_end_of_a_connection_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let theirs = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(theirs).expect("a connection");

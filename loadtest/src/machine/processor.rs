@@ -19,16 +19,16 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// The times of a thread since an earlier reading, in nanoseconds.
+/// The times of a thread since an earlier reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
-    /// The thread could have run, but something else did or a quota was used up.
+    /// The time for which the thread could have run, but something else did or a quota was used up.
     pub(crate) waited_ns: u64,
 }
 
-/// Measures for how long a thread ran, and for how long it waited for a core: from one call to the
-/// next.
+/// Measures how long a thread ran and how long it waited for a core between two calls of
+/// [`since_last`](Self::since_last).
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
@@ -41,7 +41,7 @@ impl RunDelay {
         Self::of_thread(Path::new("/proc/thread-self"))
     }
 
-    /// Takes the directory of a thread in `/proc`.
+    /// Measures the thread with this directory in `/proc`.
     pub(super) fn of_thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The place where systemd and container runtimes mount control groups.
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
-/// Returns the time for which quotas have held up the control group of this process and the groups
-/// around it, since they were made; 0 without quotas.
+/// Returns the time for which quotas have held up this process's control group and the groups
+/// around it, since the groups were made; 0 without quotas.
 pub(crate) fn held_up() -> Duration {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut sum = Duration::ZERO;

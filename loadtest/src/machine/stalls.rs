@@ -4,23 +4,23 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A shorter stall is not noted: half of this time is the usual lateness of a timer on a virtual
+/// A shorter stall is not recorded. Half of this time is the usual lateness of a timer on a virtual
 /// machine.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
-/// A target that is up to 80 % busy serves the queue behind a stall within this many times the
+/// A target that is up to 80 % busy serves the queue behind a stall within this multiple of the
 /// stall's length.
 const QUEUE_LENGTHS: u64 = 4;
 
 /// A queue lasts at most this long.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
-/// Stalls are kept for this long. Every request that they delayed has been answered, or has failed,
-/// by then.
+/// Stalls are kept for this long. By then, every request that they delayed was answered or has
+/// failed.
 const KEPT_NS: u64 = 20_000_000_000;
 
-/// A time in which the machine ran nothing of ours although it was due, in nanoseconds from the
-/// start of the run.
+/// A time in which the machine ran nothing of ours although something was due, in nanoseconds from
+/// the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
@@ -37,7 +37,7 @@ pub(crate) struct StallSum {
     pub(crate) longest: Duration,
 }
 
-/// The stalls found so far, and what the generator sent late.
+/// The stalls so far, and the bunches of requests that the generator sent late.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls(Mutex<Record>);
 
@@ -47,7 +47,7 @@ struct Record {
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
     /// Bunches of requests that the generator sent late, all at once. They queue at the target as
-    /// behind a stall, so each is kept as a stall of no width that ends when it was sent.
+    /// if after a stall. So each bunch is kept as a stall without width at the time of sending.
     /// Ascending.
     bunches: VecDeque<Stall>,
     /// The sum of the stalls that are no longer kept.
@@ -55,21 +55,22 @@ struct Record {
 }
 
 impl Stall {
-    /// Joins what two cores lost at the same time, which counts once.
+    /// Joins two stalls that overlap. The loss is at most the time from the first start to the last
+    /// end.
     fn joined(self, other: Self) -> Self {
         let from_ns = self.from_ns.min(other.from_ns);
         let until_ns = self.until_ns.max(other.until_ns);
         Self { from_ns, until_ns, lost_ns: (self.lost_ns + other.lost_ns).min(until_ns - from_ns) }
     }
 
-    /// Returns the end of the queue that it leaves.
+    /// Returns the end of the queue behind the stall.
     fn queue_until_ns(self) -> u64 {
         self.until_ns + (QUEUE_LENGTHS * self.lost_ns).min(MAX_QUEUE_NS)
     }
 }
 
-/// Returns the lengths of the stalls that touch a request, or whose queue touches it. A stall that
-/// begins later never ends earlier.
+/// Returns the losses of the stalls that touch a request, or whose queue does. A stall that begins
+/// later never ends earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -86,7 +87,7 @@ impl Stalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a stall. What several cores lost at the same time counts as one.
+    /// Adds a stall, joined with those that overlap it.
     pub(crate) fn add(&self, stall: Stall) {
         let mut record = self.record();
         let begin = record.recent.partition_point(|known| known.until_ns <= stall.from_ns);
@@ -121,9 +122,9 @@ impl Stalls {
         }
     }
 
-    /// Returns the delay that the machine may have caused to a request that left and came back at
-    /// these instants: the sum of the stalls that touch it or whose queue touches it, and for the
-    /// queue a quarter of that sum, or of a bunch's lateness if that is longer.
+    /// Returns the delay that the machine may have caused to a request that was sent and answered
+    /// at these instants. That is the sum of the stalls that touch it or whose queue does, and a
+    /// quarter for the queue: of that sum, or of a bunch's lateness if that is longer.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();
@@ -133,7 +134,7 @@ impl Stalls {
 }
 
 impl Record {
-    /// Adds the part of a stall that lies in the measurement.
+    /// Adds to `sum` the part of a stall that lies in the measurement.
     fn with(&self, sum: StallSum, stall: Stall, until_ns: u64) -> StallSum {
         let width_ns = stall.until_ns.min(until_ns).saturating_sub(stall.from_ns.max(self.from_ns));
         let length = Duration::from_nanos(width_ns.min(stall.lost_ns));
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_cores_lost_at_the_same_time_counts_once() {
+    fn stalls_that_overlap_count_once() {
         let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum(u64::MAX);
         assert_eq!((all.count, all.total.as_nanos(), all.longest.as_nanos()), (2, 25, 15));
         // Stalls are not joined over a gap.
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_measurement_counts() {
+    fn only_the_part_in_the_measurement_counts() {
         // The measurement ends with the last answer, which a stall may have delayed beyond the
         // planned end.
         let of = |until_ns| stalls(15, &[(0, 10), (10, 20), (40, 50)]).sum(until_ns);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_excused_by_the_stalls_that_touch_it_or_its_queue() {
+    fn a_stall_excuses_requests_in_it_and_in_its_queue() {
         let stalls = stalls(0, &[(1_000, 1_100), (5_000, 5_020)]);
         let excuse = |sent_ns, received_ns| stalls.excuse_ns(sent_ns, received_ns);
         assert_eq!([excuse(900, 1_000), excuse(900, 1_001), excuse(1_050, 1_060)], [0, 125, 125]);
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bunch_that_was_sent_late_excuses_the_queue_behind_it_and_nothing_else() {
+    fn a_late_bunch_excuses_only_the_queue_behind_it() {
         const MS: u64 = 1_000_000;
         let stalls = stalls(0, &[(90 * MS, 91 * MS)]);
         stalls.add_bunch(14 * MS, 2 * MS);
@@ -205,12 +206,12 @@ mod tests {
         stalls.add_bunch(90 * MS, 8 * MS);
         assert_eq!(excuse(90 * MS), 3 * MS);
         stalls.add_bunch(95 * MS, MIN_STALL_NS - 1);
-        assert_eq!(stalls.sum(u64::MAX).count, 1, "the machine did not stand still");
+        assert_eq!(stalls.sum(u64::MAX).count, 1, "a bunch is no stall of the machine");
         assert_eq!(stalls.record().bunches.len(), 3);
     }
 
     #[test]
-    fn old_stalls_only_add_up() {
+    fn old_stalls_stay_in_the_sum_alone() {
         let all = [(0, 10), (KEPT_NS, KEPT_NS + 5), (2 * KEPT_NS + 100, 2 * KEPT_NS + 101)];
         let stalls = stalls(0, &all);
         assert_eq!(stalls.record().recent.len(), 1);

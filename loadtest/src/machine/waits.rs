@@ -1,8 +1,8 @@
 //! The target's waits for a core.
 //!
-//! A sleeper hardly runs, so the kernel lets it run soon even where other programs share its core.
-//! A busy thread of the target may have to wait until each of those programs has had its turn. The
-//! kernel counts that time for each thread.
+//! A sleeper hardly runs, so the kernel lets it run soon even if other programs share its core. A
+//! busy thread of the target may have to wait for the turn of each of those programs. The kernel
+//! counts the waits of each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -15,10 +15,10 @@ use super::stalls::{MIN_STALL_NS, Stall};
 /// The time between two looks: short in comparison with any wait that matters.
 pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 
-/// New threads are searched for after this many looks.
+/// The target's threads are listed anew after this many looks.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The number of looks that are remembered: four seconds. A longer wait counts as four seconds.
+/// The number of looks that are kept: four seconds. A longer wait counts as four seconds.
 const REMEMBERED: usize = 1_024;
 
 /// The processor time used until a look, in nanoseconds.
@@ -39,12 +39,12 @@ struct Thread {
     idle: Idle,
 }
 
-/// The look before a thread last ran. The thread stopped running after that look, and has been idle
-/// or waiting since.
+/// The last look before a thread ran. The thread has been idle or waiting since the look after it
+/// at the latest.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
-    /// The time for which the thread ran between that look and the next.
+    /// The time for which the thread ran between that look and the next one.
     ran_ns: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Takes the target's processes, and finds their threads.
+    /// Finds the threads of the target's processes.
     pub(super) fn find_threads<'a>(&mut self, processes: impl Iterator<Item = &'a u32>) {
         let found: Vec<PathBuf> = threads_of(processes).take(THREADS_MAX).collect();
         self.threads.retain(|thread, _| found.contains(thread));
@@ -69,13 +69,14 @@ impl Waits {
         }
     }
 
-    /// Reads for how long each thread ran and waited since the last look. The next look comes after
-    /// this call, so that it includes all that ran during these waits.
+    /// Reads how long each thread ran and waited since the last look. Call this before the next
+    /// [`look`](Self::look), which then includes all that ran during these waits.
     pub(super) fn read_threads(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }
 
-    /// Of the stalls behind the threads' waits since the last look, returns the one that lost most.
+    /// Adds a look. Of the stalls that made the target's threads wait since the last look, returns
+    /// the one with the largest loss.
     pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
         self.add(now);
         let looks = &self.looks;
@@ -90,7 +91,7 @@ impl Waits {
         }
     }
 
-    /// Returns for how long, at least, the target did not run between two instants.
+    /// Returns the least time between two instants for which the target did not run.
     pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
         let before = last_look(&self.looks, from_ns);
         let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
@@ -100,17 +101,18 @@ impl Waits {
     }
 }
 
-/// Returns the last look until an instant, or the first one that is remembered.
+/// Returns the last look at or before an instant, or else the first look that is kept.
 fn last_look(looks: &VecDeque<Look>, until_ns: u64) -> Look {
     looks[looks.partition_point(|look| look.at_ns <= until_ns).saturating_sub(1)]
 }
 
 impl Idle {
-    /// Returns the stall behind a thread's waits that ended between the last two looks.
+    /// Returns the stall that made a thread wait, from its times between the last two looks.
     ///
     /// The waits began at most their own length before the first of these looks, and not before the
-    /// thread last ran. Time in which other threads of the target ran is not lost: the thread may
-    /// have waited for them. The loss is at most what target and generator left of all cores.
+    /// thread last ran. Time in which other threads of the target ran is not lost, because the
+    /// thread may have waited for them. The loss is at most what target and generator left of all
+    /// cores.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
@@ -137,9 +139,9 @@ mod tests {
         Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
     }
 
-    /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores. The thread
-    /// ran for `ran_ms` meanwhile. The looks are 4 ms apart, from 0 on. By each, the target has
-    /// used `target_ms`; by the last, the generator has used `generator_ms`.
+    /// Returns the stall of a thread on two cores. Its waits of 7 ms ended between 12 and 16 ms,
+    /// and it ran for `ran_ms` in that time. The looks are 4 ms apart, from 0 on. By each look, the
+    /// target has used `target_ms`; by the last, the generator has used `generator_ms`.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {
@@ -157,13 +159,17 @@ mod tests {
         let found = Stall { from_ns: 5 * MS, until_ns: 16 * MS, lost_ns: 7 * MS };
         assert_eq!(stall([0; 5], 0, 0), Some(found));
         assert_eq!(stall([0, 0, 1, 1, 1], 4, 0).map(|stall| stall.lost_ns), Some(6 * MS));
-        assert_eq!(stall([0, 0, 1, 1, 2], 4, 1).map(|stall| stall.lost_ns), Some(6 * MS), "its own time");
+        assert_eq!(
+            stall([0, 0, 1, 1, 2], 4, 1).map(|stall| stall.lost_ns),
+            Some(6 * MS),
+            "the thread's own time is no other thread's"
+        );
     }
 
     #[test]
     fn a_wait_for_the_target_or_the_generator_is_no_stall() {
         assert_eq!((stall([0, 4, 8, 12, 16], 0, 0), stall([0; 5], 32, 0)), (None, None));
-        // Another thread of the target has its core for half of the time.
+        // Another thread of the target has the core for half of the time.
         let (mut waits, mut idle) = (Waits::default(), Idle::default());
         for turn in 0..9 {
             waits.add(look(turn * 4, turn * 3, turn * 3));
@@ -172,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_begins_after_the_thread_ran_however_late_the_look_is() {
+    fn a_wait_begins_after_the_thread_last_ran() {
         // The thread ran for a quarter of the time. Then no look came for 20 ms, and it waited for
         // 16 of them.
         let (mut waits, mut idle) = (Waits::default(), Idle::default());
@@ -188,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_before_the_first_look_does_not_count() {
+    fn lateness_before_the_first_look_is_left_out() {
         let mut waits = Waits::default();
         waits.add(look(30, 0, 0));
         assert_eq!([10 * MS, 40 * MS].map(|until_ns| waits.not_of_target_ns(MS, until_ns)), [0, 10 * MS]);

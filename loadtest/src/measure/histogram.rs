@@ -1,4 +1,4 @@
-//! Times in histograms of a known precision.
+//! Histograms of times, with a fixed precision.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl TimeHistogram {
 
     /// Adds the times of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
-        // `add` fails only for a histogram of a larger range, and here all have the same.
+        // Fails only for a histogram of a larger range, and all have the same range.
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());
     }

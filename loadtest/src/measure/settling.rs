@@ -1,4 +1,4 @@
-//! Slow requests, which wait until the stalls that touched them are known.
+//! Slow requests, kept until the stalls that touched them are known.
 
 use std::collections::VecDeque;
 
@@ -10,21 +10,21 @@ use crate::machine::stalls::Stalls;
 pub(crate) struct Slow {
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
-    /// The target's own part of that time.
+    /// The target's part of that time.
     pub(crate) target_ns: u64,
 }
 
 /// The times of the target that no stall of the machine explains.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
-    /// The requests that a stall may have touched, in the order of their receipt on each thread.
+    /// Requests that a stall may have touched, in the order of their receipt on each thread.
     pub(crate) slow: VecDeque<Slow>,
-    /// The target's own part of each request, less the stalls that excuse it.
+    /// The target's part of each settled request, less the stalls that excuse it.
     pub(crate) certain: TimeHistogram,
 }
 
 impl Settling {
-    /// Settles the requests that were answered before an instant: later stalls cannot have touched
+    /// Settles the requests that were answered before an instant. Later stalls cannot have touched
     /// them.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
         while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {

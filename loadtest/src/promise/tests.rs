@@ -37,7 +37,7 @@ fn a_run_of_the_layout_is_one_span() {
 }
 
 #[test]
-fn an_id_is_the_next_one_where_only_the_sequence_differs() {
+fn is_next_means_that_only_the_sequence_differs() {
     for (layout, workers) in [(TWITTER, "[33, 34]"), ("clearing", "[81]"), ("sonyflake", "[7]")] {
         let promise = promise(layout, workers);
         let start = 5 * promise.numbering.as_ref().expect("a layout").ids_per_tick();
@@ -49,7 +49,7 @@ fn an_id_is_the_next_one_where_only_the_sequence_differs() {
             }
         }
         // In Twitter's layout the sequence is the lowest field, so most pairs are direct
-        // neighbours. The last ID of a worker and the first ID of the next worker are not.
+        // neighbours. The last ID of a worker and the first of the next worker are not.
         let next = ids.windows(2).filter(|pair| promise.is_next(pair[0], pair[1])).count();
         assert!(layout != TWITTER || (8_900..8_999).contains(&next), "{layout}: {next}");
         assert!(!promise.is_next(ids[0], ids[0]) && !promise.is_next(ids[1], ids[0]));
@@ -57,7 +57,7 @@ fn an_id_is_the_next_one_where_only_the_sequence_differs() {
 }
 
 #[test]
-fn a_run_that_leaves_its_worker_is_misplaced() {
+fn a_run_with_an_id_of_another_worker_is_refused() {
     let promise = promise(TWITTER, "[33]");
     let first = (5 << 22) + (33 << 12) + 4_095;
     let refused = spans(&promise, Run { first, count: 2, stride: 1 });
@@ -67,7 +67,7 @@ fn a_run_that_leaves_its_worker_is_misplaced() {
 }
 
 #[test]
-fn ids_of_a_random_field_have_the_position_of_their_position() {
+fn a_random_field_does_not_change_the_position() {
     let promise = promise("clearing", "[81]");
     let [found, again] =
         [1_613_024_787_541_981_316, 1_613_024_787_541_981_999].map(|id| spans(&promise, single(id)));
@@ -76,18 +76,18 @@ fn ids_of_a_random_field_have_the_position_of_their_position() {
 }
 
 #[test]
-fn tickets_keep_their_increment() {
+fn tickets_are_placed_by_their_increment() {
     let promise = tickets(2, 1, "");
     assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
     assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(18));
     assert_eq!((promise.id_at(5), promise.increment()), (11, Some(2)));
-    // A single ID from a protocol without strides, and an ID of the other daemon.
+    // A protocol without strides sends 7. 8 is an ID of the other daemon.
     assert_eq!(spans(&promise, single(7)), Ok(vec![Span { start: 3, end: 4 }]));
     assert_eq!(spans(&promise, single(8)), Err(8));
 }
 
 #[test]
-fn tickets_are_apart_by_the_remainders_that_info_says() {
+fn counters_are_apart_by_increment_and_offset() {
     assert_eq!(tickets(2, 1, "").check_apart(&tickets(2, 2, "")), Ok(()));
     assert_eq!(tickets(6, 1, "").check_apart(&tickets(4, 2, "")), Ok(()));
     let [one, two] = [r#","fleet":"one""#, r#","fleet":"two""#].map(|fleet| tickets(1, 1, fleet));
@@ -105,7 +105,7 @@ fn tickets_are_apart_by_the_remainders_that_info_says() {
 }
 
 #[test]
-fn what_info_says_wrongly_is_refused() {
+fn an_impossible_info_is_refused() {
     let info = info(r#""layout":"twitter","worker_ids":[1024]"#);
     let codes = [None, Some("b")]
         .map(|source| Promise::from_info(&info, source).map_err(|failure| failure.exit_code()).err());
@@ -113,7 +113,7 @@ fn what_info_says_wrongly_is_refused() {
 }
 
 #[test]
-fn the_window_is_ten_milliseconds_back_and_ten_seconds_ahead_unless_said() {
+fn the_default_window_is_10_ms_back_and_10_s_ahead() {
     let promise = promise(TWITTER, "[0]");
     let bounds_us = promise.bounds_us(1_000_000, 2_000_000, 500);
     assert_eq!(bounds_us, (1_000_000 - 10_000 - 1_000 - 500, 2_000_000 + 10_000_000 + 500));

@@ -1,5 +1,4 @@
-//! A figure: its name, its unit and its value. Every output of the load test is made from one list
-//! of them.
+//! A figure: its name, its unit and its value. Every output is made from one list of figures.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,20 +8,20 @@ use crate::units::{grouped, ids_per_s, percent, time};
 /// The text of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// Something that was set, found or measured. Its row and its name together are unique.
+/// A value that was set, found or measured. No two figures have the same row and name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     /// The row of the report that it stands in.
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) unit: Unit,
-    /// A number or words; null if it is not known.
+    /// A number or words; null if it is unknown.
     pub(crate) value: Value,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Unit {
-    /// None: words, or a number of things.
+    /// No unit: words, or a number of things.
     #[serde(rename = "")]
     None,
     #[serde(rename = "IDs/s")]
@@ -98,7 +97,7 @@ impl Figures {
         self.get(row, name)?.value.as_f64()
     }
 
-    /// Returns a figure's text, or a dash.
+    /// Returns a figure's text, or a dash if there is no such figure.
     pub(crate) fn text(&self, row: &str, name: &str) -> String {
         self.get(row, name).map_or_else(|| UNKNOWN.to_owned(), Figure::text)
     }
@@ -108,7 +107,7 @@ impl Figures {
         self.get(row, name)?.value.as_str()
     }
 
-    /// Returns a row of the report in words; `None` for a row without a figure.
+    /// Returns a row of the report as text; `None` for a row without a figure.
     pub(crate) fn row_text(&self, row: &str) -> Option<String> {
         let texts: Vec<String> =
             self.of_row(row).map(|figure| format!("{} {}", figure.name, figure.text())).collect();
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_unit_has_its_text_and_the_unknown_is_a_dash() {
+    fn each_unit_has_its_text_and_an_unknown_figure_a_dash() {
         let mut figures = Figures::default();
         let units = [Unit::None, Unit::IdsPerS, Unit::Us, Unit::S, Unit::Share, Unit::Bytes];
         for (number, unit) in

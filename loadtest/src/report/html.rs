@@ -1,11 +1,9 @@
-//! One self-contained page for people, made from the same figures that `--json` writes and from
-//! nothing else.
+//! One self-contained page for people, made only from the figures that `--json` writes.
 //!
-//! - [`run`]: the page of a run. [`sweep`]: that of a sweep.
-//! - [`chart`]: drawings. `style.css`: light and dark.
+//! - [`run`], [`sweep`]: the pages of a run and of a sweep.
+//! - [`chart`]: charts. `style.css`: light and dark colours.
 //!
-//! The page loads nothing and runs no script. What the terminal prints stands
-//! below each chart.
+//! The page loads nothing and runs no script. Each chart has the terminal's text below it.
 
 pub(crate) mod chart;
 pub(crate) mod run;

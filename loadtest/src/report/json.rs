@@ -1,5 +1,5 @@
-//! The file of a run, for programs: the verdict, and the list of all figures. Every other report is
-//! made from it.
+//! The JSON file of a run: the verdict, and the list of all figures. Every other report is made
+//! from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 use crate::units::lowercase;
 
-/// The version of the file's format; it changes when a key goes or changes its meaning.
-/// loadtest/schema.json describes it.
+/// The version of the file's format. It changes when a key goes or changes its meaning.
+/// loadtest/schema.json describes the format.
 pub(crate) const FORMAT: u32 = 3;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
-/// The points of a percentile curve for each halving of the distance to 100 %: the curve is smooth,
-/// with a few hundred points at most.
+/// The points of a percentile curve for each halving of the distance to 100 %. The curve is smooth,
+/// and has a few hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
-/// A quantile with fewer values than this beyond it is decided by chance.
+/// If fewer values than this lie beyond a quantile, chance decides it.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -59,8 +59,8 @@ pub(crate) struct Objective {
     pub(crate) limit_us: f64,
     /// Null if nothing was measured.
     pub(crate) found_us: Option<f64>,
-    /// The target's own part at this quantile, less the machine's stalls. The target missed the
-    /// objective if this is above the limit.
+    /// The target's part at this quantile, less the machine's stalls. If it is above the limit, the
+    /// target missed the objective.
     pub(crate) certain_us: Option<f64>,
     pub(crate) met: bool,
 }
@@ -131,7 +131,7 @@ impl Run {
         self.curves.push(Curve { row: row.to_owned(), points });
     }
 
-    /// Returns the whole seconds of the measurement, without late answers after the last second.
+    /// Returns the seconds of the measurement that are whole. Late answers make one more.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
         // The measurement ends with the last receipt, a moment before or after the end of the last
         // second.
@@ -179,7 +179,7 @@ fn add_processor(figures: &mut Figures, outcome: &Outcome) {
     figures.add(PROCESSOR, "generator's CPU", Unit::Share, outcome.share(outcome.counts.cpu));
 }
 
-/// Adds the effects of the machine, and of what happened during the run.
+/// Adds the stalls of the machine, the outage and the difference of the clocks.
 fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     let counts = &outcome.counts;
     let stalls = outcome.stalls;
@@ -198,7 +198,7 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
-/// Returns the figures of a run's targets, whose IDs all have one form.
+/// Returns the figures of a run's targets. The IDs of all targets have one form.
 pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
     let mut figures = Figures::default();
     let promise = &peers[0].promise;
@@ -217,7 +217,7 @@ pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: boo
         (None, None) => UNKNOWN.to_owned(),
     };
     if form == UNKNOWN {
-        figures.add(NOTE, "not checked", Unit::None, "times and workers: the layout is not known");
+        figures.add(NOTE, "not checked", Unit::None, "times and workers, because the layout is unknown");
     }
     figures.add(TARGET, "layout", Unit::None, form);
     figures.add_if(TARGET, "worker IDs", Unit::None, worker_ids);
@@ -260,7 +260,7 @@ impl Objective {
 /// Reads a file of one kind that `--json` wrote.
 ///
 /// # Errors
-/// One line if the file is not of the form that this version of `--json` writes.
+/// One line if the file is not what this version's `--json` writes.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;
@@ -268,9 +268,9 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, St
     for (key, wanted) in [("format", Json::from(FORMAT)), ("kind", Json::from(kind))] {
         let found = file.get(key);
         if found != Some(&wanted) {
-            let found = found.map_or_else(|| "missing".to_owned(), ToString::to_string);
+            let found = found.map_or_else(|| format!("no {key}"), |found| format!("{key} {found}"));
             return Err(format!(
-                "{name} has {key} {found}; this version of snowbank-loadtest reads {wanted}"
+                "found {found} in {name}, allowed: {wanted}, as this version of snowbank-loadtest writes it"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! The terminal: the verdict first, then the figures behind it.
+//! A run at the terminal: the verdict first, then its figures.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use super::json::Run;
 use super::{ECHO, LATENCIES, QUANTILES, ROWS, TERMINAL_ROWS};
 use crate::judge::quantile_name;
 
-/// A word that would end beyond this column begins a new line.
+/// The width of the terminal. A word that would end beyond this column begins a new line.
 const WIDTH: usize = 100;
 
 /// The column at which a line's words begin.
@@ -50,7 +50,7 @@ pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// Writes a name and its text, in several lines if it is long.
+/// Writes a name and its text. Long texts wrap.
 ///
 /// # Errors
 /// The writer's.
@@ -75,7 +75,7 @@ mod tests {
     use crate::report::tests as invented;
 
     #[test]
-    fn long_texts_go_on_below() {
+    fn long_texts_wrap() {
         let mut out = Vec::new();
         let text = "at most a hundred columns ".repeat(8);
         line("label", text.trim_end(), &mut out).expect("memory");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn unknown_quantiles_are_dashes() {
         let mut out = Vec::new();
         figures(&invented::run(&[]), &[], &mut out).expect("memory");
         let out = String::from_utf8(out).expect("UTF-8");

@@ -1,4 +1,4 @@
-//! The person at the terminal: lines, a progress bar, and Ctrl-C.
+//! The terminal: lines, a progress bar, and Ctrl-C.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::failure::{Blame, Failure};
 use crate::measure::SecondFigures;
 use crate::units::{count, time};
 
-/// The longest time until an interrupt is seen.
+/// The longest time until [`Terminal::unless_interrupted`] notices an interrupt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Lines on standard output, a bar on a terminal's standard error, and the interrupt.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Hidden until runs begin, and always if standard error is no terminal.
+    /// Hidden until runs begin, and always unless standard error is a terminal.
     bar: ProgressBar,
-    /// True if standard output is for the JSON. Lines then go to standard error.
+    /// True if the JSON goes to standard output. Lines then go to standard error.
     is_beside: bool,
     is_interrupted: Arc<AtomicBool>,
 }
@@ -50,8 +50,8 @@ impl Terminal {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of blocking work, or a failure as soon as the user interrupts it. The
-    /// work then continues until the process ends, and its result is dropped.
+    /// Returns the result of blocking work, or a failure as soon as the user interrupts it. Work
+    /// that was interrupted continues until the process ends, and its result is dropped.
     pub(crate) fn unless_interrupted<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -72,7 +72,7 @@ impl Terminal {
         self.bar.set_prefix(name);
     }
 
-    /// Shows how far a run is, and its last whole second.
+    /// Shows the progress of a run, and its last whole second.
     pub(crate) fn show(&self, elapsed: Duration, total: Duration, last: Option<&SecondFigures>) {
         self.bar.set_length(total.as_millis() as u64);
         self.bar.set_position(elapsed.min(total).as_millis() as u64);
@@ -86,12 +86,12 @@ impl Terminal {
         self.bar.tick();
     }
 
-    /// Removes the bar, so that the table stands alone.
+    /// Removes the bar, so that only the table stays.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Prints lines in place of the bar. If their reader has gone, the exit code stays the same.
+    /// Prints lines in place of the bar. A closed output changes no exit code.
     pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         self.bar.suspend(|| {
             let mut out: Box<dyn Write> =

@@ -1,4 +1,4 @@
-//! Opens connections to the targets, and finds out what they promise.
+//! Opens connections to the targets, and reads their promises.
 
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::target::{Access, Conversation, GREETING_TIMEOUT, Stream};
 /// and a target that takes each connection only after a retry must not delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The shortest timeout to set: the system refuses 0.
+/// The shortest timeout, because the system refuses 0.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Open connections, each with the index of its target, in one list for each thread.
@@ -24,7 +24,7 @@ pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
 /// The name of a daemon's process.
 const DAEMON_NAME: &str = "snowbank";
 
-/// Does everything that blocks, before the load begins.
+/// Greets the targets and opens all connections: everything that blocks before the load.
 pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Failure> {
     let mut peers: Vec<Peer> = Vec::new();
     for number in 0..scenario.addresses.len() {
@@ -42,8 +42,8 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
     Ok((peers, streams))
 }
 
-/// Returns the clock of a target. A daemon on this machine has this machine's clock. Another
-/// process here may forward to a daemon elsewhere.
+/// Returns the clock of a target. A daemon on this machine uses this machine's clock. Any other
+/// local process may forward to a daemon elsewhere.
 fn clock_of(owner: Owner) -> Clock {
     match owner {
         Owner::Remote => Clock::Other,
@@ -85,7 +85,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
     let allowed = promise.max_count;
     if asked > allowed {
         return Err(Failure::usage(format!(
-            "--batch asks for {asked} IDs at once; the target allows {allowed}"
+            "found --batch {asked}, allowed: at most {allowed}, the target's limit"
         )));
     }
     Ok(Peer {
@@ -99,7 +99,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
     })
 }
 
-/// Opens one list of connections for each thread, to each target in turn.
+/// Opens the connections of each thread, to the targets in turn.
 fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> {
     allow_open_files();
     let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
@@ -114,11 +114,11 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
             Blame::Machine => Failure {
                 blame,
                 reason: format!(
-                    "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
+                    "opened only {taken} of {wanted} connections: {reason}; use fewer --connections, or raise this machine's limit"
                 ),
             },
             _ => Failure::of_target(format!(
-                "the target answered INFO and then took {taken} of {wanted} connections: {reason}"
+                "the target accepted only {taken} of {wanted} connections: {reason}"
             )),
         })?;
         streams[thread].push((peer, stream));
@@ -130,6 +130,6 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If that is not allowed, connecting fails when the limit is reached.
+    // If this fails, connecting fails at the soft limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -17,16 +17,17 @@ use crate::machine::owner::Owner;
 use crate::measure::{Fault, Second, SecondFigures};
 use crate::promise::Span;
 
-/// The time between updates of the bar, which looks alive and does not disturb the run.
+/// The time between updates of the progress bar: often enough to look alive, and too rarely to
+/// disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 struct Collector<'a, 'i> {
     shared: &'a Shared<'a>,
-    /// Of targets that share a counter, only the first has positions.
+    /// Targets that share a counter add their positions to the first of them.
     loaded: &'a mut Loaded<'i>,
-    /// For each thread, the earliest time that an ID still to come may have.
+    /// For each thread, the earliest date of an ID still to come.
     low_us: Vec<Option<i64>>,
-    /// For each thread, the first second that it has not sent yet.
+    /// For each thread, the first second that is still to come.
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
@@ -152,7 +153,8 @@ impl<'a, 'i> Collector<'a, 'i> {
         (self.outcome, self.samples)
     }
 
-    /// Returns how many numbers the targets left out, if all are counters and no position is lost.
+    /// Returns how many numbers the targets left out, if all are counters and every position was
+    /// kept.
     fn left_out(&self) -> Option<u64> {
         let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
         let is_known = are_counters && !self.outcome.too_scattered;
@@ -186,7 +188,7 @@ impl<'a, 'i> Collector<'a, 'i> {
 
     fn repeated(&mut self, peer: usize, position: u64) {
         let duplicate = Violation::Duplicate { id: self.shared.peers[peer].promise.id_at(position) };
-        // The connection on which the ID came may have noticed it, too.
+        // The connection that received the ID may have reported it, too.
         if !self.outcome.faults.contains(&Fault::Violation(duplicate)) {
             self.outcome.faults.insert(0, Fault::Violation(duplicate));
         }
@@ -214,7 +216,7 @@ impl<'a, 'i> Collector<'a, 'i> {
     }
 }
 
-/// Returns the head of an interval log. Writing to memory does not fail.
+/// Returns the header of an interval log. Writing to memory does not fail.
 fn begin_log(began: SystemTime, loop_words: &str) -> Vec<u8> {
     let mut log = Vec::new();
     let mut builder = IntervalLogWriterBuilder::new();
@@ -226,7 +228,7 @@ fn begin_log(began: SystemTime, loop_words: &str) -> Vec<u8> {
     log
 }
 
-/// Appends a second to a log: one or two KiB.
+/// Appends a second to a log, in one or two KiB.
 fn log_second(log: &mut Vec<u8>, number: u64, second: &Second) {
     let mut serializer = V2DeflateSerializer::new();
     let start = Duration::from_secs(number);

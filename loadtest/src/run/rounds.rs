@@ -1,15 +1,15 @@
-//! Puts runs of one target together: the second prolongs the first.
+//! Joins runs of one target: the second prolongs the first.
 
 use crate::measure::SecondFigures;
 
 use super::Outcome;
 
-/// The last answers of a run come a moment after its end.
+/// The last answers of a run arrive up to this long after its end.
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Adds a later run of the same scenario against the same target. Removes the late answers of
-    /// the earlier run from its seconds.
+    /// Adds a later run of the same scenario against the same target. Drops the unfinished last
+    /// second of the earlier run, which may hold only late answers.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
@@ -22,7 +22,7 @@ impl Outcome {
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
         self.too_scattered |= next.too_scattered;
-        // The later count is for all rounds: their positions are kept together.
+        // The later count covers all rounds, because their positions are kept together.
         self.left_out = next.left_out;
         self.rounds += next.rounds;
         self.planned = self.planned.zip(next.planned).map(|(one, other)| one + other);
@@ -33,8 +33,8 @@ impl Outcome {
     }
 }
 
-/// Returns the intervals of a log, each moved by `begin` seconds. An interval's line is its start
-/// in seconds, a comma and the rest.
+/// Returns the intervals of a log without its header, each moved by `begin` seconds. An interval's
+/// line is its start in seconds, a comma and the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
     let later = lines.lines().filter_map(|line| {
@@ -51,13 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_log_goes_on_without_a_second_head() {
+    fn a_later_interval_log_is_moved_and_loses_its_header() {
         let log = b"#[comment, with a comma]\n\"StartTimestamp\",\"Interval_Length\"\n0.000,1.000,7.1,abc\n1.5,1,2,x\n";
         assert_eq!(later_lines(log, 10), "10.000,1.000,7.1,abc\n11.500,1,2,x\n");
     }
 
     #[test]
-    fn a_second_run_goes_on_where_the_first_ended() {
+    fn a_later_runs_seconds_follow_those_of_the_first() {
         let second = |second| SecondFigures { second, ..SecondFigures::default() };
         let run = |count| Outcome {
             seconds: [0, 1, 2].map(second).into(),
@@ -68,7 +68,7 @@ mod tests {
         let mut all = run(1);
         all.prolong(run(2));
         let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4], "the partial one between goes");
-        assert_eq!(all.left_out, Some(2), "those after the last round");
+        assert_eq!(numbers, [0, 1, 2, 3, 4], "the unfinished second between them is dropped");
+        assert_eq!(all.left_out, Some(2), "the count after the last round");
     }
 }

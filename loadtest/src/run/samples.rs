@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 /// The shortest useful time between two samples.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The first sample, from the beginning of the measurement, and the last.
+/// The first sample, of the start of the measurement, and the last one.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     first: Option<Sample>,
     last: Option<Sample>,
 }
 
-/// The processor time that the target had used by an instant, if it could be seen.
+/// The processor time that the target had used at an instant; `None` if it cannot be seen.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -20,15 +20,15 @@ struct Sample {
 }
 
 impl Samples {
-    /// Adds a sample. Returns the processor time since the sample before it, as a share of one
-    /// core.
+    /// Adds a sample. Returns the processor time since the last sample, as a share of one core.
     pub(super) fn take(&mut self, at: Instant, cpu: Option<Duration>) -> Option<f64> {
         let now = Sample { at, cpu };
         self.first.get_or_insert(now);
         now.share_since(self.last.replace(now)?)
     }
 
-    /// Returns the processor time of a measurement of that length, if both samples could be seen.
+    /// Returns the processor time of a measurement of that length, if the first and the last sample
+    /// saw it.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         Some(elapsed.mul_f64(self.last?.share_since(self.first?)?))
     }
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_second_has_what_was_used_in_it() {
+    fn each_sample_returns_the_share_since_the_last_one() {
         let begin = Instant::now();
         let mut samples = Samples::default();
-        // One sample sees nothing, and one comes too soon after another.
+        // One sample sees no time, and one comes too soon after another.
         let looks =
             [(0, Some(100)), (1_000, Some(350)), (2_001, None), (3_000, Some(600)), (3_001, Some(600))];
         let shares = looks.map(|(at_ms, cpu_ms)| {

@@ -1,4 +1,4 @@
-//! Chooses the next rate. Pure: one answer in, one rate out.
+//! Chooses the next rate. Pure: takes an answer, returns a rate.
 //!
 //! ```text
 //!  climb: × 2 until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The climb ends at the first rate that misses, even if a higher one would hold: an operator needs
-//! every rate up to the saturation point, and a rate that holds does not prove that lower ones do.
-//! A rate without a verdict misses too. A saturation point counts only if another run at its rate
+//! every rate up to the saturation point. A rate that holds does not prove that lower ones do. A
+//! rate without a verdict misses. A saturation point counts only if a second run at its rate
 //! confirms it.
 
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The climb multiplies the rate by this.
 const FACTOR: f64 = 2.0;
 
-/// The factor between one step down from an unconfirmed rate and the next, so that few steps are
-/// enough.
+/// After each confirmation that misses, the next step down is this many times as large, so that few
+/// steps suffice.
 const DESCENT_GROWTH: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ pub(crate) struct Bounds {
     pub(crate) start: f64,
     /// The highest rate to try; at least `start`.
     pub(crate) limit: f64,
-    /// The distance from the saturation point to the next rate that misses, as a share of the
-    /// saturation point; above 0.
+    /// The largest distance from the saturation point to the next rate that misses, as a share of
+    /// the saturation point; above 0.
     pub(crate) resolution: f64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Limit {
     Latency,
     /// The target refused for another reason, stalled or closed connections.
     Target,
-    /// This machine, or the generator on it, left no verdict: the target may be able to do more.
+    /// This machine or the generator left no verdict. The target may be able to do more.
     Machine,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Missed {
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     pub(crate) bounds: Bounds,
-    /// Rates below `missed` that held, each as often as it held.
+    /// The rates below `missed` that held. A rate that held twice is here twice.
     held: Vec<f64>,
     /// The lowest rate that missed; `None` while every rate held.
     pub(crate) missed: Option<Missed>,
@@ -121,8 +121,8 @@ impl Search {
         (!self.is_confirmed()).then_some(Attempt { rate, phase: Phase::Confirm })
     }
 
-    /// Goes down by one step at most. Confirms the highest rate that held once, if it is within the
-    /// step; otherwise tries the rate one step down, which must hold twice.
+    /// Goes down by one step. If the highest rate that held lies within the step, confirms that
+    /// rate. Otherwise tries the rate one step down, which must hold twice.
     fn descend(&self, missed: f64) -> Option<Attempt> {
         let step = self.bounds.resolution * DESCENT_GROWTH.powi(self.descents - 1);
         let lower = short_between(missed / (1.0 + step), 0.0, missed);
@@ -133,7 +133,7 @@ impl Search {
         }
     }
 
-    /// Takes the result of an attempt: the limit that it met, or `None` if the objective held.
+    /// Records the result of an attempt: the limit that it met, or `None` if the objective held.
     pub(crate) fn record(&mut self, Attempt { rate, phase }: Attempt, limit: Option<Limit>) {
         let Some(limit) = limit else { return self.held.push(rate) };
         self.missed = Some(Missed { rate, limit });
@@ -142,13 +142,13 @@ impl Search {
     }
 }
 
-/// Returns the rate with few digits, if the short rate lies between `low` and `high`.
+/// Rounds the rate, unless that moves it out of the range between `low` and `high`.
 fn short_between(rate: f64, low: f64, high: f64) -> f64 {
     let short = rounded(rate);
     if low < short && short < high { short } else { rate }
 }
 
-/// Rounds to three significant digits: as close as any resolution, and readable.
+/// Rounds to three significant digits: finer than any resolution, and readable.
 fn rounded(rate: f64) -> f64 {
     let unit = 10_f64.powf(rate.log10().floor() - 2.0);
     let rounded = (rate / unit).round() * unit;

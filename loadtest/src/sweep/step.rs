@@ -16,11 +16,12 @@ use crate::run::{Loaded, Outcome};
 use crate::scenario::Drive;
 use crate::value::Rate;
 
-/// A rate this close to all that the source can hand out is the layout's limit, whether requests
+/// A rate above this share of the source's full rate has met the layout's limit, whether requests
 /// wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// The share of the cores above which the generator is the limit, unless the target uses as much.
+/// The share of the cores above which the generator is the limit, unless the target uses at least
+/// as much.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.
@@ -28,7 +29,7 @@ const MAX_SHARED: f64 = 0.9;
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     pub(crate) holds: bool,
-    /// The reason why it did not hold; null also where the sweep ended with this step.
+    /// The limit that it met; null if it held, or if the sweep ended with this step.
     pub(crate) limit: Option<Limit>,
     /// As in the file of a plain run.
     pub(crate) run: Run,
@@ -58,7 +59,7 @@ pub(super) fn run(
         scenario.length *= CONFIRM_LENGTH;
     }
     if let Drive::Open { rate, .. } = &mut scenario.drive {
-        // Every rate of a search lies between the search's bounds, which are valid rates.
+        // Every rate of a search lies between its bounds, which are valid rates.
         *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);
     }
     let objectives = &settings.objectives;
@@ -108,13 +109,13 @@ fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     }
 }
 
-/// Returns the codes of all refusals, also of the warm-up, which has the same rate.
+/// Returns the codes of all refusals, the warm-up's included, which has the same rate.
 fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }
 
-/// Returns true if the generator could have done more. A target on this machine shares the cores
-/// with the generator.
+/// Returns true if the generator could have done more. A local target shares the cores with the
+/// generator.
 fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
     match target {
         Some(target) => generator + target <= cores * MAX_SHARED || target >= generator,
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_of_the_warm_up_is_one_too() {
+    fn refusals_of_the_warm_up_count() {
         let mut counts = Counts::default();
         assert!(refused(&counts).is_empty());
         counts.warm_up_refused.entry(6).or_default().count = 70;
@@ -139,11 +140,11 @@ mod tests {
     #[test]
     fn a_generator_that_uses_the_cores_up_has_no_room() {
         let here = |generator, target| has_room(generator, Some(target), 0.7, 2.0);
-        assert!(!here(1.39, 0.59), "the machine is full, mostly of the generator");
-        assert!(here(0.59, 1.39) && here(0.9, 0.6), "it is full of the target, or not full");
+        assert!(!here(1.39, 0.59), "the cores are full, mostly of the generator");
+        assert!(here(0.59, 1.39) && here(0.9, 0.6), "the cores are full of the target, or not full");
         assert!(
             has_room(1.9, None, 0.9, 2.0) && !has_room(1.9, None, 0.95, 2.0),
-            "of a remote one its threads say it"
+            "with a remote target, the busiest thread decides"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A sweep in words: a row for each step as soon as it is over, and at the end the result.
+//! A sweep at the terminal: a row for each step when it is over, and at the end the result.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::{Ended, Settings, Sweep};
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
-use crate::units::{grouped, lowercase, short_ms};
+use crate::units::{duration, grouped, lowercase};
 
 /// The columns of the table of steps: each column's heading, and its figure's row and name.
 const COLUMNS: [[&str; 3]; 9] = [
@@ -39,7 +39,7 @@ pub(super) fn begin(
     let from = grouped(bounds.start);
     let to = grouped(bounds.limit);
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
-    line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.scenario.length)), out)?;
+    line("steps", &format!("from {from} to {to} IDs/s, {} each", duration(settings.scenario.length)), out)?;
     writeln!(out)?;
     head(out)
 }
@@ -62,7 +62,7 @@ pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
 
 pub(super) fn objective(settings: &Settings) -> String {
     let latencies = settings.objectives.latencies.iter();
-    let within = latencies.map(|latency| format!("{} within {}", latency.name(), short_ms(latency.limit)));
+    let within = latencies.map(|latency| format!("{} within {}", latency.name(), duration(latency.limit)));
     within.collect::<Vec<_>>().join(", ")
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the line of the result: the saturation point, or why there is none.
+/// Returns the first line of the result: the saturation point, or why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
     let saturation = sweep.saturation.map(grouped);
     let so_far = match &saturation {
@@ -116,7 +116,7 @@ pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
     };
     match &sweep.ended {
         Ended::Broken(reason) => format!("fail: {reason}"),
-        Ended::Gone(reason) => format!("fail: the target took no further run: {reason}; {so_far}"),
+        Ended::Gone(reason) => format!("fail: the target could not be loaded again: {reason}; {so_far}"),
         Ended::Hindered(reason) => format!("no saturation point: {reason}; {so_far}"),
         Ended::Interrupted => format!("no saturation point: interrupted; {so_far}"),
         Ended::Searched if sweep.confirmed => {
@@ -133,9 +133,7 @@ fn why_none(sweep: &Sweep, objective: &str) -> String {
     let reasons = sweep.at_miss().map(|step| step.run.reasons.join("; ")).unwrap_or_default();
     let start = grouped(sweep.search.start);
     if sweep.steps.iter().any(|step| step.holds) {
-        return format!(
-            "{objective} held at some rates once, and at none a second time, down to {start} IDs/s"
-        );
+        return format!("{objective} held at no rate twice, down to {start} IDs/s");
     }
     match sweep.limit {
         Some(Limit::Machine) => format!("no verdict at the first step, {start} IDs/s: {reasons}"),

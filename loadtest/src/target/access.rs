@@ -1,4 +1,4 @@
-//! Opens a connection to a target: connects, makes the handshake of TLS, and sends the token.
+//! Opens a connection to a target: connects, makes the TLS handshake, and sends the token.
 
 use std::fmt;
 use std::fs::File;
@@ -19,16 +19,16 @@ use crate::frontend::{Refusal, Row, text};
 pub(crate) struct Access {
     pub(crate) endpoint: Endpoint,
     pub(crate) protocol: &'static Row,
-    /// Used for an address of TLS.
+    /// Used for a TLS address.
     pub(crate) tls: Option<Connector>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
 }
 
-/// The most bytes of an answer before the load: a description of all sources fits.
+/// The most bytes of an answer before the load. A description of all sources fits.
 const MAX_GREETING_SIZE: usize = 4 << 20;
 
-/// The most bytes of an answer that an error repeats.
+/// The most bytes of an answer that an error quotes.
 const MAX_QUOTED_SIZE: usize = 80;
 
 /// A secret of 1 to [`MAX_TOKEN_SIZE`] bytes: never printed.
@@ -36,14 +36,14 @@ const MAX_QUOTED_SIZE: usize = 80;
 pub(crate) struct Token(Box<[u8]>);
 
 impl Token {
-    /// Returns the token of a file, as a client sends it; newlines at the file's end do not count.
+    /// Reads the token in a file. Newlines at the end of the file do not count.
     ///
     /// # Errors
-    /// One line if the file holds no token. The line shows no byte of the file.
+    /// One line if the file holds no token. The line quotes no byte of the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let mut token = Vec::new();
-        // A path that names a device must not fill the memory.
+        // If the path names a device, the read must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
         let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
         read.map_err(|reason| format!("cannot read the token file {name}: {reason}"))?;
@@ -113,8 +113,7 @@ impl<'a> Conversation<'a> {
         self.stream.write_all(&bytes).map_err(|error| self.no_answer(&error))
     }
 
-    /// Waits until `take` finds something in the bytes received, and drops the bytes that `take`
-    /// took.
+    /// Reads until `take` returns a value and its size, and drops that many bytes.
     pub(crate) fn next<T>(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
@@ -126,7 +125,7 @@ impl<'a> Conversation<'a> {
                     return Ok(taken);
                 }
                 Ok(None) if self.input.len() > MAX_GREETING_SIZE => {
-                    return Err(self.other("it answered without end"));
+                    return Err(self.other("its answer is too long"));
                 }
                 Ok(None) => self.read_more()?,
                 Err(reason) => return Err(self.other(&format!("it answered with {reason}"))),
@@ -149,8 +148,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Limits the next wait to the time left: single bytes now and then must not put off the
-    /// deadline.
+    /// Limits the next wait to the time left, so that a target that sends single bytes cannot put
+    /// off the deadline.
     fn limit_wait(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =
@@ -165,11 +164,14 @@ impl<'a> Conversation<'a> {
         let address = &self.access.endpoint;
         Failure::usage(match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                format!("{address} did not answer within {:?}: another protocol, or it hangs", self.timeout)
+                format!(
+                    "{address} did not answer within {:?}: it speaks another protocol, or it hangs",
+                    self.timeout
+                )
             }
             _ => format!(
-                "{address} closed the connection without an answer: another protocol, a token that it asks for, or a \
-                 connection limit"
+                "{address} closed the connection without an answer: it speaks another protocol, asks for a token, or is at \
+                 its connection limit"
             ),
         })
     }
@@ -200,7 +202,7 @@ impl<'a> Conversation<'a> {
             return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
         let advice = if self.access.token.is_some() {
-            "name the file of another token"
+            "check the token in the file of --token-file"
         } else {
             "give its token with --token-file"
         };
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_one_token_which_is_not_printed() {
+    fn a_token_is_read_from_a_file_and_never_printed() {
         let token = read(b"s3cret\r\n").expect("a token");
         assert_eq!((token.bytes(), format!("{token:?}")), (&b"s3cret"[..], "(secret)".to_owned()));
         assert!(read(&[b'x'; MAX_TOKEN_SIZE]).is_ok_and(|token| token.bytes().len() == MAX_TOKEN_SIZE));

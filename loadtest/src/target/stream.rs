@@ -24,11 +24,11 @@ impl Stream {
         Self { socket: socket.into(), session: None }
     }
 
-    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`. An address of TLS
-    /// needs a connector.
+    /// Connects and blocks. Tries the addresses of a name in turn, each for `timeout`. A TLS
+    /// address needs `connector`.
     ///
     /// # Errors
-    /// The error of the last address, or of the handshake.
+    /// The error of the last address, or of the TLS handshake.
     pub(crate) fn connect(
         endpoint: &Endpoint,
         connector: Option<&Connector>,
@@ -42,13 +42,13 @@ impl Stream {
                 stream.set_timeout(timeout)?;
                 stream.secured(connector.session(host)?)
             }
-            (Endpoint::Tls { .. }, None) => unreachable!("addresses of TLS come with a connector"),
+            (Endpoint::Tls { .. }, None) => unreachable!("a TLS address comes with a connector"),
         }
     }
 
-    /// Makes the handshake; each of its reads and writes has the socket's time limit.
+    /// Makes the TLS handshake. Each of its reads and writes has the socket's time limit.
     fn secured(mut self, mut session: ClientConnection) -> io::Result<Self> {
-        // No limit is needed: requests in flight have their own.
+        // The session's buffer needs no limit: the number of requests in flight has one.
         session.set_buffer_limit(None);
         while session.is_handshaking() {
             let moved = session.complete_io(&mut self.socket);
@@ -106,7 +106,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     Err(last)
 }
 
-/// Reads what was received, and never writes: answers must be read even if the socket takes no
+/// Reads what was received, and never writes: answers must be read even while the socket takes no
 /// bytes.
 fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
@@ -119,7 +119,7 @@ fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u
     }
 }
 
-/// Takes all bytes and writes as many as the socket takes. It does not read, because nobody would
+/// Encrypts all bytes, and writes as many as the socket takes. Does not read, because nobody would
 /// handle the answers.
 fn write_tls(session: &mut ClientConnection, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
     let taken = session.writer().write(bytes)?;

@@ -1,8 +1,7 @@
-//! The evidence for docs/capacity.md: whole runs, which together take half an hour on a machine
-//! that does nothing else. Each test ends by itself, prints its figures, and fails if they are not
-//! as the page says. The page has the command.
+//! The evidence for docs/capacity.md: whole runs, which together take half an hour on an idle
+//! machine. Each test prints its figures, and fails if they are not as the page says. The page has
+//! the command.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::alone;
 use crate::machine::{Neighbours, Noise};
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, of_capacity, target};
-use crate::support::{Ran, command, has_daemon, loadtest};
+use crate::support::{Ran, compare, has_daemon, loadtest};
 
 #[test]
 #[ignore = "for a quiet machine: two minutes"]
@@ -20,7 +19,7 @@ fn a_sound_daemon_passes_each_time() {
     let _alone = alone();
     assert!(has_daemon(), "cargo build --release --workspace makes the daemon");
     for _ in 0..10 {
-        let ran = loadtest(&[]);
+        let ran = loadtest("");
         eprintln!("{}", ran.result());
         assert_eq!(ran.code, 0, "{ran:?}");
     }
@@ -35,7 +34,7 @@ fn thirty_sound_runs_beside_noises_never_fail() {
     for noise in [Noise::AsIs, Noise::BusyLoops, Noise::RealTimeBursts] {
         let _neighbours = Neighbours::begin(noise);
         for _ in 0..10 {
-            let ran = loadtest(&["--for", "5s"]);
+            let ran = loadtest("--for 5s");
             eprintln!("{noise:?}: {}", ran.result());
             codes[usize::try_from(ran.code).expect("an exit code")] += 1;
         }
@@ -53,17 +52,7 @@ fn a_sweep_finds_the_known_capacity_and_never_more() {
     let _alone = alone();
     for _ in 0..5 {
         let fake = of_capacity(CAPACITY, Arc::default());
-        let ran = loadtest(&[
-            "sweep",
-            "--address",
-            &fake.name(),
-            "--start",
-            "1000",
-            "--p99.9",
-            "20ms",
-            "--for",
-            "3s",
-        ]);
+        let ran = loadtest(&format!("sweep --address {} --start 1000 --p99.9 20ms --for 3s", fake.name()));
         eprintln!("{}", ran.result());
         let saturation = ran.json()["saturation"].as_f64().expect("a saturation point");
         assert!((CAPACITY * 0.9..=CAPACITY).contains(&saturation), "{saturation}: {ran:?}");
@@ -83,20 +72,17 @@ fn costing(each: Duration) -> FakeDaemon {
 /// Loads the two targets in turn, five times each, and compares the runs.
 fn compared(a: &FakeDaemon, b: &FakeDaemon) -> Ran {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut files: [Vec<PathBuf>; 2] = Default::default();
+    let mut files: [Vec<String>; 2] = Default::default();
     for number in 0..5 {
         for (side, fake) in [a, b].into_iter().enumerate() {
-            let load =
-                ["--rate", "1000", "--for", "1s", "--warm-up", "200ms", "--runs", "1", "--p99.9", "5s"];
-            let ran = loadtest(&[&["--address", &fake.name()], &load[..]].concat());
+            let load = "--rate 1000 --for 1s --warm-up 200ms --runs 1 --p99.9 5s";
+            let ran = loadtest(&format!("--address {} {load}", fake.name()));
             let path = directory.path().join(format!("{side}-{number}.json"));
             std::fs::write(&path, ran.json_text()).expect("a file");
-            files[side].push(path);
+            files[side].push(path.display().to_string());
         }
     }
-    let [a, b] = files.each_ref().map(|side| side.iter().map(|path| path.to_str().expect("UTF-8")));
-    let words: Vec<&str> = ["compare"].into_iter().chain(a).chain(["--with"]).chain(b).collect();
-    let ran = command(&[&words[..], &["--fail-if-worse"]].concat());
+    let ran = compare(&files[0], &files[1], "--fail-if-worse");
     eprintln!("{}", ran.stdout.lines().next().unwrap_or_default());
     ran
 }

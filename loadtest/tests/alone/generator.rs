@@ -1,4 +1,4 @@
-//! A load generator that is starved of CPU time blames no target.
+//! A load generator without CPU time blames no target, and a sweep names it as the limit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::alone;
+use crate::support::scripted::fake_daemon::{self, FakeDaemon};
 use crate::support::scripted::{INFO, sound_target, target};
-use crate::support::{Ran, poll, skip, start, start_by, until_judged};
+use crate::support::{Ran, figure, loadtest, poll, skip, start, start_by, until_judged};
 use rustix::process::Signal;
+use snowbank_client::protocol::reply;
 
 #[test]
 fn a_generator_stopped_for_half_a_second_blames_no_target() {
@@ -17,14 +19,14 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
     let ran = stopped_in_its_measurement("2ms");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
-    // Even with the stop, every answer is within this objective, so the run passes. The run is
-    // repeated if a pause of this machine leaves it without a verdict.
+    // Even with the stop, every answer is within 5 s, so the run passes. It is repeated if a pause
+    // of this machine leaves it without a verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
-/// Stops a generator for half a second while it measures. The number of its requests shows whether
-/// the stop came in time. If not, another generator is started.
+/// Stops a generator for half a second while it measures. If the number of its requests shows that
+/// the stop came too late, starts another one.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
@@ -35,10 +37,8 @@ fn stopped_in_its_measurement(objective: &str) -> Ran {
             counter.fetch_add(1, Ordering::SeqCst);
             peer.send_run(tag, ids.take(next.count), next.count)
         });
-        let address = target.name();
-        let load =
-            ["--address", &address, "--rate", "1000", "--warm-up", "200ms", "--for", "4s", "--runs", "1"];
-        let generator = start(&[&load[..], &["--p99.9", objective]].concat());
+        let load = format!("--address {} --rate 1000 --warm-up 200ms --for 4s --runs 1", target.name());
+        let generator = start(&format!("{load} --p99.9 {objective}"));
         poll("500 requests", || (requests.load(Ordering::SeqCst) >= 500).then_some(()));
         generator.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(500));
@@ -57,8 +57,8 @@ struct Quota {
 }
 
 impl Quota {
-    /// Makes the group. If no control group can be written, returns `None` and says so on standard
-    /// error.
+    /// Makes the group. Returns `None`, with a note on standard error, if no control group can be
+    /// written.
     fn new() -> Option<Self> {
         let name = format!("snowbank-loadtest-{}", std::process::id());
         let hierarchies = [
@@ -85,9 +85,9 @@ impl Quota {
         None
     }
 
-    fn run(&self, options: &[&str]) -> Ran {
+    fn run(&self, options: &str) -> Ran {
         let mut command = Command::new("sh");
-        // `$0` is the group's file: the shell enters the group, and then becomes the generator.
+        // `$0` is the group's file. The shell enters the group, and then becomes the generator.
         command.args(["-c", r#"echo $$ > "$0"; exec "$@""#]).arg(self.directory.join("cgroup.procs"));
         command.arg(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         start_by(command, options).wait()
@@ -107,13 +107,46 @@ fn a_generator_under_a_quota_gives_no_verdict() {
         return;
     };
     let target = sound_target();
-    let address = target.name();
-    let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms", "--rate", "100000"];
+    let load = format!("--address {} --for 1s --warm-up 200ms --rate 100000", target.name());
     // This rate needs more CPU time than the quota, even if the generator sends due requests in
     // large batches. The objective of 20 s is met, but the rate is not.
-    for extra in [&["--runs", "1"][..], &["--p99.9", "20s"], &["--closed"]] {
-        let ran = quota.run(&[&load[..], extra].concat());
-        assert_eq!(ran.code, 2, "{extra:?}: {ran:?}");
-        assert!(ran.result().contains("the CPU quota of its control group"), "{extra:?}: {ran:?}");
+    for more in ["--runs 1", "--p99.9 20s", "--closed"] {
+        let ran = quota.run(&format!("{load} {more}"));
+        assert_eq!(ran.code, 2, "{more}: {ran:?}");
+        assert!(ran.result().contains("the CPU quota of its control group"), "{more}: {ran:?}");
+    }
+}
+
+/// Returns a target that answers with a list of single IDs. The generator checks each ID, so it has
+/// more work than the target.
+fn costly_to_check() -> FakeDaemon {
+    let next_id = AtomicU64::new(1);
+    target(fake_daemon::INFO, move |_, _, peer, next, tag| {
+        let first = next_id.fetch_add(next.count.into(), Ordering::SeqCst);
+        let list = first..first + u64::from(next.count);
+        peer.send(|out| reply::encode_list_frame(out, tag, list, false).expect("sound IDs"))
+    })
+}
+
+#[test]
+fn a_starved_generator_is_named_as_the_limit() {
+    let _alone = alone();
+    let target = costly_to_check();
+    let search = "sweep --for 500ms --warm-up 200ms --start 500000 --p99.9 20ms";
+    let load = format!("--address {} --batch 5000 --connections 4 --threads 2", target.name());
+    let ran = loadtest(&format!("{search} {load}"));
+    let file = ran.json();
+    // A saturation point below a step without a verdict is a lower bound. If other programs run,
+    // late answers may end a step first.
+    let is_bound = file["limit"] == "machine";
+    assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
+    // No step is blamed on latency if the cores were busy, mostly with the generator.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    for step in file["steps"].as_array().expect("steps") {
+        let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();
+        let generator = share("generator's CPU");
+        let target = share("target's CPU");
+        let is_full = generator + target > cores * 0.9 && generator > target;
+        assert!(step["limit"] != "latency" || !is_full, "{step}");
     }
 }

@@ -1,9 +1,8 @@
-//! Tests the verdict on bad targets beside real noise: none may pass. `evidence` has the sound
-//! target.
+//! The verdict on bad targets beside real noise: none may pass. `evidence` has the sound target.
 //!
-//! The whole table takes the cores from everything else on the machine, so it runs only with
-//! `SNOWBANK_JUDGE_RUNS=1` or more. Otherwise, `judge::simulation` covers the verdict, and here the
-//! first four bad targets have one run each on the machine as it is.
+//! The whole table takes all cores of the machine, so it runs only with `SNOWBANK_JUDGE_RUNS=1` or
+//! more. Otherwise the first four bad targets have one run each, without noise; `judge::simulation`
+//! covers the rest.
 
 use std::any::Any;
 use std::process::{Command, Stdio};
@@ -31,7 +30,8 @@ pub(crate) enum Noise {
     RealTimeBursts,
 }
 
-/// Noisy processes. They are no children of this process, which is the target.
+/// Noisy processes. They are not children of this process, in which the targets run: a child's time
+/// would be the target's.
 pub(crate) struct Neighbours(Vec<Pid>);
 
 impl Neighbours {
@@ -61,7 +61,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// A target, and what it does besides answering until it is dropped.
+/// A target, with what it does besides answering until this value is dropped.
 struct Bad {
     address: String,
     _target: Box<dyn Any>,
@@ -91,8 +91,8 @@ impl Drop for Bad {
     }
 }
 
-/// Returns a target that stops on all connections at once, before each answer. `stop` returns for
-/// how long, given the request's number and the time since the first request.
+/// Returns a target that stops on all connections at once, before each answer. `stop` returns the
+/// length of the stop, from the request's number and the time since the first request.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let begun = OnceLock::new();
     let stopped = Mutex::new(());
@@ -104,8 +104,8 @@ fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) ->
     })
 }
 
-/// Returns a target that stops for `length`, once in each period of `each`. Meanwhile, `burning`
-/// new threads of the target burn CPU time.
+/// Returns a target that stops for `length` once in each period of `each`. Meanwhile `burning` new
+/// threads of it burn CPU time.
 fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
     let next = Mutex::new(each / 2);
     plain(stopping(move |_, now| {
@@ -160,8 +160,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     bad
 }
 
-/// Returns a target that answers a request if `is_sound` is true of its number. `other` handles the
-/// other requests.
+/// Returns a target that answers the requests whose number `is_sound`, and leaves the others to
+/// `other`.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
@@ -228,11 +228,10 @@ const BAD: [(&str, fn() -> Bad); 15] = [
 ];
 
 fn load(address: &str) -> Ran {
-    let options = ["--rate", "2000/s", "--for", "5s", "--warm-up", "500ms", "--connections", "8"];
-    loadtest(&[&["--address", address], &options[..]].concat())
+    loadtest(&format!("--address {address} --rate 2000/s --for 5s --warm-up 500ms --connections 8"))
 }
 
-/// Returns how often the whole table is run.
+/// Returns how often the whole table runs; 0 for the first four targets alone.
 fn runs() -> usize {
     std::env::var("SNOWBANK_JUDGE_RUNS").map_or(0, |runs| runs.parse().expect("a number"))
 }

@@ -6,7 +6,6 @@ mod support;
 mod evidence;
 mod generator;
 mod machine;
-mod sweep_room;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

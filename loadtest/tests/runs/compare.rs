@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::scripted::sound_target;
-use crate::support::{CLOSED, Ran, assert_of_schema, command, loadtest};
+use crate::support::{CLOSED, assert_of_schema, command, compare, loadtest};
 
 /// Writes three files of a run, each figure changed by `change`.
 fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
@@ -14,22 +14,15 @@ fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value))
         let mut run = run.clone();
         run["figures"].as_array_mut().expect("figures").iter_mut().for_each(&change);
         std::fs::write(&path, run.to_string()).expect("a file");
-        path.to_str().expect("UTF-8").to_owned()
+        path.display().to_string()
     };
     (0..3).map(write).collect()
-}
-
-fn compare(a: &[String], b: &[String], more: &[&str]) -> Ran {
-    let a = a.iter().map(String::as_str);
-    let b = b.iter().map(String::as_str);
-    let words: Vec<&str> = ["compare"].into_iter().chain(a).chain(["--with"]).chain(b).collect();
-    command(&[&words[..], more].concat())
 }
 
 #[test]
 fn equal_runs_are_equal_and_slower_ones_are_slower() {
     let target = sound_target();
-    let run = loadtest(&[&CLOSED[..], &["--address", &target.name()]].concat()).json();
+    let run = loadtest(&format!("{CLOSED} --address {}", target.name())).json();
     let directory = tempfile::tempdir().expect("a directory");
     let of = |side: &str, change: fn(&mut Value)| files(directory.path(), side, &run, change);
     let sound = of("sound", |_| {});
@@ -45,14 +38,13 @@ fn equal_runs_are_equal_and_slower_ones_are_slower() {
         (&sound[..1], &slow[..1], 2, "cannot tell: "),
     ] {
         let json = directory.path().join("comparison.json");
-        let file = json.to_str().expect("UTF-8");
-        let ran = compare(a, b, &["--fail-if-worse", "--json", file]);
+        let ran = compare(a, b, &format!("--fail-if-worse --json {}", json.display()));
         assert!(ran.code == code && ran.stdout.starts_with(begin), "{begin}: {ran:?}");
         assert_of_schema(&std::fs::read_to_string(&json).expect("a file"));
         // Only warnings may be longer: they repeat the reasons of a run.
         let mut table = ran.stdout.lines().skip(2).filter(|line| !line.starts_with("warning: "));
         assert!(table.all(|line| line.chars().count() <= 110), "{ran:?}");
-        assert_eq!(compare(a, b, &[]).code, 0, "without --fail-if-worse");
+        assert_eq!(compare(a, b, "").code, 0, "without --fail-if-worse");
     }
-    assert_eq!(command(&["compare"]).code, 2);
+    assert_eq!(command("compare").code, 2);
 }

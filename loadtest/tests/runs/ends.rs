@@ -1,4 +1,4 @@
-//! Load tests that are interrupted or killed: the exit code, the table and the daemon.
+//! Load tests that are interrupted, killed, or short of files and disk space.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, sound_target, target};
-use crate::support::{Ran, Running, THOUSAND, has_daemon, poll, start, start_by};
+use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// Far longer than an end takes on a busy machine, and far shorter than the measurement would last.
+/// Far longer than an interrupted load test takes to end, and far shorter than its measurement.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -25,14 +25,22 @@ fn interrupt(running: Running) -> Ran {
     ran
 }
 
+/// Runs the load test with at most this many open files.
+fn with_files(files: u32, options: &str) -> Ran {
+    let mut shell = Command::new("sh");
+    let script = format!(r#"ulimit -n {files}; exec "$0" "$@""#);
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
+    start_by(shell, options).wait()
+}
+
 #[test]
-fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
-    // Each stage, the number of requests by which it has begun, and how many requests are answered.
-    // The unanswered ones are left to be drained.
-    let stages: [(&str, u64, u64, &[&str]); 3] = [
-        ("warm-up", 100, u64::MAX, &["--warm-up", "1h"]),
-        ("measuring", 300, u64::MAX, &["--warm-up", "100ms", "--for", "1h"]),
-        ("draining", 400, 300, &["--warm-up", "100ms", "--for", "300ms"]),
+fn an_interrupt_ends_each_stage_and_shows_the_figures() {
+    // Each stage has a name, the number of requests by which it has begun, the number that get an
+    // answer, and its options. Requests without an answer are drained at the end.
+    let stages: [(&str, u64, u64, &str); 3] = [
+        ("warm-up", 100, u64::MAX, "--warm-up 1h"),
+        ("measuring", 300, u64::MAX, "--warm-up 100ms --for 1h"),
+        ("draining", 400, 300, "--warm-up 100ms --for 300ms"),
     ];
     for (stage, begun_by, answered, more) in stages {
         let asked = Arc::new(AtomicU64::new(0));
@@ -41,8 +49,7 @@ fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
             asks.fetch_add(1, Ordering::SeqCst);
             number >= answered || peer.send_run(tag, ids.take(next.count), next.count)
         });
-        let address = target.name();
-        let running = start(&[&["--address", &address, "--rate", "1000"], more].concat());
+        let running = start(&format!("--address {} --rate 1000 {more}", target.name()));
         poll(stage, || (asked.load(Ordering::SeqCst) >= begun_by).then_some(()));
         let ran = interrupt(running);
         assert_eq!(ran.code, 2, "{stage}: {ran:?}");
@@ -54,29 +61,30 @@ fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // The target accepts, and is silent for longer than any step of this test.
+    // The target accepts, and stays silent for longer than the test takes.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
-    let running = start(&["--address", &silent.name()]);
-    poll("it has connected", || (silent.connections() > 0).then_some(()));
+    let running = start(&format!("--address {}", silent.name()));
+    poll("a connection", || (silent.connections() > 0).then_some(()));
     let ran = interrupt(running);
     ran.assert_refused(2, "interrupted before the measurement began");
 }
 
 #[test]
-fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
+fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
     if !has_daemon() {
         return;
     }
     for signal in [Signal::INT, Signal::KILL] {
-        let running = start(&["--rate", "1000", "--for", "1h"]);
+        let running = start("--rate 1000 --for 1h");
         let daemon = poll("a daemon", || running.children().first().copied().map(pid));
         // A terminal signals the whole foreground group.
         let group = getpgid(Some(pid(running.id()))).expect("it runs");
         poll("a group of its own", || (getpgid(Some(daemon)) != Ok(group)).then_some(()));
         running.signal(signal);
         running.reap();
-        poll("the daemon ends", || {
-            // In a container there may be no init process that reaps the daemon.
+        poll("the end of the daemon", || {
+            // A container may have no init process that reaps the daemon, which then stays a
+            // zombie.
             let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
             status.map_or(true, |status| status.contains(") Z ")).then_some(())
         });
@@ -84,57 +92,33 @@ fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
 }
 
 #[test]
-fn a_late_target_without_a_bare_echo_says_why() {
+fn a_bare_echo_that_cannot_run_has_its_reason() {
     if !has_daemon() {
         return;
     }
-    let mut few_files = Command::new("sh");
     // Both ends of an echo's connections are open files of the load test.
-    few_files.args(["-c", r#"ulimit -n 1000; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
-    let load = ["--connections", "600", "--rate", "500", "--for", "500ms", "--p99.9", "1us", "--runs", "1"];
-    let ran = start_by(few_files, &load).wait();
+    let ran = with_files(1_000, "--connections 600 --rate 500 --for 500ms --p99.9 1us --runs 1");
     assert!(ran.result().contains("p99.9 "), "{ran:?}");
     assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
 }
 
 #[test]
-fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
+fn a_full_disk_loses_the_files_but_not_the_table() {
     for option in ["--json", "--hlog"] {
-        let address = sound_target().name();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-        let output = command.args(THOUSAND).args(["--address", &address, option, "/dev/full"]).output();
-        let output = output.expect("it runs");
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
-        assert!(stderr.contains("cannot write /dev/full: No space left on device"), "{stderr}");
-        assert!(stdout.contains("requests 1,000, answered 1,000"), "{stdout}");
+        let ran = command(&format!("{THOUSAND} --address {} {option} /dev/full", sound_target().name()));
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.stderr.contains("cannot write /dev/full: No space left on device"), "{ran:?}");
+        assert!(ran.stdout.contains("requests 1,000, answered 1,000"), "{ran:?}");
     }
 }
 
 #[test]
 fn a_load_test_without_files_blames_no_target() {
-    // These files are enough for the connections, which are opened first, but not for each thread's
-    // epoll.
+    // The connections open first and take these files, so that some thread gets no epoll.
     for files in 7..11 {
         let target = sound_target();
-        let mut few_files = Command::new("sh");
-        let script = format!(r#"ulimit -n {files}; exec "$0" "$@""#);
-        few_files.args(["-c", &script, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
-        let address = target.name();
-        let load = [
-            "--address",
-            &address,
-            "--connections",
-            "4",
-            "--threads",
-            "4",
-            "--rate",
-            "500",
-            "--for",
-            "100ms",
-        ];
-        let ran = start_by(few_files, &load).wait();
+        let load = format!("--address {} --connections 4 --threads 4 --rate 500 --for 100ms", target.name());
+        let ran = with_files(files, &load);
         assert_eq!(ran.code, 2, "{files}: {ran:?}");
         assert!(format!("{ran:?}").contains("Too many open files"), "{files}: {ran:?}");
     }

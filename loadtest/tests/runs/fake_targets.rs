@@ -1,4 +1,4 @@
-//! Runs against scripted targets: each fails for the right reason, and slowness shows.
+//! Runs against scripted targets: each bad one fails for its reason, and slowness shows.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +13,13 @@ use snowbank_client::protocol::{ErrorCode, Next};
 
 /// Sends 2,000 requests on one connection, three quarters of them timed, with an objective that a
 /// busy machine meets.
-fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
-    let address = target.name();
-    let load = ["--address", &address, "--rate", "1000/s", "--for", "1500ms", "--warm-up", "500ms"];
+fn load(target: &FakeDaemon, more: &str) -> Ran {
+    let timed = "--rate 1000/s --for 1500ms --warm-up 500ms --p99.9 5s";
     // Some tests count requests, and a second run would add to the number.
-    let judged = ["--connections", "1", "--runs", "1", "--p99.9", "5s"];
-    loadtest(&[&load[..], &judged, more].concat())
+    loadtest(&format!("--address {} {timed} --connections 1 --runs 1 {more}", target.name()))
 }
 
-/// Runs a target that answers correctly, except for one request in the middle.
+/// Runs a target that answers correctly, except for request 700.
 fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     target(INFO, move |number, ids, peer, next, tag| match number {
         700 => odd(ids, peer, next, tag),
@@ -29,8 +27,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Runs a load test. Returns its result, and the longest pause of this process, the target, during
-/// the run.
+/// Runs a load test. Returns its result, and the longest pause of this process, in which the target
+/// runs.
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -49,10 +47,10 @@ fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
 
 #[test]
 fn a_sound_target_passes() {
-    // A sound target may be called late only if its process paused.
+    // A sound target may only seem late if this process paused.
     let mut tries = 0..10;
     let ran = loop {
-        let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), &[])));
+        let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), "")));
         if ran.code == 0 || longest < Duration::from_millis(50) || tries.next().is_none() {
             break ran;
         }
@@ -65,7 +63,7 @@ fn a_sound_target_passes() {
 }
 
 #[test]
-fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
+fn a_stall_counts_for_every_request_that_it_delayed() {
     let ran = until_judged(|| {
         let stall = Mutex::new(());
         let target = target(INFO, move |number, ids, peer, next, tag| {
@@ -76,7 +74,7 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
             drop(stalled);
             peer.send_run(tag, ids.take(next.count), next.count)
         });
-        load(&target, &["--connections", "2", "--p99.9", "50ms"])
+        load(&target, "--connections 2 --p99.9 50ms")
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
@@ -87,9 +85,9 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
 }
 
 /// A target that breaks a promise, the options of its run, and words that the reasons must contain.
-struct Broken(fn() -> FakeDaemon, &'static [&'static str], &'static [&'static str]);
+struct Broken(fn() -> FakeDaemon, &'static str, &'static [&'static str]);
 
-/// Returns a target that hands out another number of IDs than asked for: `size` of that number.
+/// Returns a target that hands out `size(count)` IDs where `count` are asked for.
 fn counting(size: fn(u32) -> u32) -> FakeDaemon {
     target(INFO, move |_, ids, peer, next, tag| {
         let count = size(next.count);
@@ -126,9 +124,9 @@ fn dated(ahead_ms: i64) -> FakeDaemon {
     })
 }
 
-/// Returns a target whose IDs increase on each connection, but lag by 8 ms on one of two. Each
-/// connection sends every 8 ms, so the lagging IDs are lower than those that the other received 4
-/// ms before.
+/// Returns a target whose IDs increase on each connection, but one of two connections lags by 8 ms.
+/// Each connection sends every 8 ms, so the lagging IDs are lower than those that the other one
+/// received 4 ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
@@ -156,9 +154,9 @@ const EVERY_SECOND: [Run; 1] = [Run { first: 1, count: 10, stride: 2 }];
 const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first: 7, count: 5, stride: 1 }];
 
 const BROKEN: [Broken; 16] = [
-    Broken(repeats, &[], &["duplicate: ", "worker=3"]),
-    Broken(repeats_on_another_connection, &["--connections", "2"], &["duplicate: "]),
-    // An ID that nobody has received, one tick before the last ID. The message decodes both.
+    Broken(repeats, "", &["duplicate: ", "worker=3"]),
+    Broken(repeats_on_another_connection, "--connections 2", &["duplicate: "]),
+    // An unused ID, one tick before the last one. The message decodes both.
     Broken(
         || {
             odd_once(|ids, peer, next, tag| {
@@ -166,47 +164,40 @@ const BROKEN: [Broken; 16] = [
                 peer.send_run(tag, last - (1 << 22) + 2_000, next.count)
             })
         },
-        &[],
+        "",
         &["wrong order: ", ") follows ", ") on one connection"],
     ),
-    Broken(
-        || counting(|asked| asked - 1),
-        &["--batch", "10"],
-        &["too few IDs: 9 came and 10 were asked for"],
-    ),
-    Broken(|| counting(|asked| asked + 1), &[], &["too many IDs"]),
-    Broken(|| target(INFO, |_, _, _, _, _| true), &[], &["stalled"]),
-    Broken(|| target(INFO, |_, _, _, _, _| false), &["--connections", "2"], &["closed a connection"]),
-    Broken(|| sound_but_for(WORKER_4), &[], &["wrong worker: "]),
-    Broken(|| sound_but_for(CLEARING), &[], &["wrong layout: "]),
-    Broken(|| counter(&EVERY_SECOND), &TENS, &["a gap: the reply with 1 leaves out numbers"]),
-    Broken(|| counter(&ALL_BUT_6), &TENS, &["a gap: the reply with 7 leaves out numbers"]),
-    Broken(|| dated(-60_000), &[], &["wrong time: ", "us older than"]),
-    Broken(|| dated(60_000), &[], &["wrong time: ", "us newer than"]),
+    Broken(|| counting(|asked| asked - 1), "--batch 10", &["too few IDs: 9 came and 10 were asked for"]),
+    Broken(|| counting(|asked| asked + 1), "", &["too many IDs"]),
+    Broken(|| target(INFO, |_, _, _, _, _| true), "", &["stalled"]),
+    Broken(|| target(INFO, |_, _, _, _, _| false), "--connections 2", &["closed a connection"]),
+    Broken(|| sound_but_for(WORKER_4), "", &["wrong worker: "]),
+    Broken(|| sound_but_for(CLEARING), "", &["wrong layout: "]),
+    Broken(|| counter(&EVERY_SECOND), TENS, &["a gap: the reply with 1 leaves out numbers"]),
+    Broken(|| counter(&ALL_BUT_6), TENS, &["a gap: the reply with 7 leaves out numbers"]),
+    Broken(|| dated(-60_000), "", &["wrong time: ", "us older than"]),
+    Broken(|| dated(60_000), "", &["wrong time: ", "us newer than"]),
     // One thread sends on its connections in turn.
-    Broken(
-        lags_on_one_connection,
-        &["--connections", "2", "--rate", "250", "--threads", "1"],
-        &["order is strict"],
-    ),
+    Broken(lags_on_one_connection, "--connections 2 --rate 250 --threads 1", &["order is strict"]),
     Broken(
         || odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64]))),
-        &[],
+        "",
         &["broke the protocol"],
     ),
     Broken(
         || odd_once(|ids, peer, next, tag| peer.send_run(tag + 1, ids.take(next.count), next.count)),
-        &[],
+        "",
         &["broke the protocol: a reply with tag"],
     ),
 ];
 
-const TENS: [&str; 4] = ["--batch", "10", "--rate", "10000/s"];
+const TENS: &str = "--batch 10 --rate 10000/s";
 
 #[test]
-fn each_broken_promise_fails_the_run_for_its_reason() {
+fn each_broken_promise_fails_with_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // An idle target may have closed because the generator stood still.
+        // A generator that stood still leaves no verdict, because the target may have closed an
+        // idle connection.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");
@@ -225,7 +216,7 @@ fn refusing(is_refused: impl Fn(u64) -> bool + Send + Sync + 'static) -> FakeDae
 }
 
 #[test]
-fn refusals_are_counted_by_code_and_fail_unless_allowed() {
+fn refusals_count_by_code_and_fail_unless_allowed() {
     let in_warm_up = |number| number < 100;
     let each_hundredth = |number| number % 100 == 99;
     for (is_refused, name, reason) in [
@@ -237,19 +228,19 @@ fn refusals_are_counted_by_code_and_fail_unless_allowed() {
         (
             in_warm_up,
             "exhausted in the warm-up",
-            "100 requests of the warm-up refused: exhausted x 100 (none",
+            "100 requests of the warm-up were refused: exhausted x 100 (none",
         ),
     ] {
-        let ran = until_judged(|| load(&refusing(is_refused), &[]));
+        let ran = until_judged(|| load(&refusing(is_refused), ""));
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains(reason) && ran.figure("IDs", name).as_f64() >= Some(15.0), "{ran:?}");
         // A target's words cannot control the terminal.
         let is_raw = ran.stdout.contains('\u{1b}') || ran.stdout.lines().any(|line| line.starts_with("pass"));
         assert!(!is_raw, "{ran:?}");
     }
-    let ran = until_judged(|| load(&refusing(each_hundredth), &["--errors", "0.9%"]));
+    let ran = until_judged(|| load(&refusing(each_hundredth), "--errors 0.9%"));
     assert!(ran.code == 1 && ran.result().contains("exhausted x "), "{ran:?}");
-    let ran = until_in_time(|| load(&refusing(each_hundredth), &["--errors", "2%"]));
+    let ran = until_in_time(|| load(&refusing(each_hundredth), "--errors 2%"));
     assert_eq!((ran.code, ran.figure("load", "errors allowed")), (0, 0.02.into()), "{ran:?}");
     assert!(ran.words().contains("exhausted 15"), "{ran:?}");
 }

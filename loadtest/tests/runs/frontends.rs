@@ -1,13 +1,16 @@
-//! The same load and checks over the protocols of Redis, memcached, HTTP and noeqd.
+//! The load and the checks over the protocols of Redis, memcached, HTTP and noeqd.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::support::port::Port;
 use crate::support::scripted::listener;
-use crate::support::{CLOSED, Ran, has_daemon, loadtest};
+use crate::support::{CLOSED, Ran, Server, has_daemon, has_program, loadtest, poll, until_in_time};
 
-fn load(more: &[&str]) -> Ran {
-    loadtest(&[&CLOSED, more].concat())
+fn load(more: &str) -> Ran {
+    loadtest(&format!("{CLOSED} {more}"))
 }
 
 #[test]
@@ -19,7 +22,7 @@ fn each_front_end_of_a_daemon_is_loaded_and_its_ids_are_checked() {
     let cases = [("--resp", "20"), ("--memcached", "20"), ("--http", "1000"), ("--noeqd", "20")];
     let batches = cases.into_iter().flat_map(|(front_end, several)| [(front_end, "1"), (front_end, several)]);
     for (front_end, batch) in batches {
-        let ran = load(&[front_end, "--batch", batch]);
+        let ran = load(&format!("{front_end} --batch {batch}"));
         assert_eq!(ran.code, 0, "{front_end}: {ran:?}");
         assert_eq!(ran.figure("target", "protocol"), front_end.trim_start_matches('-'));
         let of = |name: &str| ran.figure("IDs", name).as_f64();
@@ -28,16 +31,17 @@ fn each_front_end_of_a_daemon_is_loaded_and_its_ids_are_checked() {
 }
 
 #[test]
-fn a_batch_size_that_a_front_end_cannot_ask_for_is_refused() {
+fn a_batch_beyond_a_front_ends_limit_is_refused() {
     if !has_daemon() {
         return;
     }
-    for (front_end, batch) in [("--noeqd", "256"), ("--memcached", "10000")] {
-        load(&[front_end, "--batch", batch]).assert_refused(2, "the target allows");
+    for options in ["--noeqd --batch 256", "--memcached --batch 10000"] {
+        load(options).assert_refused(2, "the target's limit");
     }
 }
 
-/// Runs a server that gives each key of a `get` the next ID, on one connection after the other.
+/// Runs a server that answers each key of a `get` with the next ID. It serves one connection at a
+/// time.
 fn memcached(id: fn(u64) -> u64) -> String {
     let asked = AtomicU64::new(0);
     listener(move |stream| {
@@ -60,12 +64,35 @@ fn memcached(id: fn(u64) -> u64) -> String {
 
 #[test]
 fn a_repeated_id_is_found_without_a_layout() {
-    let one = ["--connections", "1", "--memcached", "--address"];
-    let ran = load(&[&one[..], &[&memcached(|number| 1_000 + number)]].concat());
+    let on_one_connection = |address| load(&format!("--connections 1 --memcached --address {address}"));
+    let ran = on_one_connection(memcached(|number| 1_000 + number));
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.figure("target", "version") == "1.8" && ran.figure("target", "layout") == "–", "{ran:?}");
-    let repeats = memcached(|number| 1_000 + number - u64::from(number == 20));
-    let ran = load(&[&one[..], &[&repeats]].concat());
+    let ran = on_one_connection(memcached(|number| 1_000 + number - u64::from(number == 20)));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("duplicate: 1019 "), "{ran:?}");
+}
+
+#[test]
+fn a_redis_is_loaded_and_checked_like_a_daemon() {
+    if !has_program("redis-server", "redis-server") {
+        return;
+    }
+    let port = Port::take();
+    let directory = tempfile::tempdir().expect("a directory");
+    let address = port.address();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "no"]);
+    command.arg("--dir").arg(directory.path()).stdout(Stdio::null());
+    let _redis = Server(command.spawn().expect("a Redis"));
+    poll("a Redis", || TcpStream::connect(address).ok());
+    for load in ["--rate 10000 --batch 50 --for 1s --p99.9 5s", CLOSED] {
+        let ran = until_in_time(|| loadtest(&format!("--resp --address {address} {load}")));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let of = |name: &str| ran.figure("IDs", name).as_f64();
+        assert!(of("IDs checked") > of("requests"), "{ran:?}");
+        let version = ran.figure("target", "version");
+        assert!(version.as_str().is_some_and(|it| it.starts_with("Redis ")), "{ran:?}");
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::support::scripted::{listener, sound_target, target};
 use crate::support::{THOUSAND, command, loadtest};
 
-/// Starts a server that greets with these words, whatever comes, and keeps its connections open.
+/// Starts a server that sends these words on each connection, and keeps it open.
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {
@@ -32,64 +32,60 @@ fn bad_input_is_refused_in_one_line() {
     let sound = sound_target();
     let next_version = next_version.name();
     let sound = sound.name();
-    let nowhere = "/nonexistent/file";
     for (options, reason) in [
         // Not a value of the option's kind.
-        (&["--rate", "0"][..], "a rate is IDs per second above 0"),
-        (&["--for", "-5s"], "a time is above 0"),
-        (&["--errors", "100%"], "a share is above 0%"),
-        (&["--batch", "0"], "0 is not in"),
-        (&["--address", "nowhere"], "not an address"),
-        (&["--no-such-option"], "unexpected argument"),
+        ("--rate 0", "a rate is IDs per second above 0"),
+        ("--for -5s", "a time is above 0"),
+        ("--errors 100%", "a share is above 0%"),
+        ("--batch 0", "0 is not in"),
+        ("--address nowhere", "not an address"),
+        ("--no-such-option", "unexpected argument"),
         // Options that contradict each other.
-        (&["--depth", "4"], "--closed"),
-        (&["--closed", "--poisson"], "cannot be used with"),
-        (&["--threads", "9"], "found --connections 8, allowed: 9 or more"),
+        ("--depth 4", "--closed"),
+        ("--closed --poisson", "cannot be used with"),
+        ("--threads 9", "found --connections 8, allowed: 9 or more"),
         (
-            &["--address=127.0.0.1:1", "--address=127.0.0.1:2", "--connections", "3"],
+            "--address=127.0.0.1:1 --address=127.0.0.1:2 --connections 3",
             "found --connections 3, allowed: 4 or more: each of 2 threads",
         ),
-        (&["--resp", "--http"], "cannot be used with"),
-        (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
-        (
-            &["--http", "--address", "127.0.0.1:1", "--info=127.0.0.1:2", "--info=127.0.0.1:3"],
-            "one --info for each",
-        ),
-        (&["--memcached", "--address", "127.0.0.1:1", "--token-file", "/dev/null"], "cannot be used with"),
-        (&["--kill-daemon-at", "1s", "--address", &sound], "cannot be used with"),
-        (&["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"], "cannot be used with"),
-        (&["--restart-daemon-at", "10s"], "is not within the measurement"),
-        (&["--token-file", nowhere], "--address"),
+        ("--resp --http", "cannot be used with"),
+        ("--info 127.0.0.1:1 --address 127.0.0.1:2", "required"),
+        ("--http --address 127.0.0.1:1 --info=127.0.0.1:2 --info=127.0.0.1:3", "one --info for each"),
+        ("--memcached --address 127.0.0.1:1 --token-file /dev/null", "cannot be used with"),
+        (&format!("--kill-daemon-at 1s --address {sound}"), "cannot be used with"),
+        ("--restart-daemon-at 1s --kill-daemon-at 1s", "cannot be used with"),
+        ("--restart-daemon-at 10s", "allowed: within the measurement, --for 10s"),
+        ("--token-file /nonexistent/file", "--address"),
         // No target, or a target that is not Snowbank.
-        (&["--address", "127.0.0.1:1"], "cannot connect"),
-        (&["--address", "unix:/nonexistent/socket"], "cannot connect"),
-        (&["--address", &ssh], "does not speak snowbank's protocol, version 1"),
-        (&["--address", &ssh, "--http"], "SSH-2.0-server"),
-        (&["--address", &ssh, "--resp"], "SSH-2.0-server"),
-        (&["--address", &ssh, "--memcached"], "SSH-2.0-server"),
-        (&["--address", &http], "does not speak snowbank's protocol"),
-        (&["--address", &closes], "closed the connection"),
-        (&["--address", &silent], "did not answer within 5s"),
-        (&["--address", &next_version], "the daemon speaks protocol version 2"),
-        (&["sweep", "--address", &next_version], "the daemon speaks protocol version 2"),
+        ("--address 127.0.0.1:1", "cannot connect"),
+        ("--address unix:/nonexistent/socket", "cannot connect"),
+        (&format!("--address {ssh}"), "does not speak snowbank's protocol, version 1"),
+        (&format!("--address {ssh} --http"), "SSH-2.0-server"),
+        (&format!("--address {ssh} --resp"), "SSH-2.0-server"),
+        (&format!("--address {ssh} --memcached"), "SSH-2.0-server"),
+        (&format!("--address {http}"), "does not speak snowbank's protocol"),
+        (&format!("--address {closes}"), "closed the connection"),
+        (&format!("--address {silent}"), "did not answer within 5s"),
+        (&format!("--address {next_version}"), "the daemon speaks protocol version 2"),
+        (&format!("sweep --address {next_version}"), "the daemon speaks protocol version 2"),
         // Files that cannot be written are refused before the run.
-        (&["--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
-        (&["--address", &sound, "--csv", nowhere], "cannot write /nonexistent/file"),
-        (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
-        (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
+        (&format!("--address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
+        (&format!("--address {sound} --csv /nonexistent/file"), "cannot write /nonexistent/file"),
+        (&format!("--address {sound} --hlog /nonexistent/file"), "cannot write /nonexistent/file"),
+        (&format!("sweep --address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
         // A sweep has options of its own.
-        (&["sweep", "--limit", "-1"], "a rate is IDs per second above 0"),
-        (&["sweep", "--rate", "5"], "unexpected argument"),
+        ("sweep --limit -1", "a rate is IDs per second above 0"),
+        ("sweep --rate 5", "unexpected argument"),
     ] {
         loadtest(options).assert_refused(2, reason);
     }
 }
 
 #[test]
-fn figures_go_to_standard_output_on_demand() {
+fn json_goes_to_standard_output_on_demand() {
     let target = sound_target();
     let address = target.name();
-    let ran = command(&[&THOUSAND[..], &["--address", &address, "--json", "-"]].concat());
+    let ran = command(&format!("{THOUSAND} --address {address} --json -"));
     let run: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON and nothing else");
     assert_eq!(run["kind"], "run");
     assert!(ran.stderr.contains("requests 1,000, answered 1,000"), "{ran:?}");
@@ -100,10 +96,9 @@ fn a_run_that_cannot_start_keeps_the_last_runs_figures() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("figures.json");
     std::fs::write(&file, "figures").expect("a file");
-    let path = file.to_str().expect("UTF-8");
-    for command in [&[][..], &["sweep"]] {
+    for command in ["", "sweep"] {
         // Nothing listens on port 1 of the loopback address.
-        let ran = loadtest(&[command, &["--address", "127.0.0.1:1", "--json", path]].concat());
+        let ran = loadtest(&format!("{command} --address 127.0.0.1:1 --json {}", file.display()));
         assert_eq!(ran.code, 2, "{ran:?}");
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), "figures");
     }

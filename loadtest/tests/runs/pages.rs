@@ -1,10 +1,11 @@
 //! The files of a run: a page that a real browser opens, and JSON that matches its schema.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::browser::{View, open};
 use crate::support::scripted::sound_target;
-use crate::support::{CLOSED, command, has_program, loadtest};
+use crate::support::{CLOSED, compare, has_program, loadtest, skip};
 
 const VIEWS: [View; 4] = [
     View { width: 1_200, dark: false },
@@ -46,13 +47,13 @@ fn pages_open_in_a_browser_light_and_dark_wide_and_narrow() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let address = sound_target().name();
-    let load = ["--address", &address, "--warm-up", "100ms", "--p99.9", "5s"];
-    let of_run = (&["--rate", "1000", "--for", "2s"][..], "Latency by percentile");
-    let of_sweep =
-        (&["sweep", "--start", "100", "--limit", "200", "--for", "1s"][..], "Rate against latency");
-    for (options, heading) in [of_run, of_sweep] {
+    for (options, heading) in [
+        ("--rate 1000 --for 2s", "Latency by percentile"),
+        ("sweep --start 100 --limit 200 --for 1s", "Rate against latency"),
+    ] {
         let page = directory.path().join("page.html");
-        loadtest(&[options, &load, &["--html", path(&page)]].concat());
+        let load = format!("--address {address} --warm-up 100ms --p99.9 5s --html {}", page.display());
+        loadtest(&format!("{options} {load}"));
         let seen = open(&page, VIEWS[0]);
         assert_eq!(seen.console, Vec::<String>::new());
         assert!(seen.dom.contains(heading) && seen.dom.contains("class=\"verdict\""), "{}", seen.dom);
@@ -69,44 +70,45 @@ fn pages_open_in_a_browser_light_and_dark_wide_and_narrow() {
 }
 
 #[test]
-fn a_file_that_is_no_load_test_result_is_refused_in_one_line() {
+fn a_file_of_another_form_is_refused_in_one_line() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     for (content, reason) in [
         (None, "cannot read"),
         (Some(""), "is not what snowbank-loadtest --json writes"),
-        (Some("{}"), "has format missing; this version of snowbank-loadtest reads 3"),
-        (Some(r#"{"format":2,"kind":"run"}"#), "has format 2; this version of snowbank-loadtest reads 3"),
+        (Some("{}"), "found no format in"),
         (
-            Some(r#"{"format":3,"kind":"walk"}"#),
-            r#"has kind "walk"; this version of snowbank-loadtest reads "run""#,
+            Some(r#"{"format":2,"kind":"run"}"#),
+            ", allowed: 3, as this version of snowbank-loadtest writes it",
         ),
+        (Some(r#"{"format":3,"kind":"walk"}"#), r#", allowed: "run", as this version"#),
         (Some(r#"{"format":3,"kind":"run"}"#), "missing field"),
     ] {
         if let Some(content) = content {
             std::fs::write(&file, content).expect("a file");
         }
-        command(&["compare", path(&file), "--with", path(&file)]).assert_refused(2, reason);
+        let file = [file.display().to_string()];
+        compare(&file, &file, "").assert_refused(2, reason);
     }
 }
 
 #[test]
 fn the_json_of_each_kind_of_load_matches_the_schema() {
     let address = sound_target().name();
-    // Every run of these tests is checked against the schema, so this test needs only loads that no
-    // other test has.
+    // Every test validates its runs against the schema, so this one has only loads that no other
+    // test has.
     for more in [
-        &["--poisson", "--for", "500ms", "--batch", "10"][..],
-        &["--for", "500ms", "--max", "900ms", "--p50", "1ns"],
-        &["--closed", "--for", "500ms", "--rate", "10/s", "--connections", "2"],
+        "--poisson --for 500ms --batch 10",
+        "--for 500ms --max 900ms --p50 1ns",
+        "--closed --for 500ms --rate 10/s --connections 2",
     ] {
-        assert!(!loadtest(&[&["--address", &address], more].concat()).json_text().is_empty());
+        assert!(!loadtest(&format!("--address {address} {more}")).json_text().is_empty());
     }
 }
 
 #[test]
 fn the_schema_refuses_unknown_fields() {
-    let figures = loadtest(&[&CLOSED[..], &["--address", &sound_target().name()]].concat()).json();
+    let figures = loadtest(&format!("{CLOSED} --address {}", sound_target().name())).json();
     let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
     for (key, value) in [("surplus", 1.into()), ("seconds", "none".into()), ("kind", "walk".into())] {
         let mut wrong = figures.clone();
@@ -115,6 +117,39 @@ fn the_schema_refuses_unknown_fields() {
     }
 }
 
-fn path(path: &Path) -> &str {
-    path.to_str().expect("UTF-8")
+/// The jar of Debian's libhdrhistogram-java.
+const READER: &str = "/usr/share/java/hdrhistogram.jar";
+
+#[test]
+fn hdrhistograms_own_reader_reads_the_log() {
+    if Command::new("java").arg("-version").output().is_err() || !Path::new(READER).is_file() {
+        skip("java and libhdrhistogram-java are not installed");
+        return;
+    }
+    let target = sound_target();
+    let directory = tempfile::tempdir().expect("a directory");
+    let [log, theirs] = ["run.hlog", "theirs"].map(|name| directory.path().join(name).display().to_string());
+    // Only one run: with several, the log has late answers that the list of seconds leaves out.
+    let load = "--rate 1000 --for 3s --warm-up 100ms --runs 1 --p99.9 5s";
+    let ran = loadtest(&format!("--address {} {load} --hlog {log}", target.name()));
+    let mut reader = Command::new("java");
+    reader.args(["-cp", READER, "org.HdrHistogram.HistogramLogProcessor", "-i", &log, "-o", &theirs]);
+    let output = reader.output().expect("java runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
+    // One line of times and values for each interval.
+    let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
+    // A second in which the machine stands still has no interval, and late answers add one: the
+    // list of seconds has the same.
+    let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
+    assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
+
+    // The last row has the maximum in ms, 1, and the count.
+    let distribution = read(&(theirs + ".hgrm"));
+    let mut rows = distribution.lines().filter(|line| line.starts_with(' ') && !line.contains("Value"));
+    let last = rows.next_back().expect("a row").split_whitespace();
+    let last: Vec<f64> = last.map(|column| column.parse().expect("a number")).collect();
+    let max_us = ran.figure("response time", "max").as_f64().expect("a maximum");
+    assert!((last[0] - max_us / 1e3).abs() <= 0.001 * last[0] + 0.001, "{max_us}: {last:?}");
+    assert_eq!(last[2], ran.figure("IDs", "answered"), "{last:?}");
 }

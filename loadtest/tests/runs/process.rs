@@ -1,13 +1,11 @@
-//! CPU time and memory of a target on this machine, second by second, and the clock of a target
-//! elsewhere.
+//! CPU time and memory of a local target, second by second, and the clock of a remote one.
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
 use crate::support::{Ran, loadtest, until};
 use serde_json::Value;
 
-fn load(address: &str, more: &[&str]) -> Ran {
-    let options = ["--rate", "500", "--for", "3s", "--warm-up", "200ms", "--p99.9", "5s"];
-    loadtest(&[&options[..], &["--address", address], more].concat())
+fn load(address: &str, more: &str) -> Ran {
+    loadtest(&format!("--rate 500 --for 3s --warm-up 200ms --p99.9 5s --address {address} {more}"))
 }
 
 /// Returns the figure of each whole second.
@@ -19,7 +17,7 @@ fn of_seconds<'a>(run: &'a Value, name: &str) -> Vec<&'a Value> {
 fn each_second_has_cpu_time_and_memory_of_the_target() {
     let directory = tempfile::tempdir().expect("a directory");
     let csv = directory.path().join("seconds.csv");
-    let file = csv.to_str().expect("UTF-8");
+    let to_csv = format!("--csv {}", csv.display());
     let is_seen = |ran: &Ran| {
         let run = ran.json();
         let shares = of_seconds(&run, "target_cpu_share");
@@ -29,7 +27,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
             && shares[1].as_f64() > Some(0.0)
             && memory.iter().all(|bytes| bytes.as_u64() > Some(0))
     };
-    let ran = until(|| load(&sound_target().name(), &["--csv", file]), |ran| ran.code == 0 && is_seen(ran));
+    let ran = until(|| load(&sound_target().name(), &to_csv), |ran| ran.code == 0 && is_seen(ran));
     assert!(ran.code == 0 && is_seen(&ran), "{ran:?}: {}", ran.json()["seconds"]);
     assert!(ran.words().contains(" MiB, generator"), "{ran:?}");
     let text = std::fs::read_to_string(&csv).expect("a file");
@@ -41,7 +39,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
 }
 
 #[test]
-fn the_difference_of_the_clocks_is_measured() {
+fn the_distance_between_clocks_is_measured() {
     // IDs dated 40 ms ahead, as from a machine whose clock is ahead.
     let ahead = target(INFO, |_, ids, peer, next, tag| {
         let mut next_id = ids.0.lock().expect("no panic");
@@ -53,6 +51,6 @@ fn the_difference_of_the_clocks_is_measured() {
         let apart = ran.figure("clocks", "furthest apart").as_f64();
         ran.code == 0 && apart.is_some_and(|us| (30_000.0..60_000.0).contains(&us))
     };
-    let ran = until(|| load(&ahead.name(), &[]), is_seen);
+    let ran = until(|| load(&ahead.name(), ""), is_seen);
     assert!(is_seen(&ran), "{ran:?}");
 }

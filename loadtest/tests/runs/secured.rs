@@ -30,8 +30,7 @@ fn secured() -> Daemon {
 }
 
 fn load(more: &[String]) -> Ran {
-    let more = more.iter().map(String::as_str);
-    loadtest(&CLOSED.into_iter().chain(more).collect::<Vec<_>>())
+    loadtest(&format!("{CLOSED} {}", more.join(" ")))
 }
 
 fn credentials(daemon: &Daemon) -> Vec<String> {
@@ -82,9 +81,12 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         (without("--ca"), "is not of an authority"),
         (without("--client"), "certificate"),
         (without("--token"), "give its token with --token-file"),
-        (with_token("other"), "name the file of another token"),
+        (with_token("other"), "check the token in the file of --token-file"),
         (with_token("nothing"), "cannot read the token file"),
-        (all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(), "no address of TLS"),
+        (
+            all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(),
+            "without a TLS address",
+        ),
     ] {
         load(&options).assert_refused(2, reason);
     }

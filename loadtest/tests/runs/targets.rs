@@ -1,4 +1,4 @@
-//! Several targets in one run: their IDs must differ.
+//! Several targets in one run: no ID may come from two of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,8 +13,8 @@ const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 const NEXT_WORKER: u64 = 1 << 12;
 
 fn load(targets: [&FakeDaemon; 2]) -> Ran {
-    let addresses = targets.map(|target| format!("--address={}", target.name()));
-    loadtest(&[&CLOSED[..], &["--threads", "2"], &addresses.each_ref().map(String::as_str)].concat())
+    let [one, other] = targets.map(FakeDaemon::name);
+    loadtest(&format!("{CLOSED} --threads 2 --address={one} --address={other}"))
 }
 
 #[test]

@@ -13,12 +13,11 @@ use tempfile::TempDir;
 
 use room::Room;
 
-/// A closed loop, which passes even if the machine pauses.
-pub(crate) const CLOSED: [&str; 5] = ["--closed", "--for", "300ms", "--warm-up", "100ms"];
+/// A closed loop without objectives, so that a pause of the machine does not fail it.
+pub(crate) const CLOSED: &str = "--closed --for 300ms --warm-up 100ms";
 
-/// A thousand requests, which may be late.
-pub(crate) const THOUSAND: [&str; 8] =
-    ["--rate", "1000", "--for", "1s", "--warm-up", "100ms", "--p99.9", "5s"];
+/// A thousand requests, with an objective that a busy machine meets.
+pub(crate) const THOUSAND: &str = "--rate 1000 --for 1s --warm-up 100ms --p99.9 5s";
 
 pub(crate) struct Running {
     child: Child,
@@ -43,13 +42,13 @@ pub(crate) struct Ran {
     json: Option<String>,
 }
 
-/// Runs the load test to its end.
-pub(crate) fn loadtest(options: &[&str]) -> Ran {
+/// Runs the load test to its end. Blanks separate the options, which contain none.
+pub(crate) fn loadtest(options: &str) -> Ran {
     start(options).wait()
 }
 
-/// Runs until the results are as they should be, at most ten times: if the machine pauses, a run
-/// may miss by its times alone. Returns the last results. `run` makes a new target for each try.
+/// Repeats `run` until `is_seen`, at most ten times: a pause of the machine alone may spoil a run.
+/// Returns the last results. `run` makes a new target for each try.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
@@ -61,26 +60,26 @@ pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ra
     ran
 }
 
-/// Runs the load test until it reaches a verdict: on a busy machine there may be none.
+/// Repeats `run` until it has a verdict: on a busy machine there may be none.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| ran.code != 2 || !ran.result().starts_with("NO VERDICT"))
 }
 
-/// Runs the load test again while only its times keep it from passing: on a busy machine a sound
-/// target may be late.
+/// Repeats `run` while only its times keep it from passing: on a busy machine a sound target may be
+/// late.
 pub(crate) fn until_in_time(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| !ran.is_late())
 }
 
-pub(crate) fn start(options: &[&str]) -> Running {
+pub(crate) fn start(options: &str) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
-/// Starts the load test by a command: the program itself, or a command whose last argument is the
+/// Starts the load test by a command: the program itself, or one whose last argument is the
 /// program.
-pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
+pub(crate) fn start_by(mut command: Command, options: &str) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    // The last value of an option counts, so options of the test replace the defaults.
+    // The last value of an option counts, so a test's options replace the defaults of its helper.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     spawn(command, directory)
 }
@@ -91,22 +90,27 @@ fn spawn(mut command: Command, directory: TempDir) -> Running {
     Running { child, directory, _room: room }
 }
 
-/// Runs the program with these arguments only, without the `--json` that [`start_by`] adds.
-pub(crate) fn command(arguments: &[&str]) -> Ran {
+/// Runs the program with exactly these arguments, without the `--json` of [`start_by`].
+pub(crate) fn command(arguments: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    command.args(arguments);
+    command.args(arguments.split_whitespace());
     spawn(command, tempfile::tempdir().expect("a directory")).wait()
 }
 
+/// Compares files of runs.
+pub(crate) fn compare(a: &[String], b: &[String], more: &str) -> Ran {
+    command(&format!("compare {} --with {} {more}", a.join(" "), b.join(" ")))
+}
+
 /// Keeps the last value of each option.
-fn last_of_each(options: &[&str]) -> Vec<String> {
-    let mut kept: Vec<Vec<String>> = Vec::new();
-    for &part in options {
+fn last_of_each(options: &str) -> Vec<&str> {
+    let mut kept: Vec<Vec<&str>> = Vec::new();
+    for part in options.split_whitespace() {
         if part.starts_with("--") || kept.is_empty() {
             kept.retain(|option| option[0] != part);
-            kept.push(vec![part.to_owned()]);
+            kept.push(vec![part]);
         } else if let Some(option) = kept.last_mut() {
-            option.push(part.to_owned());
+            option.push(part);
         }
     }
     kept.into_iter().flatten().collect()
@@ -138,7 +142,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
     }
 
-    /// Waits for the end of a load test that was interrupted or killed.
+    /// Waits for the end of a load test, also of a killed one.
     pub(crate) fn reap(mut self) {
         self.child.wait().expect("the load test ends");
     }
@@ -146,7 +150,7 @@ impl Running {
     pub(crate) fn wait(self) -> Ran {
         let output = self.child.wait_with_output().expect("the load test ends");
         let json = std::fs::read_to_string(self.directory.path().join("run.json")).ok();
-        // A run that cannot begin leaves an empty file.
+        // A run that cannot begin leaves the file empty.
         json.iter().filter(|text| !text.is_empty()).for_each(|text| assert_of_schema(text));
         Ran {
             code: output.status.code().expect("no signal ended it"),
@@ -182,11 +186,11 @@ impl Ran {
         self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns true if nothing but times kept the run from passing.
+    /// Returns true if only times kept the run from passing.
     fn is_late(&self) -> bool {
         const TIMES: [&str; 6] = [
             "this machine stood still",
-            "is the target's for certain",
+            "of which the target took at least",
             "of the asked rate",
             "the generator was the bottleneck",
             "the target stalled: no answer within",
@@ -197,14 +201,14 @@ impl Ran {
         reasons.peek().is_some() && reasons.all(|reason| TIMES.iter().any(|times| reason.contains(times)))
     }
 
-    /// Fails unless the program ended with this code, wrote one line with `reason` in it to
-    /// standard error, and wrote nothing to standard output.
+    /// Fails unless the program exited with this code, wrote one line that contains `reason` to
+    /// standard error, and nothing to standard output.
     pub(crate) fn assert_refused(&self, code: i32, reason: &str) {
         let found = (self.code, self.stderr.lines().count(), self.stdout.len());
         assert!(found == (code, 1, 0) && self.stderr.contains(reason), "{reason}: {self:?}");
     }
 
-    /// Returns the words of standard output, whatever lines they are in.
+    /// Returns standard output as one line.
     pub(crate) fn words(&self) -> String {
         self.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
     }
@@ -230,7 +234,7 @@ pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_js
     found.map(|figure| figure["value"].clone()).unwrap_or_default()
 }
 
-/// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of
+/// Returns true if the daemon's binary is there. Tests of the workspace have built it; tests of
 /// this package alone have not.
 pub(crate) fn has_daemon() -> bool {
     let found = snowbank_testkit::program::path().is_some();

@@ -1,14 +1,10 @@
-//! Limits how many load tests run at the same time, however many tests do: each load test asks for
-//! a rate.
+//! Limits how many load tests run at the same time, however many tests do, because each load test
+//! asks for a rate.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-/// The most load tests at the same time. A test has two at most, so no test waits for itself.
+/// The most load tests at the same time. A test has one at a time, so no test waits for itself.
 const LOAD_TESTS_MAX: usize = 3;
-
-/// The longest wait for room. A load test that has no room by then goes ahead.
-const DEADLINE: Duration = Duration::from_secs(300);
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
@@ -18,8 +14,8 @@ pub(crate) struct Room;
 
 impl Room {
     pub(crate) fn take() -> Room {
-        let waited = FREED.wait_timeout_while(lock(), DEADLINE, |running| *running >= LOAD_TESTS_MAX);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 += 1;
+        let waited = FREED.wait_while(lock(), |running| *running >= LOAD_TESTS_MAX);
+        *waited.unwrap_or_else(PoisonError::into_inner) += 1;
         Room
     }
 }

@@ -34,7 +34,7 @@ impl Ids {
     }
 }
 
-/// Returns the first ID of the tick `ahead_ms` from now.
+/// Returns the first ID of the tick that is `ahead_ms` after now.
 pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER

@@ -25,7 +25,8 @@ fn meter_with_outage(from_ns: u64) -> Meter {
     Meter { outage: from_ns..u64::MAX, ..meter() }
 }
 
-/// Sends a request, and reads its answer on a thread that has been busy since some instant.
+/// Sends a request, and reads its answer at `read_ns` on a thread that is busy since
+/// `busy_since_ns`.
 fn answer(meter: &mut Meter, asked: &InFlight, busy_since_ns: u64, read_ns: u64) {
     meter.sent(asked);
     meter.woke(at(read_ns), busy_since_ns);
@@ -37,7 +38,7 @@ fn max_ms(times: &TimeHistogram) -> u64 {
 }
 
 #[test]
-fn response_time_counts_from_the_intended_instant_and_the_targets_part_from_the_sending() {
+fn a_late_sending_is_not_in_the_targets_part() {
     let mut meter = meter();
     answer(&mut meter, &request(2_000_000, 7_000_000), 8_000_000, 8_000_000);
     assert_eq!([&meter.second.response, &meter.counts.target, &meter.counts.slip].map(max_ms), [6, 1, 5]);
@@ -52,7 +53,7 @@ fn an_answer_that_lay_unread_is_not_the_targets_delay() {
 }
 
 #[test]
-fn a_slow_request_is_certain_once_its_stalls_are_known() {
+fn a_slow_request_is_settled_once_its_stalls_are_known() {
     let stalls = Stalls::of_measurement(0);
     stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
     let mut meter = meter();
@@ -60,7 +61,7 @@ fn a_slow_request_is_certain_once_its_stalls_are_known() {
         answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
     }
     meter.settle(at(1_800_000_000), &stalls);
-    // 8 ms less 4 ms and a quarter of that. A stall may still touch the other request.
+    // 8 ms less 4 ms and a quarter of 4 ms. A stall may still touch the other request.
     let certain = &meter.counts.settling.certain;
     assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);
@@ -80,7 +81,7 @@ fn the_warm_up_is_checked_and_not_timed() {
 }
 
 #[test]
-fn what_is_never_answered_lasted_at_least_until_the_end() {
+fn an_unanswered_request_lasts_until_the_end() {
     let mut meter = meter();
     meter.woke(at(3_002_000_000), u64::MAX);
     meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
@@ -89,7 +90,7 @@ fn what_is_never_answered_lasted_at_least_until_the_end() {
 }
 
 #[test]
-fn what_was_due_in_the_outage_does_not_count() {
+fn requests_due_in_the_outage_do_not_count() {
     let mut meter = meter_with_outage(1_000_000_000);
     for taken in [request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000)] {
         meter.sent(&taken);
@@ -104,7 +105,7 @@ fn what_was_due_in_the_outage_does_not_count() {
 }
 
 #[test]
-fn a_request_that_hung_before_the_outage_took_until_its_begin() {
+fn a_request_lost_in_the_outage_lasts_until_its_start() {
     let mut meter = meter_with_outage(3_000_000_000);
     let hung = request(500_000_000, 500_000_000);
     meter.sent(&hung);
@@ -118,7 +119,7 @@ fn a_request_that_hung_before_the_outage_took_until_its_begin() {
 }
 
 #[test]
-fn seconds_are_handed_over_when_they_are_past() {
+fn a_second_goes_to_the_collector_when_it_is_over() {
     let (to, from) = sync_channel(8);
     let mut meter = meter();
     meter.answered(&request(WARM_NS, WARM_NS), at(WARM_NS + 1));

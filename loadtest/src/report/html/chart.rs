@@ -1,8 +1,7 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours. The page's style sheet selects each colour by its value
-//! and replaces it with a light or dark colour. It adds a line style for readers who do not see
-//! colours.
+//! The library draws with fixed colours. The page's style sheet replaces each colour by a light or
+//! dark one, and adds a line style for readers who do not see colours.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
@@ -38,7 +37,8 @@ const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 const SIZE: (u32, u32) = (1_000, 340);
 const LETTERS: u32 = 15;
 
-/// A logarithmic axis goes up to this many times a limit, so that the name above its line has room.
+/// A logarithmic axis reaches this multiple of a limit, so that the limit's name has room above its
+/// line.
 const NAME_ROOM: f64 = 2.0;
 
 /// A line of up to this many points has a dot at each.
@@ -50,7 +50,7 @@ pub(crate) struct Axis {
     pub(crate) is_log: bool,
     /// The words below the axis.
     pub(crate) label: &'static str,
-    /// The words at a value.
+    /// Returns the text at a value.
     pub(crate) words: fn(f64) -> String,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Chart {
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 impl Axis {
-    /// Returns the place of a value. The result is not finite if the axis has no such place.
+    /// Returns the place of a value on the axis; not finite if the axis cannot show it.
     fn place(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }
@@ -137,8 +137,8 @@ impl Chart {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = self.draw(&area).and_then(|()| area.present().map_err(drop));
-        // Drawing into memory should not fail. If it fails, the page still has the words and the
-        // table.
+        // Drawing into memory should not fail. If it does, the page still has the text below the
+        // chart.
         debug_assert!(drawn.is_ok());
         drop(area);
         // The page gives the width; the height follows from the drawing's proportions.
@@ -245,7 +245,7 @@ mod tests {
             mark: Some((3.0, "mark".to_owned())),
         };
         assert!(chart.markup().into_string().contains("</svg>"));
-        // The name above a limit's line has room, even if the limit is a power of ten.
+        // The name above a limit's line has room even if the limit is a power of ten.
         let high = |limit| Chart { limits: vec![(limit, String::new())], ..chart.clone() }.y_range().1;
         assert_eq!([2_000.0, 10_000.0].map(high), [4.0, 5.0]);
     }

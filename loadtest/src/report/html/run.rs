@@ -15,7 +15,7 @@ const MAX_POINTS: usize = 300;
 
 struct Line {
     name: &'static str,
-    /// The figure of a second, if it is known.
+    /// Returns the line's value in a second, if it is known.
     of: fn(&SecondFigures) -> Option<f64>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn render(run: &Run) -> String {
     page(&run.verdict, summary, &run.reasons, &content)
 }
 
-/// Returns the percentile curve, with the objectives in it, and all figures.
+/// Returns the percentile curves with the objectives, and all figures below.
 pub(super) fn latencies(run: &Run) -> Markup {
     html! {
         section {
@@ -51,7 +51,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
     }
 }
 
-/// Returns a quantile's place on an axis like HdrHistogram's: each nine takes the same space.
+/// Returns a quantile's place on an axis like HdrHistogram's, where each nine takes the same space.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -61,7 +61,7 @@ fn share_at(nines: f64) -> String {
     format!("{:.decimals$} %", 100.0 * (1.0 - 10_f64.powf(-nines)))
 }
 
-/// Draws the curves up to the last quantile before the maximum.
+/// Draws the curves without the maximum, which has no place on the axis.
 fn curves(run: &Run) -> Chart {
     let series = run.curves.iter().map(|curve| {
         let points = curve.points.iter().filter(|(quantile, us)| *quantile < 1.0 && *us > 0.0);
@@ -80,7 +80,7 @@ fn curves(run: &Run) -> Chart {
     }
 }
 
-/// Returns the objectives as lines across.
+/// Returns the objectives as limits of a chart.
 pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
     let limits = run.objectives.iter().map(|Objective { quantile, limit_us, .. }| {
         (*limit_us, format!("objective: {quantile} at most {}", time(*limit_us)))
@@ -92,7 +92,7 @@ fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
     Axis { is_log: false, label, words }
 }
 
-/// Returns the second-by-second charts that have a point.
+/// Returns the charts over the seconds of a run, except for those without a point.
 fn of_seconds(run: &Run) -> Vec<Chart> {
     let times = [
         Line { name: "p50", of: |it| it.p50_us },
@@ -122,7 +122,7 @@ fn mib(second: &SecondFigures) -> Option<f64> {
     second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
-/// Draws lines with a point for each second; in a long run, for the worst of several seconds.
+/// Draws lines with a point for each second, or in a long run for the worst of several seconds.
 fn chart(run: &Run, name: &str, y: Axis, lines: &[Line], worse: fn(f64, f64) -> f64) -> Chart {
     let seconds = run.whole_seconds();
     let each = seconds.len().div_ceil(MAX_POINTS).max(1);

@@ -1,4 +1,4 @@
-//! Pages of invented runs: they load nothing, whatever their figures and words are.
+//! Pages of invented runs load nothing, whatever their figures and words.
 
 use proptest::prelude::*;
 
@@ -27,14 +27,14 @@ fn with_everything() -> Run {
 }
 
 #[test]
-fn a_page_says_what_a_person_asks() {
+fn a_page_has_the_verdict_the_figures_and_six_charts() {
     let page = page(&with_everything());
     let figures = ["10,000 IDs/s", "0.48 ms (limit 2 ms)", "exhausted 7", "cause kill", ECHO, LATENCIES[1]];
     for expected in figures.into_iter().chain(["✓</span> pass", "objective: p99.9 at most 2 ms"]) {
         assert!(page.contains(expected), "{expected} is not in {page}");
     }
     assert!(page.contains(&format!("content=\"{}\"", super::POLICY)));
-    // Percentiles, rate, response time, refusals, processor time and memory.
+    // The charts show percentiles, rate, response time, refusals, processor time and memory.
     let charts = page.matches(r#"role="img""#).count();
     assert_eq!(charts, 6);
     assert_eq!(page.matches("aria-label=\"").count(), charts);
@@ -53,7 +53,7 @@ fn every_colour_of_a_chart_is_in_the_style_sheet() {
 }
 
 #[test]
-fn a_targets_words_stay_words() {
+fn html_in_a_targets_words_is_escaped() {
     let mut run = invented::run(&[60.0; 3]);
     let hostile = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
     run.verdict = "fail".to_owned();
@@ -61,14 +61,14 @@ fn a_targets_words_stay_words() {
     for (row, name) in [(TARGET, "version"), (TARGET, "layout"), (ORIGIN, "command"), (IDS, hostile)] {
         run.figures.add(row, name, Unit::None, hostile);
     }
-    // Long rows wrap, so the words may be on different lines.
+    // Long rows wrap, so the two halves may be on different lines.
     let page = page(&run);
     assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&lt;img").count() >= 5, "{page}");
     assert!(page.matches("onerror=alert(1)&gt;&quot;'&amp;").count() >= 5, "{page}");
 }
 
 #[test]
-fn a_long_run_and_one_without_a_second_have_pages() {
+fn the_longest_and_the_shortest_run_have_a_page() {
     let long = page(&invented::run(&vec![60.0; 86_400]));
     assert!(long.contains("Each point is the worst of several seconds"));
     assert!(long.len() < 500_000, "{}", long.len());

@@ -7,7 +7,7 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, resolution:
 /// Far more steps than any search may take.
 const TOO_MANY_STEPS: usize = 200;
 
-/// Runs a search; `answer` returns the limit that the target meets at a rate. Returns every step,
+/// Runs a search. `answer` returns the limit that the target meets at a rate. Returns every step,
 /// and the search at its end.
 fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
@@ -38,7 +38,7 @@ fn saturation_at(saturation: f64) -> impl Fn(f64) -> Option<Limit> {
 }
 
 #[test]
-fn the_steps_of_a_plain_search() {
+fn a_search_climbs_bisects_and_confirms() {
     let (steps, found) = search(BOUNDS, saturation_at(10_000.0));
     let rates: Vec<f64> = steps.iter().map(|step| step.attempt.rate).collect();
     let expected = [2_000.0, 4_000.0, 8_000.0, 16_000.0, 11_300.0, 9_510.0, 10_400.0, 9_950.0, 9_950.0];
@@ -61,7 +61,7 @@ fn a_search_ends_at_its_bounds() {
 /// The target holds up to 20,000, and from 80,000 to 100,000. A rate above the gap is no saturation
 /// point.
 #[test]
-fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap() {
+fn the_saturation_point_lies_below_the_first_gap() {
     let answer = |rate: f64| match rate {
         ..=20_000.0 | 80_000.0..=100_000.0 => None,
         _ => Some(Limit::Latency),
@@ -74,7 +74,7 @@ fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap()
 /// The target holds up to 10,000 until the confirmation. From then on, it holds only far below
 /// 10,000, or at no rate.
 #[test]
-fn a_saturation_point_that_is_not_confirmed_goes_down_until_one_is() {
+fn a_rate_that_is_not_confirmed_makes_the_search_descend() {
     for later in [5_000.0, 0.0] {
         let mut runs = 0;
         let (steps, found) = search(BOUNDS, |rate| {
@@ -93,7 +93,7 @@ fn a_saturation_point_that_is_not_confirmed_goes_down_until_one_is() {
 fn is_sound(steps: &[Step], found: &Search) -> Result<(), TestCaseError> {
     prop_assert!(steps.iter().all(|step| step.attempt.rate <= found.bounds.limit));
     if found.is_confirmed() {
-        let saturation = found.saturation().expect("what is confirmed is a rate");
+        let saturation = found.saturation().expect("a confirmed search has a rate");
         let last = steps.last().expect("at least one step");
         prop_assert!(last.held_at(saturation) && last.attempt.phase == Phase::Confirm);
         prop_assert!(steps.iter().filter(|step| step.held_at(saturation)).count() >= 2);
@@ -119,7 +119,7 @@ proptest! {
 
     /// Each run's own saturation point is off by up to a tenth.
     #[test]
-    fn a_noisy_saturation_point_is_found_as_far_as_the_noise_allows(
+    fn a_noisy_saturation_point_is_found_within_the_noise(
         saturation in 5_000.0..5_000_000.0_f64, seed: u64
     ) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -132,9 +132,9 @@ proptest! {
         prop_assert!(at >= saturation * 0.9 / 1.05 / 1.4, "{found:?}");
     }
 
-    /// Each run of the target is quick or slow by chance, whatever the rate.
+    /// Each run is quick or slow by chance, whatever the rate.
     #[test]
-    fn a_target_of_two_minds_ends_the_search(seed: u64, slow in 0.0..1.0_f64) {
+    fn a_search_ends_whatever_the_answers(seed: u64, slow in 0.0..1.0_f64) {
         let mut random = fastrand::Rng::with_seed(seed);
         let limits = [Limit::Layout, Limit::Latency, Limit::Target, Limit::Machine];
         let (steps, found) = search(BOUNDS, |_| (random.f64() < slow).then(|| limits[random.usize(..4)]));
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn the_middle_lies_between(low in 0.001..1e9_f64, share in 1.001..9.0_f64) {
+    fn the_rounded_middle_lies_between_its_bounds(low in 0.001..1e9_f64, share in 1.001..9.0_f64) {
         let high = low * share;
         let middle = short_between((low * high).sqrt(), low, high);
         prop_assert!(low < middle && middle < high);
