@@ -199,7 +199,7 @@ impl Counter {
             && of == generation
             && claim.write == key.write
         {
-            return Ok(Step::Ours(self.take(claim.range)));
+            return Ok(Step::Ours(self.done(claim)));
         }
         let from = self.numbering.position_from(key.next);
         if from >= self.numbering.position_from(self.end) {
@@ -218,9 +218,11 @@ impl Counter {
         CounterKey::new(identity, claim.range, &claim.write, writer).text()
     }
 
-    /// Notes that the write was done, and returns its range.
-    pub(super) fn done(&mut self) -> Option<NumberRange> {
-        self.trying.take().map(|(claim, _)| self.take(claim.range))
+    /// Notes that a write of this daemon was done, and returns its range.
+    pub(super) fn done(&mut self, claim: Claim) -> NumberRange {
+        self.trying = None;
+        self.floor = self.floor.max(claim.range.to);
+        claim.range
     }
 
     /// Returns the loss, after a comparison showed that this text is the key's newest value.
@@ -253,11 +255,6 @@ impl Counter {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));
         let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));
         by_ids.max(one).min(self.numbering.end())
-    }
-
-    fn take(&mut self, range: NumberRange) -> NumberRange {
-        self.floor = self.floor.max(range.to);
-        range
     }
 }
 

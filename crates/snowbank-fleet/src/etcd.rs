@@ -4,18 +4,21 @@
 //! there is a user. A token that has expired ends its connection, and the next connection gets a
 //! new token. Each answer must be of the connection's cluster, because a proxy may lead elsewhere.
 
-mod connection;
-
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use hyper::StatusCode;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{self, Access, Fault, Line, late};
+use super::line::{self, ANSWER_BYTES_MAX, Access, Fault, Line, explain_hidden, late};
 use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 
@@ -48,27 +51,40 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 /// The longest line of an answer that a message shows.
 const LINE_CHARS_MAX: usize = 200;
 
-/// A connection to a member.
+/// An open connection to a member: HTTP, over TLS or not.
 struct Session {
-    connection: Connection,
+    sender: SendRequest<Full<Bytes>>,
+    /// The task that moves the connection's bytes.
+    driver: JoinHandle<hyper::Result<()>>,
+    /// The endpoint's host and port.
+    authority: String,
+    /// The token, after a login.
+    token: Option<String>,
     /// A hash of the members' addresses.
     cluster_id: String,
     /// The time for an answer.
     patience: Duration,
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
 impl Session {
     /// Makes a request, and checks that the answer is of the connection's cluster.
     async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
         let answer = self.post(path, body).await?;
-        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.connection.authority)?;
+        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.authority)?;
         Ok(answer)
     }
 
     /// Posts a JSON document, and reads the answer.
     async fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        let posted = timeout(self.patience, self.connection.post(path, body.to_string())).await;
-        let (status, text) = posted.map_err(|_| late(self.patience))?.map_err(Fault::Endpoint)?;
+        let patience = self.patience;
+        let exchanged = timeout(patience, self.exchange(path, body.to_string())).await;
+        let (status, text) = exchanged.map_err(|_| late(patience))?.map_err(Fault::Endpoint)?;
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
@@ -79,12 +95,52 @@ impl Session {
             ))
         })
     }
+
+    /// Posts a document. Returns the status and the body of the answer.
+    async fn exchange(&mut self, path: &str, body: String) -> Result<(StatusCode, Bytes), String> {
+        let mut request =
+            Request::post(path).header(HOST, &self.authority).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let sent = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return Err(self.end_after(error).await),
+        };
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok((status, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
+    }
+
+    /// Returns the reason why an exchange failed. If the connection's end canceled the exchange,
+    /// only the driver knows the reason.
+    async fn end_after(&mut self, error: hyper::Error) -> String {
+        let of_connection = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
+        match of_connection {
+            Some(Err(reason)) => explain_hidden(&reason),
+            _ => explain_hidden(&error),
+        }
+    }
 }
 
 impl line::Session for Session {
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
-        let connection = Connection::open(endpoint, &access.tls, within).await?;
-        let mut session = Session { connection, cluster_id: String::new(), patience: within };
+        let stream = TokioIo::new(line::connect(endpoint, &access.tls, within).await?);
+        let opened = http1::handshake(stream).await;
+        let (sender, driver) = opened.map_err(|error| Fault::Endpoint(explain_hidden(&error)))?;
+        let mut session = Session {
+            sender,
+            driver: tokio::spawn(driver),
+            authority: endpoint.authority(),
+            token: None,
+            cluster_id: String::new(),
+            patience: within,
+        };
         let status = session.post(STATUS, &json!({})).await?;
         session.cluster_id = cluster_of(&status).to_owned();
         Ok(session)
@@ -96,7 +152,7 @@ impl line::Session for Session {
         let login = json!({ "name": user.name, "password": password });
         let answer = self.post("/v3/auth/authenticate", &login).await?;
         let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;
-        self.connection.token = Some(token.to_owned());
+        self.token = Some(token.to_owned());
         Ok(())
     }
 

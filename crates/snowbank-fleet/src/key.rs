@@ -22,7 +22,7 @@ const TEXT_BYTES_MAX: usize = 1 << 16;
 const REPLACED: &str = "replaced ";
 
 /// The value at a worker ID's key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
@@ -64,21 +64,7 @@ impl NumberKey {
     /// Returns the value of a holder, before a write and its bound are filled in.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
-        NumberKey {
-            format: FORMAT,
-            state,
-            term: String::new(),
-            write: String::new(),
-            id_bound: 0,
-            highest: 0,
-            from: 0,
-            horizon_ms: 0,
-            max_ahead_ms: 0,
-            released: false,
-            holder,
-            source,
-            since_unix_s,
-        }
+        NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
     }
 
     /// Returns the holder's [`reach`].
@@ -102,7 +88,7 @@ impl NumberKey {
 
 /// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor.
 /// If it is missing, the coordinator may have lost its data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
     /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have
@@ -139,10 +125,7 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        let format = FORMAT;
-        let identity = identity.to_owned();
-        let write = String::new();
-        Marker { format, identity, write, spaces, floor_unix_ms: 0, reach_ms: 0, poll_ms: 0 }
+        Marker { format: FORMAT, identity: identity.to_owned(), spaces, ..Marker::default() }
     }
 
     /// Returns the marker of a new fleet whose daemons poll at this interval.
@@ -172,11 +155,6 @@ impl Marker {
     /// Returns the index of an ID space that daemons may use.
     pub fn place_of(&self, space: &str) -> Option<usize> {
         self.spaces.iter().position(|known| known == space)
-    }
-
-    /// Returns an ID space that daemons may use, and that can make the same IDs as this one.
-    pub fn rival_of(&self, space: &str) -> Option<&str> {
-        self.active().into_iter().find(|known| run_beside(known, space))
     }
 
     /// Returns the fleet's floor.
@@ -211,11 +189,6 @@ impl Marker {
         let before = self.reach();
         self.reach_ms = millis(before.max(reach).min(REACH_MAX));
         self.reach() > before
-    }
-
-    /// Returns true if daemons may use the ID space of an index.
-    pub(super) fn is_active(&self, index: usize) -> bool {
-        !self.spaces[index].starts_with(REPLACED)
     }
 
     /// Returns the ID space of an index.
@@ -430,7 +403,7 @@ mod tests {
         assert!(run_beside(&one, &other) && !run_beside(&one, &one));
         assert!(!run_beside(&one, unlike) && !run_beside(&one, &later));
         let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()]);
-        assert_eq!((marker.rival_of(&other), marker.rival_of(&one)), (Some(&one[..]), None));
+        assert_eq!((marker.rivals(&other), marker.rivals(&one)), (vec![0], Vec::new()));
     }
 
     #[test]

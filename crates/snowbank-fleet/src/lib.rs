@@ -52,12 +52,10 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
-pub use member::{
-    Bound, Clocks, Count, Counted, JoinError, Member, Names, Pool, Raised, Ranged, Taken, Tried, Want,
-};
+pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};
 pub use notes::{Note, Notes};
 pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
-pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
+pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
 ///
@@ -126,6 +124,57 @@ impl NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
+    }
+}
+
+/// The reason why a daemon cannot take or keep its numbers, or why an operator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    /// The coordinator did not answer. A write may have been done.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// Only an operator can remove the cause.
+    #[error("{0}")]
+    Refused(String),
+    /// Another daemon has a number or a counter. Or this state or a copy of it has the number, and
+    /// nothing proves that this state is the newest.
+    #[error("{0}")]
+    Held(String),
+    /// A number is lost because the coordinator went back. The floor was raised, unless that write
+    /// had no answer.
+    #[error("{0}")]
+    WentBack(String),
+    /// A value at the coordinator cannot be read, or cannot be true.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl FleetError {
+    /// Returns true if a daemon that runs must end: a number or a counter is lost.
+    pub fn is_loss(&self) -> bool {
+        !matches!(self, FleetError::NoAnswer(_))
+    }
+
+    /// Returns true for a loss beside which other keys may show that the coordinator went back.
+    fn is_of_one_key(&self) -> bool {
+        self.is_loss() && !matches!(self, FleetError::WentBack(_))
+    }
+
+    /// Returns the reason in one line.
+    pub fn reason(self) -> String {
+        match self {
+            FleetError::NoAnswer(answer) => answer.reason,
+            FleetError::Refused(reason)
+            | FleetError::Held(reason)
+            | FleetError::WentBack(reason)
+            | FleetError::Unreadable(reason) => reason,
+        }
+    }
+}
+
+impl From<NoAnswer> for FleetError {
+    fn from(answer: NoAnswer) -> Self {
+        FleetError::NoAnswer(answer)
     }
 }
 

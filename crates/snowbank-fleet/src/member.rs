@@ -17,18 +17,17 @@ mod want;
 use super::key::{NumberKey, Paths, millis};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
-use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{Coordinator, FleetError, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed, old_answer};
 use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
-pub use counters::Ranged;
 pub(super) use marker::instant_of;
-pub use pool::{Count, Counted, Pool};
+pub use pool::{Counted, Pool};
 pub use tried::Tried;
-pub use want::{JoinError, Taken, Want};
+pub use want::{Taken, Want};
 
 /// The most tries of one write that is refused, because another write of ours came first or the
 /// marker has changed. Each such refusal follows a lost answer, or an event that concerns the whole
@@ -117,50 +116,6 @@ pub struct Bound {
     pub id_bound: u64,
 }
 
-/// The end of a call that needed the coordinator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Raised {
-    /// The keys are this daemon's, and what had to be written is written.
-    Done,
-    /// Nothing is known of the outcome.
-    NoAnswer(NoAnswer),
-    /// A number is lost, for this reason.
-    Lost(String),
-}
-
-/// Why a call ends early: the coordinator did not answer, or a number or a counter is lost.
-enum Stop {
-    NoAnswer(NoAnswer),
-    Lost(String),
-    /// A number is lost because the coordinator went back. The floor was raised, unless that write
-    /// had no answer.
-    WentBack(String),
-    /// A key has a value that Snowbank did not write.
-    Unusable(String),
-    /// All endpoints lead to another cluster.
-    Foreign(String),
-}
-
-impl From<NoAnswer> for Stop {
-    /// In another cluster, other daemons may have the numbers, and that cluster's answers about
-    /// this daemon's keys mean nothing.
-    fn from(answer: NoAnswer) -> Self {
-        if answer.is_foreign { Stop::Foreign(answer.reason) } else { Stop::NoAnswer(answer) }
-    }
-}
-
-impl From<Result<(), Stop>> for Raised {
-    fn from(result: Result<(), Stop>) -> Self {
-        match result {
-            Ok(()) => Raised::Done,
-            Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
-            Err(
-                Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason) | Stop::Foreign(reason),
-            ) => Raised::Lost(reason),
-        }
-    }
-}
-
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
     pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
@@ -220,7 +175,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write
     /// then gets a new identity, so that only one of two copies of this process's memory recognises
     /// the key's write as its own.
-    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
+    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
@@ -247,14 +202,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .iter()
             .try_for_each(|&bound| self.write(bound, false))
             .and_then(|()| self.settle_again(&passed));
-        Raised::from(self.ended(raised))
+        self.ended(raised)
     }
 
     /// Returns the result of a call. A daemon that has lost a number ends, and forgets its
-    /// ceilings, so that its next start asks.
-    fn ended<T>(&mut self, result: Result<T, Stop>) -> Result<T, Stop> {
-        let result = result.map_err(|stop| self.leave_cluster(stop));
-        if !matches!(result, Ok(_) | Err(Stop::NoAnswer(_))) {
+    /// ceilings, so that its next start asks the coordinator. If all endpoints lead to another
+    /// cluster, the numbers count as lost: other daemons may have them there.
+    fn ended<T>(&mut self, result: Result<T, FleetError>) -> Result<T, FleetError> {
+        let result = match result {
+            Err(FleetError::NoAnswer(answer)) if answer.is_foreign => Err(self.leave_cluster(answer)),
+            result => result,
+        };
+        if result.as_ref().is_err_and(FleetError::is_loss) {
             self.forget_ceilings();
         }
         result
@@ -280,13 +239,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// A release whose answer is lost may have been done, and another daemon may have the number by
     /// then. So the next start must ask, however long the coordinator is away. That is why a
     /// release is only tried at a coordinator that answers.
-    pub fn confirm(&mut self, clocks: Clocks) -> Raised {
+    pub fn confirm(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let mut confirmed = Ok(());
         for source in 0..self.sources.len() {
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
-        Raised::from(self.ended(confirmed))
+        self.ended(confirmed)
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
@@ -306,10 +265,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             self.draw_write(source);
             self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
-            match Raised::from(self.write(bound, true)) {
-                Raised::Done => {}
-                Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
-            }
+            self.write(bound, true).map_err(FleetError::reason)?;
         }
         Ok(())
     }
@@ -330,7 +286,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of a source that were not read yet.
-    fn read_unread(&mut self, source: usize) -> Result<(), Stop> {
+    fn read_unread(&mut self, source: usize) -> Result<(), FleetError> {
         let checked = self.check_marker(source);
         self.or_went_back(checked)?;
         let Some(held) = self.sources.get(source) else { return Ok(()) };
@@ -349,25 +305,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Takes an answer about a number's key, and returns its value.
-    fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
+    fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let seen = self.see_one(source, at, text);
         self.or_went_back(seen)
     }
 
     /// Returns `seen`. If it is a loss, polls first: the other keys may show that the coordinator
     /// went back, which must be noticed before the daemon ends.
-    fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
+    fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {
-            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
-                Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
-                _ => Err(stop),
+            Err(error) if error.is_of_one_key() => match self.poll() {
+                Err(FleetError::WentBack(reason)) => Err(FleetError::WentBack(reason)),
+                _ => Err(error),
             },
             seen => seen,
         }
     }
 
     /// Takes an answer about a number's key, and returns its value.
-    fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
+    fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let key = text.map(NumberKey::parse).transpose();
         // A value that cannot be read is a loss: the number's `Holding` reports it.
         if let Ok(Some(key)) = &key {
@@ -376,9 +332,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &key, &held.term) {
             Seen::Ours(key) => Ok(*key),
-            Seen::Lost(loss) => Err(Stop::Lost(held.lost(at, &loss, &self.state))),
+            Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.state))),
             Seen::Older(loss) => {
-                let lost = Stop::WentBack(held.lost(at, &loss, &self.state));
+                let lost = FleetError::WentBack(held.lost(at, &loss, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);
@@ -386,7 +342,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     // Without an answer the next start tries again. Going on would leave others
                     // without a floor.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
-                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(old_answer())),
+                    Ok(Noticed::OldAnswer) => Err(FleetError::NoAnswer(old_answer())),
                 }
             }
         }
@@ -394,22 +350,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks that the key's bound can have been granted to somebody, before anything of the key is
     /// remembered.
-    fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), Stop> {
+    fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), FleetError> {
         let wall = self.clocks_now().wall;
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
         rules::check_bound(&held.numbering, key, wall.max(floor).max(own), held.reach()).map_err(|reason| {
-            Stop::Unusable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+            FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
         })
     }
 
     /// Writes a bound to all keys of a source.
-    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
+    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), FleetError> {
         self.read_unread(bound.source)?;
         let Some(held) = self.sources.get(bound.source) else {
-            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
+            return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
         let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
@@ -432,7 +388,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Writes a bound to the keys of a source from index `from` on, as many as fit into one swap.
     /// Returns the bound that the keys then have. A higher bound that is found at a key is kept,
     /// except by a release.
-    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
+    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, FleetError> {
         for _ in 0..TRIES_MAX {
             if !is_release {
                 self.poll_if_due()?;
@@ -482,7 +438,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
             }
         }
-        Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
+        Err(FleetError::NoAnswer(NoAnswer::passing("the key changes with each answer")))
     }
 
     /// Returns the value of a source's keys with a bound, without the identity of its write.

@@ -10,28 +10,11 @@ use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
 use super::member::instant_of;
 use super::rules;
-use super::{Coordinator, KeyError, NoAnswer, NumberRange, Swap, Swapped};
+use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 pub use spaces::{Begins, Prepared, Preparing, above};
-
-/// The reason why an operator's command failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OperatorError {
-    /// The coordinator did not answer.
-    #[error("the coordinator does not answer: {0}")]
-    NoAnswer(NoAnswer),
-    /// The command is refused, for this reason.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl From<NoAnswer> for OperatorError {
-    fn from(answer: NoAnswer) -> Self {
-        OperatorError::NoAnswer(answer)
-    }
-}
 
 /// A worker ID at the coordinator.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -110,28 +93,28 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
+    fn marker(&mut self) -> Result<(Marker, String), FleetError> {
         let name = self.name;
         let key = Paths::of(self.name).marker();
         self.read_marker()?.ok_or_else(|| {
-            OperatorError::Refused(format!(
+            FleetError::Refused(format!(
                 "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
             ))
         })
     }
 
-    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, OperatorError> {
+    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read_one(&key)?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
-        marker.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))
+        marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
 
     /// Lists the numbers of a layout's ID space that were ever used.
     ///
     /// # Errors
     /// The fleet does not have the space, or the coordinator did not answer.
-    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
+    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, FleetError> {
         let (marker, _) = self.marker()?;
         let (place, space) = self.place(&marker, layout, Marker::place_of)?;
         let prefix = Paths::of(self.name).space(place);
@@ -150,12 +133,12 @@ impl Operator<'_> {
         marker: &Marker,
         layout: &Layout,
         find: impl Fn(&Marker, &str) -> Option<usize>,
-    ) -> Result<(usize, String), OperatorError> {
+    ) -> Result<(usize, String), FleetError> {
         let space = layout.space().to_string();
         let place = find(marker, &space).ok_or_else(|| {
             let name = self.name;
             let known = marker.shown();
-            OperatorError::Refused(format!(
+            FleetError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
             ))
         })?;
@@ -166,12 +149,12 @@ impl Operator<'_> {
     ///
     /// # Errors
     /// There is none, or the coordinator did not answer.
-    pub fn counter(&mut self, source: &str) -> Result<CounterKey, OperatorError> {
+    pub fn counter(&mut self, source: &str) -> Result<CounterKey, FleetError> {
         let (key, found) = self.read_counter_text(source)?;
         let found = found.as_deref().map(CounterKey::parse).transpose();
-        let found = found.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+        let found = found.map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
         found.ok_or_else(|| {
-            OperatorError::Refused(format!(
+            FleetError::Refused(format!(
                 "source {source:?}: no counter at the coordinator (key {key}): `snowbank ticket set` makes one"
             ))
         })
@@ -189,8 +172,8 @@ impl Operator<'_> {
         value: u64,
         write: &str,
         is_lowering: bool,
-    ) -> Result<(), OperatorError> {
-        let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
+    ) -> Result<(), FleetError> {
+        let refused = |text: String| FleetError::Refused(format!("source {source:?}: {text}"));
         let (key, before) = self.read_counter_text(source)?;
         let found = match before.as_deref().map(CounterKey::parse).transpose() {
             Ok(found) => found,
@@ -224,7 +207,7 @@ impl Operator<'_> {
         }
     }
 
-    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), OperatorError> {
+    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), FleetError> {
         let key = Paths::of(self.name).counter(source);
         let found = self.coordinator.read_one(&key)?;
         Ok((key, found))
@@ -243,10 +226,10 @@ impl Operator<'_> {
         layout: &Layout,
         number: u64,
         freeing: Freeing<'_>,
-    ) -> Result<NumberKey, OperatorError> {
+    ) -> Result<NumberKey, FleetError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
-        let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
+        let refused = |text: String| FleetError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
         let stored =
             self.coordinator.read_one(&key)?.ok_or_else(|| refused(String::from("nobody holds it")))?;

@@ -13,18 +13,17 @@ fn step(counter: &mut Counter, found: &String, generation: u64, write: &str) -> 
     counter.step(Some(found), 10, generation, || write.to_owned())
 }
 
-fn claim(write: &str, from: u64) -> Step {
-    let range = NumberRange { from, to: from + 10 };
-    Step::Write(Claim { write: write.to_owned(), range })
+/// Returns the claim of a range that begins at `from`.
+fn claim(write: &str, from: u64) -> Claim {
+    Claim { write: write.to_owned(), range: NumberRange { from, to: from + 10 } }
 }
 
 #[test]
 fn a_range_begins_at_the_next_free_number_and_is_written_before_it_is_used() {
     let mut counter = counter(0);
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim("w1", 101)));
-    assert_eq!(counter.done(), Some(NumberRange { from: 101, to: 111 }));
-    assert_eq!(counter.done(), None, "once");
+    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(Step::Write(claim("w1", 101))));
+    assert_eq!(counter.done(claim("w1", 101)), NumberRange { from: 101, to: 111 });
 }
 
 #[test]
@@ -37,11 +36,11 @@ fn a_lost_answer_counts_only_if_the_key_has_its_identity_in_the_same_generation(
     let found = stored(111, "w1");
     let ours = Step::Ours(NumberRange { from: 101, to: 111 });
     assert_eq!(step(&mut tried(), &found, 0, "w2"), Ok(ours));
-    assert_eq!(step(&mut tried(), &found, 1, "w2"), Ok(claim("w2", 111)), "a copy may have it");
+    assert_eq!(step(&mut tried(), &found, 1, "w2"), Ok(Step::Write(claim("w2", 111))), "a copy may have it");
     let not_done = stored(101, "w0");
-    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), Ok(claim("w2", 101)));
+    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), Ok(Step::Write(claim("w2", 101))));
     let by_another = stored(121, "x1");
-    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), Ok(claim("w2", 121)), "done or not");
+    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), Ok(Step::Write(claim("w2", 121))), "done or not");
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
     assert_eq!(with_state.went_back(&back), CounterLoss::WentBack(100, 101));
     let mut running = counter(0);
     assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
-    running.done();
+    running.done(claim("w1", 101));
     assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "below its last range");
     let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
     assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "whatever its next number is");
@@ -81,7 +80,7 @@ fn a_counter_that_leaps_is_not_counted_on() {
         );
     }
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim("w1", 101)));
+    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(Step::Write(claim("w1", 101))));
 }
 
 /// The counters differ in increment, offset and maximum.

@@ -16,17 +16,20 @@
 
 use std::time::Duration;
 
-use super::{Bound, Clocks, Member, Polled, Raised, Stop};
-use crate::Coordinator;
+use super::{Bound, Clocks, Member, Polled};
+use crate::{Coordinator, FleetError};
 use snowbank_core::clock::BootMicros;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
-    pub fn look(&mut self, clocks: Clocks) -> Raised {
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or a number is lost.
+    pub fn look(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let looked =
             self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
-        Raised::from(self.ended(looked))
+        self.ended(looked)
     }
 
     /// Returns the time until a poll is due. The first poll is the keeper's first look, or a write
@@ -54,18 +57,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Polls if a poll is due. Called before each step, which waits for at most two answers.
-    pub(super) fn poll_if_due(&mut self) -> Result<(), Stop> {
+    pub(super) fn poll_if_due(&mut self) -> Result<(), FleetError> {
         if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
     }
 
     /// Polls, unless the keeper's first look is still to come.
-    pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
+    pub(super) fn poll_again(&mut self) -> Result<(), FleetError> {
         if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
     /// highest bound in them.
-    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, Stop> {
+    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
         }
@@ -74,7 +77,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
                 // The keys may still show that the coordinator went back.
-                Err(stop @ Stop::Lost(_)) => lost = lost.or(Some(stop)),
+                Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                 checked => checked?,
             }
         }
@@ -94,8 +97,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
                     // The next keys may show that the coordinator went back.
-                    Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => lost = lost.or(Some(stop)),
-                    Err(stop) => return Err(stop),
+                    Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
+                    Err(error) => return Err(error),
                 }
             }
             let held = &self.sources[source];
@@ -103,8 +106,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 due.push(Bound { source, id_bound });
             }
         }
-        if let Some(stop) = lost {
-            return Err(stop);
+        if let Some(error) = lost {
+            return Err(error);
         }
         self.look_at_counters()?;
         Ok(due)
@@ -112,7 +115,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes the keys of a source with the bound that they have. The write has a new identity,
     /// unless an earlier write is still being tried. No bound sinks.
-    fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
+    fn write_again(&mut self, found: Bound) -> Result<(), FleetError> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);
         }

@@ -8,12 +8,11 @@
 use std::time::Duration;
 
 use super::held::Held;
-use super::take::not_taken;
-use super::want::{JoinError, Want};
-use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
+use super::want::Want;
+use super::{Bound, Clocks, Member, NoAnswer, Note};
 use crate::notice::shortest_horizon;
 use crate::rules;
-use crate::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
+use crate::{Cluster, Coordinator, FleetError, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -65,10 +64,6 @@ pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
 }
 
-fn lost(error: JoinError) -> Stop {
-    Stop::Lost(error.to_string())
-}
-
 /// Returns the reason to ask again.
 pub(super) fn old_answer() -> NoAnswer {
     NoAnswer::passing("it gave an answer that is older than an earlier one")
@@ -84,30 +79,30 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// There is no marker, it has other spaces, or the endpoints are of two clusters.
-    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
+    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, FleetError> {
         let key = self.paths.marker();
         // The comparison comes first, because it connects to an endpoint that answers.
-        self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
+        self.compare_at(&key, Marker::identity_in).map_err(FleetError::Refused)?;
         let found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(text) = &found {
             let cluster = Cluster::of(&key, text, Marker::identity_in);
-            self.stay_in(cluster.map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?);
+            self.stay_in(cluster.map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?);
         }
         self.know_marker(found)?;
         self.check_space(space)
     }
 
     /// Remembers the marker as it was read.
-    fn know_marker(&mut self, found: Option<String>) -> Result<(), JoinError> {
+    fn know_marker(&mut self, found: Option<String>) -> Result<(), FleetError> {
         let key = self.paths.marker();
         let Some(text) = found else {
-            return Err(JoinError::Refused(format!(
+            return Err(FleetError::Refused(format!(
                 "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init --new`; if \
                  it lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
             )));
         };
         let marker =
-            Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
+            Marker::parse(&text).map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?;
         // The next note makes the reach durable.
         self.notes.lengthen_reach(marker.reach());
         self.marker = Some(Known { text, marker });
@@ -115,33 +110,27 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that the known marker has an ID space that daemons may use. Returns its place.
-    pub(super) fn check_space(&self, space: &str) -> Result<usize, JoinError> {
+    pub(super) fn check_space(&self, space: &str) -> Result<usize, FleetError> {
         let key = self.paths.marker();
         let Known { marker, .. } = self.known_marker()?;
         let Some(place) = marker.place_of(space) else {
-            return Err(JoinError::Refused(format!(
+            return Err(FleetError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
                  another fleet.name",
                 marker.shown()
             )));
         };
-        if let Some(rival) = marker.rival_of(space) {
-            return Err(JoinError::Refused(format!(
-                "the fleet has two ID spaces that can make the same IDs (key {key}): {space} and {rival}, allowed: one of \
-                 them; stop the daemons of the other one, and run `snowbank fleet init --add` with this configuration"
-            )));
-        }
         Ok(place)
     }
 
     /// Prepares a source to take numbers: records its reach in the marker, and returns the place of
     /// its ID space.
-    pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
+    pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, FleetError> {
         self.place_of(&want.space())?;
         let marker = &self.known_marker()?.marker;
         let latest = rules::latest(want.clocks.wall, rules::REACH_MAX);
         if marker.floor() > latest {
-            return Err(JoinError::Unreadable(format!(
+            return Err(FleetError::Unreadable(format!(
                 "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
                  right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
                  init --above INSTANT --lower`, with an instant that no ID has reached",
@@ -168,14 +157,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         horizon: Duration,
         reach: Duration,
         waits_later: bool,
-    ) -> Result<(), JoinError> {
+    ) -> Result<(), FleetError> {
         self.check_horizon(horizon)?;
         let mut must_wait = !waits_later && self.notes.settled_reach() < reach;
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             if !marker.lengthen_reach(reach) {
                 if must_wait {
-                    self.pause_and_compare(horizon, &[]).map_err(not_taken)?;
+                    self.pause_and_compare(horizon, &[])?;
                     self.notes.settle_reach(reach);
                     let _ = self.notes.save();
                 }
@@ -191,7 +180,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
-        Err(JoinError::NoAnswer(marker_changes()))
+        Err(FleetError::NoAnswer(marker_changes()))
     }
 
     /// Learns the longest reach from the marker as a poll found it. Other changes of the marker
@@ -199,7 +188,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// It is another fleet's marker.
-    pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), Stop> {
+    pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
         if self.notes.lengthen_reach(found.reach()) {
             let _ = self.notes.save();
@@ -215,7 +204,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// the reason to end. Either the fleet was prepared again, or its coordinator was restored to
     /// an earlier marker: nothing tells the two apart. Under that marker nobody knows what was
     /// granted under this daemon's.
-    pub(super) fn meet_other_fleet(&mut self) -> Stop {
+    pub(super) fn meet_other_fleet(&mut self) -> FleetError {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
         let highest = grants.reduce(|one, other| Granted {
@@ -223,8 +212,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             reach: one.reach.max(other.reach),
         });
         match highest.map(|granted| self.raise_floor(None, granted)) {
-            Some(Ok(Noticed::OldAnswer)) => Stop::NoAnswer(old_answer()),
-            _ => Stop::WentBack(String::from(
+            Some(Ok(Noticed::OldAnswer)) => FleetError::NoAnswer(old_answer()),
+            _ => FleetError::WentBack(String::from(
                 "the fleet was prepared again, or its coordinator was restored to before that",
             )),
         }
@@ -233,24 +222,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// If all endpoints lead to another cluster, raises that cluster's floor, if it has any marker.
     /// The cluster may be the daemon's own, restored from a backup: to a state before the fleet was
     /// prepared, or under another cluster ID.
-    pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
-        let Stop::Foreign(reason) = stop else { return stop };
+    pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
         self.coordinator.as_mut().leave_cluster();
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
         if self.know_marker(found.ok().flatten()).is_ok() {
             let _ = self.meet_other_fleet();
         }
-        Stop::Lost(reason)
+        FleetError::Held(foreign.reason)
     }
 
     /// Checks that a horizon leaves time for the pause of a start.
-    fn check_horizon(&self, horizon: Duration) -> Result<(), JoinError> {
+    fn check_horizon(&self, horizon: Duration) -> Result<(), FleetError> {
         let period = self.poll_period();
         let shortest = shortest_horizon(period);
         if horizon >= shortest {
             return Ok(());
         }
-        Err(JoinError::Refused(format!(
+        Err(FleetError::Refused(format!(
             "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
              horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
              fleet.horizon, or prepare a fleet of another name with this one"
@@ -273,19 +261,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Takes the marker that a refused write of a source's keys has found.
-    pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), Stop> {
+    pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), FleetError> {
         let before = self.known_marker()?.clone();
         if found.as_ref() == Some(&before.text) {
             return Ok(());
         }
-        self.know_marker(found).map_err(lost)?;
+        self.know_marker(found)?;
         let held = &self.sources[source];
         let marker = &self.known_marker()?.marker;
         // A recorded reach never shrinks, unless the coordinator went back.
         if marker.identity != before.marker.identity || marker.reach() < held.reach() {
             return Err(self.meet_other_fleet());
         }
-        self.check_space(&held.space).map(drop).map_err(lost)
+        self.check_space(&held.space).map(drop)
     }
 
     /// Returns the passed bounds of sources: the sources' numbers count as abandoned. Includes a
@@ -303,7 +291,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks a source against the floor if its bound has passed.
-    pub(super) fn check_passed(&mut self, source: usize) -> Result<(), Stop> {
+    pub(super) fn check_passed(&mut self, source: usize) -> Result<(), FleetError> {
         let clocks = self.clocks_now();
         let passed = self.passed(clocks);
         passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
@@ -312,11 +300,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went
     /// back, and others may have had the number in the history that is gone. So the source must
     /// start above the floor, as with another daemon's number.
-    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), Stop> {
+    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), FleetError> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
         if passed.id_bound < floor {
-            return Err(Stop::Lost(String::from(
+            return Err(FleetError::Held(String::from(
                 "its ceiling had passed, and the fleet's floor is above it now",
             )));
         }
@@ -329,7 +317,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// Whoever notices that the coordinator went back does this before anything else: another
     /// daemon may be about to take a number whose holder was granted more than its key shows.
-    pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
+    pub(super) fn raise_floor(
+        &mut self,
+        older: Option<Swap>,
+        granted: Granted,
+    ) -> Result<Noticed, FleetError> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             let longest = granted.reach.max(self.notes.longest_reach());
@@ -357,13 +349,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     if now == Some(text) && older.as_ref().is_some_and(|older| key != older.expected) {
                         return Ok(Noticed::OldAnswer);
                     }
-                    self.know_marker(now).map_err(lost)?;
+                    self.know_marker(now)?;
                     if older.is_none() && self.known_marker()?.marker.identity != marker.identity {
                         return Ok(Noticed::OldAnswer);
                     }
                 }
             }
         }
-        Err(Stop::NoAnswer(marker_changes()))
+        Err(FleetError::NoAnswer(marker_changes()))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tests::{
-    self, HORIZON, MAX_AHEAD, WALL, clocks, draw, five, key_five, marker_key, names, twitter,
+    self, HORIZON, MAX_AHEAD, WALL, clocks, draw, five, is_lost, key_five, marker_key, names, twitter,
 };
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
@@ -190,7 +190,6 @@ struct Holder {
     world: Slow,
     backup: BTreeMap<String, String>,
     pool: Pool,
-    count: Count,
     covered: u64,
 }
 
@@ -207,9 +206,9 @@ impl Holder {
         let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
         add_counter(&mut member);
         let backup = world.0.lock().unwrap().keys.clone();
-        let pool = Pool { source: 0, numbers: (0..1_024).collect() };
-        let mut holder = Holder { member, world, backup, pool, count: Count::default(), covered };
-        assert_eq!(holder.raise(1, Duration::ZERO), Raised::Done);
+        let pool = Pool::new(0, (0..1_024).collect());
+        let mut holder = Holder { member, world, backup, pool, covered };
+        assert_eq!(holder.raise(1, Duration::ZERO), Ok(()));
         holder
     }
 
@@ -218,7 +217,7 @@ impl Holder {
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
-        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Raised::Done);
+        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Ok(()));
         self.member = member(&self.world, self.member.notes().clone());
         for (index, (source, worker_id)) in sources().enumerate() {
             let want = Want { index, source: &source, ..want(WALL, true) };
@@ -226,21 +225,21 @@ impl Holder {
         }
         add_counter(&mut self.member);
         self.world.0.lock().unwrap().is_away = true;
-        assert!(matches!(self.look(later), Raised::NoAnswer(_)));
+        assert!(matches!(self.look(later), Err(FleetError::NoAnswer(_))));
         self.world.0.lock().unwrap().is_away = false;
     }
 
     /// Raises the bounds of all sources.
-    fn raise(&mut self, by: u64, later: Duration) -> Raised {
+    fn raise(&mut self, by: u64, later: Duration) -> Result<(), FleetError> {
         let id_bound = self.covered + by;
         let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
         self.member.raise(&bounds, 0, after(later))
     }
 
-    fn look(&mut self, later: Duration) -> Raised {
+    fn look(&mut self, later: Duration) -> Result<(), FleetError> {
         let looked = self.member.look(after(later));
-        if looked == Raised::Done {
-            let _ = self.member.count_on(&self.pool, &mut self.count, clocks(WALL));
+        if looked == Ok(()) {
+            let _ = self.member.count_on(&mut self.pool, clocks(WALL));
         }
         looked
     }
@@ -275,17 +274,13 @@ impl Job {
         if matches!(self, Job::RaiseAfterOutage) { OUTAGE } else { Duration::ZERO }
     }
 
-    fn run(self, holder: &mut Holder) -> Raised {
+    fn run(self, holder: &mut Holder) -> Result<(), FleetError> {
         match self {
-            Job::Nothing => Raised::Done,
+            Job::Nothing => Ok(()),
             Job::Raise | Job::RaiseAfterOutage => holder.raise(1 << 40, self.later()),
             Job::Range => {
                 holder.world.0.lock().unwrap().rivals = 60;
-                match holder.member.take_range(SOURCES, 1_000, 0) {
-                    Ranged::Taken(_) => Raised::Done,
-                    Ranged::NoAnswer(answer) => Raised::NoAnswer(answer),
-                    Ranged::Lost(reason) | Ranged::Unusable(reason) => Raised::Lost(reason),
-                }
+                holder.member.take_range(SOURCES, 1_000, 0).map(drop)
             }
         }
     }
@@ -306,10 +301,10 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     let mut looked_at = holder.now();
     let mut ended = match before {
         Before::Look => holder.look(job.later()),
-        Before::UnansweredLook => Raised::Done,
+        Before::UnansweredLook => Ok(()),
     };
     let mut is_job_done = false;
-    while !matches!(ended, Raised::Lost(_)) {
+    while !is_lost(&ended) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
             holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
@@ -320,7 +315,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
             holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
             ended = job.run(&mut holder);
         }
-        assert!(!matches!(ended, Raised::NoAnswer(_)), "{ended:?}");
+        assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
     }
     let noticed = holder.world.0.lock().unwrap().noticed.expect("a floor");
     (noticed - restored_at, looked_at >= restored_at)
@@ -405,7 +400,7 @@ fn a_start_compares_its_keys_after_its_pause_again() {
         taker.check_taken(clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&key_five());
         let checked = taker.check_taken(clocks(WALL));
-        assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
+        assert!(matches!(checked, Err(FleetError::Held(_))), "{pace:?}: {checked:?}");
     }
 }
 
@@ -452,7 +447,7 @@ fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
         let mut holder = Holder::new(pace);
         holder.world.0.lock().unwrap().now += OUTAGE;
         let began = holder.now();
-        assert_eq!(holder.raise(1 << 40, Duration::ZERO), Raised::Done);
+        assert_eq!(holder.raise(1 << 40, Duration::ZERO), Ok(()));
         let paused = holder.now() - began;
         assert!(paused >= noticed_within(pace.period, pace.answer), "its bound has passed: {paused:?}");
 
@@ -460,7 +455,7 @@ fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
         let backup = holder.backup.clone();
         holder.world.0.lock().unwrap().keys = backup;
         holder.world.0.lock().unwrap().now += OUTAGE;
-        assert!(matches!(holder.look(Duration::ZERO), Raised::Lost(_)));
+        assert!(is_lost(&holder.look(Duration::ZERO)));
         let floor = holder.world.0.lock().unwrap().floor();
         let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
         assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");

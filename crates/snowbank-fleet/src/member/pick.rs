@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::TRIES_MAX;
-use super::want::{Busy, Found, JoinError, Own, Taken, Want};
+use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, NoAnswer, SWAPS_MAX};
+use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -34,7 +34,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// Too few worker IDs are free, the coordinator did not answer, or they cannot be locked.
-    pub fn pick<E: From<JoinError>>(
+    pub fn pick<E: From<FleetError>>(
         &mut self,
         want: Want<'_>,
         count: usize,
@@ -50,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
             let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
             let worker_ids = WorkerSet::from_list(ids.iter().copied());
-            let worker_ids = worker_ids.map_err(|error| JoinError::Refused(error.to_string()))?;
+            let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
             let numbering = want.numbering(&worker_ids)?;
             if !lock(&numbering)? {
                 busy.extend(ids);
@@ -61,7 +61,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(taken);
             }
         }
-        Err(JoinError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
+        Err(FleetError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
             .into())
     }
 
@@ -76,7 +76,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-    ) -> Result<Vec<(u64, Found)>, JoinError> {
+    ) -> Result<Vec<(u64, Found)>, FleetError> {
         let want = pick.want;
         let mut free = self.own_ready(pick, &allowed)?;
         if free.len() == pick.count {
@@ -113,7 +113,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         pick: Pick<'_>,
         ids: impl Iterator<Item = u64>,
         missing: usize,
-    ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+    ) -> Result<(Vec<(u64, Found)>, BusyHolders), FleetError> {
         let want = pick.want;
         let prefix = self.paths.space(pick.place);
         let keys: HashMap<String, String> = self.coordinator.as_mut().list(&prefix)?.into_iter().collect();
@@ -147,7 +147,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-    ) -> Result<Vec<(u64, Found)>, JoinError> {
+    ) -> Result<Vec<(u64, Found)>, FleetError> {
         let want = pick.want;
         let own = self.own(want).or_else(|| pick.had.cloned());
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
@@ -194,7 +194,7 @@ fn of_others(
     want: Want<'_>,
     own: &Own,
     used: Vec<(u64, Found)>,
-) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+) -> Result<(Vec<(u64, Found)>, BusyHolders), FleetError> {
     let mut free = Vec::new();
     let mut busy = BusyHolders::new();
     for (id, found) in used {
@@ -209,7 +209,7 @@ fn of_others(
     Ok((free.into_iter().map(|(_, free)| free).collect(), busy))
 }
 
-fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
+fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError {
     /// The most holders that one line names.
     const NAMED_MAX: usize = 5;
     busy.sort();
@@ -228,7 +228,7 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
         1 => String::from("no free worker ID"),
         _ => format!("fewer than {count} free worker IDs"),
     };
-    JoinError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
+    FleetError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
 }
 
 #[cfg(test)]

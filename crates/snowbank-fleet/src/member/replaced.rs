@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, draw, five, key_five, lengthen_reach, marker_at, marker_key, member,
-    numbering, operate, preparing, store, take, twitter, want,
+    HORIZON, Store, WALL, clocks, draw, five, is_lost, key_five, lengthen_reach, marker_at, marker_key,
+    member, numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::{Begins, Freeing, Marker, Prepared, Preparing};
@@ -23,7 +23,7 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
 /// was there already.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let prepared = init(store, layout, Preparing { is_growing: true, ..preparing(None) })?;
-    Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
+    Ok((!prepared.added.is_empty()).then_some(prepared.replaced))
 }
 
 /// Adds a layout that collides with that of the store's fleet.
@@ -123,31 +123,6 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
     assert_ne!(markers[1], markers[2], "no text comes back");
 }
 
-/// A marker of an earlier release may have both spaces.
-#[test]
-fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
-    let store = store();
-    let both = [twitter(), after()].map(|layout| layout.space().to_string());
-    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
-    for layout in [twitter(), after()] {
-        let want = Want { layout: &layout, ..want(WALL, false) };
-        let taken = member(&store, Notes::default()).take(want, &five());
-        assert!(
-            matches!(&taken, Err(JoinError::Refused(line)) if line.contains("fleet init --add")),
-            "{taken:?}"
-        );
-    }
-}
-
-#[test]
-fn a_space_replaces_one_that_was_beside_it() {
-    let store = store();
-    let both = [twitter(), after()].map(|layout| layout.space().to_string());
-    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
-    assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
-    assert_eq!(active(&store), [both[1].clone()]);
-}
-
 fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, String> {
     free(store, number, is_forced, false)
 }
@@ -223,7 +198,10 @@ fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
     let looked = member.look(clocks(WALL));
-    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker ID 5")), "{looked:?}");
+    assert!(
+        matches!(&looked, Err(FleetError::Unreadable(line)) if line.contains("worker ID 5")),
+        "{looked:?}"
+    );
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, taken.covered);
 }
@@ -252,15 +230,15 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
         let bound = Bound { source: 0, id_bound: taken.covered + 1 };
         let before = store.text(&key);
         if is_polled {
-            assert_eq!(member.raise(&[bound], 0, clocks), Raised::Done);
+            assert_eq!(member.raise(&[bound], 0, clocks), Ok(()));
         }
         let restored = store.text(&marker_key);
         lengthen_reach(&store, 3 * HORIZON);
         let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
-        assert_eq!(learnt, Raised::Done);
+        assert_eq!(learnt, Ok(()));
         store.put(&marker_key, &restored);
         store.put(&key, &before);
-        assert!(matches!(member.look(clocks), Raised::Lost(_)));
+        assert!(is_lost(&member.look(clocks)));
         let floor = marker_at(&store).floor();
         assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
     }
@@ -277,7 +255,7 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     let restored = store.text(&marker_key);
     let older = store.text(&key);
     lengthen_reach(&store, 3 * HORIZON);
-    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Raised::Done);
+    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Ok(()));
     store.put(&marker_key, &restored);
     store.put(&key, &older);
     let mut again = member(&store, first.notes().clone());
@@ -317,7 +295,7 @@ fn a_marker_without_the_reach_of_a_daemon_was_restored() {
     let covered = take(&mut daemon, longer, &five()).covered;
     store.put(&marker_key, &before);
     let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
-    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}");
+    assert!(is_lost(&raised), "{raised:?}");
     let floor = marker_at(&store).floor();
     assert!(floor.0 - WALL.0 >= 2 * 300_000_000, "{floor:?}");
 }

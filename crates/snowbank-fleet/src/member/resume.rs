@@ -28,10 +28,10 @@
 //! copies ends at once. A daemon that has lost its number forgets its ceiling before it ends, so
 //! that its next start asks.
 
-use super::{Held, Member, Stop};
-use crate::Coordinator;
-use crate::member::want::{Found, JoinError, Own, Taken, Want};
+use super::{Held, Member};
+use crate::member::want::{Found, Own, Taken, Want};
 use crate::rules::{self, Proof};
+use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
@@ -89,7 +89,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks the marker for a source that went on without asking, as other starts do before they
     /// take a number. The marker is read only once, because each write compares it.
-    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
+    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), FleetError> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();
         let noted = held.place;
@@ -100,13 +100,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
         let recorded = place.and_then(|_| self.record_reach(horizon, reach, false));
-        match recorded.and_then(|()| self.check_space(&space)) {
-            Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
-                self.check_passed(source)
-            }
-            Ok(_) => Err(self.meet_other_fleet()),
-            Err(JoinError::NoAnswer(answer)) => Err(Stop::from(answer)),
-            Err(error) => Err(Stop::Lost(error.to_string())),
+        recorded?;
+        if self.check_space(&space)? == noted && self.known_marker()?.marker.identity == identity {
+            self.check_passed(source)
+        } else {
+            Err(self.meet_other_fleet())
         }
     }
 

@@ -1,8 +1,8 @@
 //! Tests: starts that go on, or wait, without an answer from the coordinator.
 
 use super::tests::{
-    Fault, HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, pick, store,
-    store_of, take, twitter, want,
+    Fault, HORIZON, Store, WALL, clocks, five, five_at, is_lost, key_five, marker_at, marker_key, member,
+    pick, store, store_of, take, twitter, want,
 };
 use super::*;
 use crate::Marker;
@@ -62,20 +62,20 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     store.set(Fault::Away);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
-    assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(second.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert_eq!(second.look(clocks(WALL)), Raised::Done);
+    assert_eq!(second.look(clocks(WALL)), Ok(()));
     store.set(Fault::Away);
     assert!(matches!(
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
-        Raised::NoAnswer(_)
+        Err(FleetError::NoAnswer(_))
     ));
     assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
-    assert_eq!(third.look(clocks(WALL)), Raised::Done);
+    assert_eq!(third.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9, "no bound sinks");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
     third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
@@ -102,10 +102,10 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let (mut first, covered) = taken(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(first.confirm(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
-    assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
+    assert_eq!(first.confirm(clocks(WALL)), Ok(()));
     store.set(Fault::Mute);
     first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
@@ -123,7 +123,7 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
     // Once the coordinator has acknowledged a ceiling with the new difference, that ceiling counts.
     let bound = Bound { source: 0, id_bound: covered + 9 };
-    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
+    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Ok(()));
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
 }
 
@@ -138,11 +138,11 @@ fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
         copy
     });
     let [mut one, mut two] = copies;
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
     assert!(
-        matches!(two.look(clocks(WALL)), Raised::Lost(reason) if reason.contains("another copy of this daemon"))
+        matches!(two.look(clocks(WALL)), Err(FleetError::Held(reason)) if reason.contains("another copy of this daemon"))
     );
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_start_after_a_loss_asks() {
         lose(&store);
         let mut again = member(&store, first.notes().clone());
         again.resume_at_once(newest, &five()).unwrap();
-        assert!(matches!(again.look(clocks(WALL)), Raised::Lost(_)));
+        assert!(is_lost(&again.look(clocks(WALL))));
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
@@ -173,7 +173,7 @@ fn a_start_that_does_not_ask_records_its_longer_horizon() {
     let mut again = member(&store, first.notes().clone());
     again.resume_at_once(longer, &five()).unwrap();
     let bound = Bound { source: 0, id_bound: covered + 1 };
-    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Ok(()));
     let marker = marker_at(&store);
     assert_eq!(marker.reach(), longer.reach());
 }
@@ -185,11 +185,11 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
     let (mut first, covered) = taken(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     store.remove(&key_five());
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::Held(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 
@@ -210,7 +210,7 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     store.set(Fault::Mute);
     for _ in 0..100 {
         let (picked, writes) = try_again();
-        assert!(matches!(picked, Err(JoinError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
+        assert!(matches!(picked, Err(FleetError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
     }
     store.set(Fault::None);
     let (picked, _) = try_again();

@@ -15,11 +15,9 @@
 use std::time::Duration;
 
 use super::marker::marker_changes;
-use super::take::not_taken;
-use super::want::JoinError;
-use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
+use super::{Bound, Clocks, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
-use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
+use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
 /// The most tries to compare the marker and the keys, if they change or no answer comes.
 const TRIES_MAX: usize = 3;
@@ -53,7 +51,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), JoinError> {
+    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), FleetError> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
@@ -63,7 +61,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
         // After a loss, `ended` forgets the ceilings: otherwise the next start would go on below
         // them.
-        self.ended(paused).map_err(not_taken)?;
+        self.ended(paused)?;
         let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
         self.notes.settle_reach(reach.unwrap_or_default());
         for (index, taken) in taken.iter_mut().enumerate() {
@@ -80,13 +78,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
                 let compared = self.compare(source);
-                self.ended(compared).map_err(not_taken)?;
+                self.ended(compared)?;
             }
         }
         if self.polled.is_some() {
@@ -102,7 +100,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Waits as long as other daemons need to notice what they have lost, and then compares the
     /// keys of these sources. The slowest answer decides how long. Polls meanwhile, because the
     /// daemon is a holder too.
-    pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
+    pub(super) fn pause_and_compare(
+        &mut self,
+        horizon: Duration,
+        sources: &[usize],
+    ) -> Result<(), FleetError> {
         // The fleet may have been prepared again with this horizon, and the coordinator then
         // restored to an older marker. The daemons of the lost marker poll by this horizon.
         let period = self.poll_period().max(poll_period(horizon));
@@ -124,7 +126,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn wait(&mut self, pause: &mut Pause) -> Result<(), Stop> {
+    fn wait(&mut self, pause: &mut Pause) -> Result<(), FleetError> {
         /// The shortest part of the pause, even if polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let mut asked_at = self.coordinator.as_mut().now();
@@ -150,8 +152,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn ask(
         &mut self,
         pause: &mut Pause,
-        question: impl Fn(&mut Self) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        question: impl Fn(&mut Self) -> Result<(), FleetError>,
+    ) -> Result<(), FleetError> {
         let asked_at = pause.passed;
         loop {
             let began = self.coordinator.as_mut().now();
@@ -161,15 +163,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             pause.slowest = pause.slowest.max(took);
             let is_late = pause.length() > pause.longest;
             match answer {
-                Err(Stop::NoAnswer(reason)) if is_late || reason.is_lasting => {
-                    return Err(Stop::NoAnswer(reason));
+                Err(FleetError::NoAnswer(reason)) if is_late || reason.is_lasting => {
+                    return Err(FleetError::NoAnswer(reason));
                 }
-                Err(Stop::NoAnswer(_)) => {
+                Err(FleetError::NoAnswer(_)) => {
                     self.coordinator.as_mut().pause(ASK_EVERY);
                     pause.passed += ASK_EVERY;
                 }
                 Ok(()) if is_late => {
-                    return Err(Stop::NoAnswer(NoAnswer::passing(format!(
+                    return Err(FleetError::NoAnswer(NoAnswer::passing(format!(
                         "an answer took {took:.1?}, and numbers that were just taken cannot be used before others have \
                          noticed a restore at this pace, allowed: {:.1?}; find out why it is slow, or give all daemons a \
                          longer fleet.horizon",
@@ -184,20 +186,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Writes the marker's text again, so that the next comparison sees every floor that another
     /// daemon wrote before. etcd answers a comparison without its log, where such a floor may still
     /// wait for a stalled disk.
-    fn follow_writes(&mut self) -> Result<(), Stop> {
+    fn follow_writes(&mut self) -> Result<(), FleetError> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
         self.coordinator.as_mut().swap(&[swap])?;
         Ok(())
     }
 
-    fn read_marker(&mut self) -> Result<(), Stop> {
+    fn read_marker(&mut self) -> Result<(), FleetError> {
         self.coordinator.as_mut().read_one(&self.paths.marker())?;
         Ok(())
     }
 
     /// Waits after a raise, if these bounds had passed before it.
-    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), Stop> {
+    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), FleetError> {
         if passed.is_empty() {
             return Ok(());
         }
@@ -212,7 +214,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the bound at which a source starts, after its keys were compared.
-    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, JoinError> {
+    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, FleetError> {
         let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
         let fleets_floor = self.known_marker()?.marker.floor();
         let held = &mut self.sources[at];
@@ -226,13 +228,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks that the marker is the known one, and that a source's keys are its own. Uses a swap,
     /// which unlike a read never lags.
-    pub(super) fn compare(&mut self, source: usize) -> Result<(), Stop> {
-        let mut stop = Stop::NoAnswer(marker_changes());
+    pub(super) fn compare(&mut self, source: usize) -> Result<(), FleetError> {
+        let mut stop = FleetError::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {
             match self.compare_once(source) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(Stop::NoAnswer(answer)) => stop = Stop::NoAnswer(answer),
+                Err(FleetError::NoAnswer(answer)) => stop = FleetError::NoAnswer(answer),
                 Err(lost) => return Err(lost),
             }
         }
@@ -240,7 +242,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns `false` if the marker or a key no longer has its known value.
-    fn compare_once(&mut self, source: usize) -> Result<bool, Stop> {
+    fn compare_once(&mut self, source: usize) -> Result<bool, FleetError> {
         let count = self.sources[source].numbers.len();
         for from in (0..count).step_by(SWAPS_MAX) {
             let held = &self.sources[source];

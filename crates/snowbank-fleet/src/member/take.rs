@@ -1,10 +1,10 @@
 //! The taking of numbers at a start, by writes to their keys.
 
 use super::marker::{Granted, Noticed};
-use super::want::{Busy, Found, JoinError, Own, Taken, Want};
-use super::{Held, Member, Note, SWAPS_MAX, Stop};
+use super::want::{Busy, Found, Own, Taken, Want};
+use super::{Held, Member, Note, SWAPS_MAX};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, Marker, NumberKey, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -28,7 +28,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// Another daemon holds one of them, or the coordinator did not answer.
-    pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, JoinError> {
+    pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, FleetError> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
@@ -42,7 +42,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(taken);
             }
         }
-        Err(JoinError::Held(format!("source {:?}: other daemons write its keys all the time", want.source)))
+        Err(FleetError::Held(format!("source {:?}: other daemons write its keys all the time", want.source)))
     }
 
     /// Returns this state's note of a source.
@@ -69,7 +69,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// A start may end early, while it takes another source's numbers. Such a start does not notice
     /// that its writes were lost, but nothing was handed out under them. The grants of earlier
     /// lives are as safe as those of a stopped daemon: the next start notices their loss here.
-    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
+    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), FleetError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
         if note.identity != self.known_marker()?.marker.identity {
@@ -82,7 +82,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            match self.raise_floor(Some(older), Granted::noted(&note, want)).map_err(not_taken)? {
+            match self.raise_floor(Some(older), Granted::noted(&note, want))? {
                 Noticed::WentBack => return Ok(()),
                 Noticed::OldAnswer => {}
             }
@@ -92,9 +92,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the floor once for a state that holds numbers in another fleet: see
     /// [`Member::meet_other_fleet`].
-    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), JoinError> {
+    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), FleetError> {
         while note.is_held && note.identity != self.known_marker()?.marker.identity {
-            let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
+            let noticed = self.raise_floor(None, Granted::noted(&note, want))?;
             if noticed == Noticed::WentBack {
                 // If the note is not kept, the next start raises the floor again.
                 let _ = self.notes.keep(Note { is_held: false, ..note });
@@ -111,7 +111,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         place: usize,
         numbering: &Numbering,
         found: Vec<Found>,
-    ) -> Result<Option<Taken>, JoinError> {
+    ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
@@ -160,7 +160,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         numbering: &Numbering,
         found: &[Found],
         own: &Own,
-    ) -> Result<Bounds, JoinError> {
+    ) -> Result<Bounds, FleetError> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
@@ -198,7 +198,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since
     /// it was found.
-    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
+    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, FleetError> {
         let marker = self.known_marker()?.text.clone();
         let text = key.text();
         for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
@@ -260,12 +260,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> JoinError {
+    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> FleetError {
         let source = want.source;
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
             Busy::Unreadable(reason) => {
-                return JoinError::Unreadable(format!(
+                return FleetError::Unreadable(format!(
                     "source {source:?}: the key of worker ID {number}: {reason}"
                 ));
             }
@@ -273,29 +273,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let holder = key.holder;
         let free_at = free_at.rfc3339(0);
         if key.released {
-            return JoinError::Held(format!(
+            return FleetError::Held(format!(
                 "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \
                  ahead of this clock; wait until {free_at}, or give this source another number"
             ));
         }
         if key.state == self.state {
-            return JoinError::Held(format!(
+            return FleetError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
                  no mark in lock_dir from this boot lets this one go on with it; wait until {free_at}, or give this \
                  source another number"
             ));
         }
-        JoinError::Held(format!(
+        FleetError::Held(format!(
             "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another, stop \
              that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
         ))
-    }
-}
-
-pub(super) fn not_taken(stop: Stop) -> JoinError {
-    match stop {
-        Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-        Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Foreign(reason) => JoinError::Held(reason),
-        Stop::Unusable(reason) => JoinError::Unreadable(reason),
     }
 }

@@ -249,6 +249,11 @@ pub(super) fn names(state: &str) -> Names<'_> {
     Names { fleet: "f", state, holder: state }
 }
 
+/// Returns true if a daemon with this result ends.
+pub(super) fn is_lost<T>(ended: &Result<T, FleetError>) -> bool {
+    ended.as_ref().is_err_and(FleetError::is_loss)
+}
+
 pub(super) fn draw() -> String {
     fastrand::u64(..).to_string()
 }
@@ -273,8 +278,8 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
-pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, JoinError> {
-    member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true))
+pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, FleetError> {
+    member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true))
 }
 
 /// Takes number 5 once a second, and returns how far ahead of the clock its bound gets.
@@ -310,7 +315,7 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let mut member = member(&store, Notes::default());
     let taken = member.take(want(WALL, false), &five()).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
-    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Ok(()));
     let key = store.text(&key_five());
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
@@ -322,15 +327,15 @@ fn own_keys_stay_credible_after_the_clock_was_set_back() {
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
     let mut first = member(&store, Notes::default());
     let taken = take(&mut first, want(WALL, false), &five());
-    assert_eq!(first.look(clocks(corrected)), Raised::Done);
+    assert_eq!(first.look(clocks(corrected)), Ok(()));
     let bound = Bound { source: 0, id_bound: taken.covered };
-    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Raised::Done);
+    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Ok(()));
     let key = key_five();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound sinks");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());
     assert!(again.is_ok_and(|again| again.covered >= taken.covered), "so does a start");
     let by_another = member(&store, Notes::default()).take(want(corrected, false), &five());
-    assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
+    assert!(matches!(by_another, Err(FleetError::Unreadable(_))), "{by_another:?}");
 }
 
 #[test]
@@ -340,7 +345,7 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     take(&mut first, want(WALL, false), &five());
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
-    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    assert!(matches!(&refused, FleetError::Held(line) if line.contains("a copy of it")), "{refused}");
     let taken = pick(&mut member(&store, notes.clone()), want(WALL, false));
     assert_ne!(taken.unwrap().worker_ids, five(), "another number is free");
     store.set(Fault::Away);
@@ -440,9 +445,9 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
         taken
     };
     store.set(Fault::Away);
-    assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(try_at(WALL), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
+    assert!(matches!(try_at(WALL), Err(FleetError::Held(line)) if line.contains("a copy of it")));
     let taken = try_at(at(WALL, 400)).unwrap();
     assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
 }
@@ -471,7 +476,7 @@ fn a_pause_does_not_end_while_writes_have_no_answer() {
     let mut member = member(&store, Notes::default());
     let mut taken = [member.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Stalled);
-    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
 }
@@ -486,7 +491,7 @@ fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_firs
     }
     let pick = |count| {
         let mut member = member(&store, Notes::default());
-        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let all = |_: &Numbering| Ok::<bool, FleetError>(true);
         let allowed = |id| (1..4).contains(&id);
         member.pick(want(at(WALL, 1_000), false), count, None, allowed, all).unwrap().worker_ids.to_string()
     };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Clocks, Note};
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
-use crate::{KeyError, NoAnswer, NumberKey};
+use crate::{FleetError, KeyError, NumberKey};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -47,30 +47,6 @@ pub struct Taken {
     pub is_same_term: bool,
 }
 
-/// The reason why a daemon cannot join its fleet.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// The coordinator did not answer.
-    #[error("the coordinator does not answer: {0}")]
-    NoAnswer(NoAnswer),
-    /// Only an operator can remove the cause.
-    #[error("{0}")]
-    Refused(String),
-    /// Other daemons hold the numbers now. Or this state or a copy of it holds them, and nothing
-    /// shows that this state is the newest.
-    #[error("{0}")]
-    Held(String),
-    /// A value at the coordinator cannot be read, or cannot be true.
-    #[error("{0}")]
-    Unreadable(String),
-}
-
-impl From<NoAnswer> for JoinError {
-    fn from(answer: NoAnswer) -> Self {
-        JoinError::NoAnswer(answer)
-    }
-}
-
 impl Want<'_> {
     /// Returns how far the source's IDs may be ahead of other daemons' clocks.
     pub(super) fn reach(&self) -> Duration {
@@ -85,9 +61,9 @@ impl Want<'_> {
         numbering.snowflake().map_or_else(|| WorkerSet::single(0), |(_, worker_ids)| worker_ids.clone())
     }
 
-    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, JoinError> {
+    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, FleetError> {
         let made = Numbering::new(self.layout.clone(), worker_ids.clone());
-        made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
+        made.map_err(|error: LayoutError| FleetError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
     /// Decides whether a number may be taken if its key is as found.

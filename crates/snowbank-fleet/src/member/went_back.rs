@@ -2,8 +2,8 @@
 //! `max_ahead`.
 
 use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, lengthen_reach, marker_at,
-    marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, is_lost, key_five, lengthen_reach,
+    marker_at, marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::counter::CounterKey;
@@ -35,11 +35,11 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         take(&mut daemon, want(now, false), &five());
         store.set(Fault::ReadOnly);
         let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
-        assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
+        assert!(matches!(raised, Err(FleetError::NoAnswer(_))), "{raised:?}");
         store.set(Fault::None);
         let next = at(now, 1);
-        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
-        assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
+        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Ok(()));
+        assert_eq!(daemon.look(clocks(next)), Ok(()), "generation {generation}");
         assert_eq!(floor(&store), UnixMicros(0), "nothing went back");
     }
 }
@@ -54,16 +54,16 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     take(&mut daemon, want(WALL, false), &five());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     daemon.add_counter(1, "tickets", &tickets, 0);
-    assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
+    assert_eq!(daemon.look(clocks(WALL)), Ok(()));
     let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
     let later = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
-    assert!(matches!(daemon.take_range(1, 1_000, 0), Ranged::Taken(_)));
+    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
+    assert!(daemon.take_range(1, 1_000, 0).is_ok());
     for (text, key) in backup {
         store.put(&key, &text);
     }
     let taken = daemon.take_range(1, 1_000, 0);
-    assert!(matches!(&taken, Ranged::Lost(reason) if reason.contains("tickets")), "{taken:?}");
+    assert!(matches!(&taken, Err(FleetError::Held(reason)) if reason.contains("tickets")), "{taken:?}");
     assert!(floor(&store) > later);
 }
 
@@ -96,13 +96,13 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     take(&mut wrong, want(ahead, false), &five());
     let backup = store.text(&key_five());
     let later = at(ahead, 200);
-    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
     store.put(&key_five(), &backup);
-    assert!(matches!(wrong.look(clocks(later)), Raised::Lost(_)));
+    assert!(is_lost(&wrong.look(clocks(later))));
     let six = WorkerSet::single(6);
     let now = at(WALL, 300);
     let refused = other(&store).take(want(now, false), &six);
-    let Err(JoinError::Unreadable(line)) = refused else { panic!("{refused:?}") };
+    let Err(FleetError::Unreadable(line)) = refused else { panic!("{refused:?}") };
     assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
         let preparing = Preparing { now, ..preparing(Some(begins)) };
@@ -129,7 +129,7 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     let mut daemon = member(&store, Notes::default());
     take(&mut daemon, want(WALL, false), &five());
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     (store, daemon, backup, wall)
 }
 
@@ -147,7 +147,7 @@ fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
 
 #[test]
 fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
-    let polls: [fn(&mut Member<Store>, UnixMicros) -> Raised; 2] = [
+    let polls: [fn(&mut Member<Store>, UnixMicros) -> Result<(), FleetError>; 2] = [
         |daemon, wall| daemon.look(clocks(wall)),
         |daemon, wall| daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall)),
     ];
@@ -155,7 +155,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
         let (store, mut daemon, backup, wall) = prepared_again();
         restore(&store, &backup);
         let polled = poll(&mut daemon, wall);
-        assert!(matches!(polled, Raised::Lost(_)), "{polled:?}");
+        assert!(is_lost(&polled), "{polled:?}");
         assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
     }
 }
@@ -167,7 +167,7 @@ fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     restore(&store, &backup);
     store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
-    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(is_lost(&looked), "{looked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
 }
 
@@ -179,11 +179,11 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     take(&mut daemon, want(WALL, false), &five());
     let backup = store.text(&key_five());
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     store.put(&key_five(), &backup);
     store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
-    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(is_lost(&looked), "{looked:?}");
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
 }
 
@@ -200,7 +200,7 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     again.add_counter(1, "tickets", &tickets, 0);
     store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
-    assert!(matches!(taken, Ranged::Lost(_)), "{taken:?}");
+    assert!(is_lost(&taken), "{taken:?}");
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
@@ -228,7 +228,7 @@ fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
     let mut first = member(&store, Notes::default());
     let mut taken = [first.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Away);
-    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     let tried = first.into_tried();
     let mut second = member(&store, tried.notes()).after(tried);

@@ -1,8 +1,8 @@
 //! The marker of a fleet, as an operator writes it: its ID spaces, and its floor.
 
-use super::{Operator, OperatorError};
+use super::Operator;
 use crate::key::{Marker, NumberKey, Paths};
-use crate::{Swap, Swapped, poll_period, rules};
+use crate::{FleetError, Swap, Swapped, poll_period, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use std::time::Duration;
@@ -67,12 +67,12 @@ impl Operator<'_> {
         layouts: &[&Layout],
         preparing: Preparing,
         draw: fn() -> String,
-    ) -> Result<Prepared, OperatorError> {
+    ) -> Result<Prepared, FleetError> {
         let Preparing { begins, is_growing, horizon, max_ahead, now } = preparing;
         let (known, mut before) = self.read_marker()?.unzip();
         let is_new = known.is_none();
         if is_new && begins.is_none() {
-            return Err(OperatorError::Refused(self.unknown_beginning()));
+            return Err(FleetError::Refused(self.unknown_beginning()));
         }
         let mut marker =
             known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()).polled_each(poll_period(horizon)));
@@ -85,9 +85,8 @@ impl Operator<'_> {
         for &layout in layouts {
             rivals.push(Rivals { layout, indices: marker.rivals(&layout.space().to_string()) });
         }
-        let has_rivals = rivals.iter().flat_map(|it| &it.indices).any(|&index| marker.is_active(index));
-        if !is_new && !is_growing && (!missing.is_empty() || has_rivals) {
-            return Err(OperatorError::Refused(self.other_spaces(&marker, layouts)));
+        if !is_new && !is_growing && !missing.is_empty() {
+            return Err(FleetError::Refused(self.other_spaces(&marker, layouts)));
         }
         let floor_before = marker.floor();
         match begins {
@@ -99,7 +98,7 @@ impl Operator<'_> {
             Some(Begins::New) | None => {}
         }
         let mut replaced = Vec::new();
-        if !missing.is_empty() || has_rivals {
+        if !missing.is_empty() {
             let floors;
             (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, draw)?;
             for floor in floors {
@@ -109,7 +108,7 @@ impl Operator<'_> {
         }
         let is_floor_changed = marker.floor() != floor_before;
         let is_longer = marker.lengthen_reach(rules::reach(horizon, max_ahead));
-        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_changed {
+        if is_longer || is_new || !missing.is_empty() || is_floor_changed {
             self.write_marker(&mut marker, &mut before, draw)?;
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
@@ -150,7 +149,7 @@ impl Operator<'_> {
         before: &mut Option<String>,
         rivals: &[Rivals<'_>],
         draw: fn() -> String,
-    ) -> Result<(Vec<String>, Vec<UnixMicros>), OperatorError> {
+    ) -> Result<(Vec<String>, Vec<UnixMicros>), FleetError> {
         let mut original = marker.clone();
         let floors = self.floors_unless_held(marker, rivals)?;
         let mut replaced = Vec::new();
@@ -176,7 +175,7 @@ impl Operator<'_> {
         &mut self,
         marker: &Marker,
         rivals: &[Rivals<'_>],
-    ) -> Result<Vec<UnixMicros>, OperatorError> {
+    ) -> Result<Vec<UnixMicros>, FleetError> {
         let mut floors = Vec::new();
         for Rivals { layout, indices } in rivals {
             let mut bound = 0;
@@ -195,7 +194,7 @@ impl Operator<'_> {
         marker: &mut Marker,
         before: &mut Option<String>,
         draw: fn() -> String,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<(), FleetError> {
         marker.write = draw();
         let text = marker.text();
         let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
@@ -203,7 +202,7 @@ impl Operator<'_> {
             // If the text is there, the write was done before, and its answer was lost.
             && found.into_iter().next().flatten().as_ref() != Some(&text)
         {
-            return Err(OperatorError::Refused(String::from(
+            return Err(FleetError::Refused(String::from(
                 "another command, or a daemon, changed the fleet's marker at the same time; try again",
             )));
         }
@@ -217,13 +216,13 @@ impl Operator<'_> {
         marker: &Marker,
         index: usize,
         layout: &Layout,
-    ) -> Result<u64, OperatorError> {
+    ) -> Result<u64, FleetError> {
         let mut bound = 0;
         for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
             let number = NumberKey::parse(&text)
-                .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+                .map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
             if !number.released {
-                return Err(OperatorError::Refused(format!(
+                return Err(FleetError::Refused(format!(
                     "the ID spaces {} and {} can make the same IDs, and {} holds a number ({key}) of the latter: stop all \
                      daemons with that layout, release the numbers of killed ones (`snowbank fleet release` with a \
                      configuration of that layout), and try again; or choose an epoch at least a year apart",
@@ -250,10 +249,10 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
     })
 }
 
-fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), OperatorError> {
+fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {
     let latest = rules::latest(now, rules::HORIZON_MAX);
     if floor > latest {
-        return Err(OperatorError::Refused(format!(
+        return Err(FleetError::Refused(format!(
             "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \
              instant that IDs of these layouts have reached, or choose the epoch of the layout before",
             floor.rfc3339(0),

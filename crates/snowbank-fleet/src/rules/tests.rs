@@ -8,12 +8,8 @@ use snowbank_state::Fate;
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// Reads an answer, as a member does.
-trait Read {
-    fn read(&mut self, text: Option<&str>, term: &str) -> Seen;
-}
-
-impl Read for Holding {
+impl Holding {
+    /// Reads an answer, as a member does.
     fn read(&mut self, text: Option<&str>, term: &str) -> Seen {
         self.see(text, &text.map(NumberKey::parse).transpose(), term)
     }

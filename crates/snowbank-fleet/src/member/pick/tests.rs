@@ -14,7 +14,7 @@ fn picked(
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
     let mut member = member(store, notes);
     let before = asked();
-    let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+    let all = |_: &Numbering| Ok::<bool, FleetError>(true);
     let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
     // One read is not counted: the marker's, which comes before the numbers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wire::{self, Fault, Wire};
 use crate::rules::{self, Proof};
-use crate::{Bound, Clocks, JoinError, Member, Names, Notes, Raised, Taken, Want};
+use crate::{Bound, Clocks, FleetError, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -244,10 +244,10 @@ impl Machine {
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
             (None, Some(given)) => member.take(want, given),
-            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true)),
+            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true)),
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            Err(FleetError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             taken => taken.ok(),
         };
         self.notes = member.notes().clone();
@@ -334,7 +334,7 @@ impl Machine {
         let Some(daemon) = &mut self.daemon else { return };
         let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) }];
         let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
-        if raised == Raised::Done {
+        if raised == Ok(()) {
             daemon.acknowledge(ceiling);
         }
         self.take(&raised);
@@ -348,10 +348,10 @@ impl Machine {
     }
 
     /// Ends the daemon if it has lost its number.
-    pub(super) fn take(&mut self, raised: &Raised) {
+    pub(super) fn take(&mut self, ended: &Result<(), FleetError>) {
         let Some(daemon) = &self.daemon else { return };
         self.notes = daemon.member.notes().clone();
-        if matches!(raised, Raised::Lost(_)) {
+        if ended.as_ref().is_err_and(FleetError::is_loss) {
             self.daemon = None;
             // The daemon has noticed its loss. If it raised no floor, nobody will.
             let has_noticed = std::mem::take(&mut self.has_lost);
@@ -364,9 +364,9 @@ impl Machine {
         let clocks = self.clocks(wall);
         let Some(mut daemon) = self.daemon.take() else { return };
         let confirmed = daemon.member.confirm(clocks);
-        let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };
+        let fate = if confirmed == Ok(()) { Fate::Returned } else { Fate::Granted };
         self.store(daemon.ids, daemon.cursor, fate);
-        if confirmed == Raised::Done {
+        if confirmed == Ok(()) {
             let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, daemon.cursor) }];
             let _ = daemon.member.release(&bounds, clocks);
         }
