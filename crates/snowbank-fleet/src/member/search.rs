@@ -24,10 +24,10 @@ mod wire;
 mod world;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::thread;
 
 use self::machine::Ids;
-use self::wire::Left;
 use self::world::{AllClocks, World};
 
 /// The most states that are visited. Those of the last layer are in memory in full, a kilobyte
@@ -36,33 +36,34 @@ const STATES_MAX: usize = 20_000_000;
 /// The number of states whose successors are found together, so that these fit into memory.
 const CHUNK: usize = 20_000;
 
-/// The states that were visited, each with the faults that could happen from then on.
+/// The states that were visited, each with the most faults that could still happen at a visit.
 #[derive(Default)]
-struct Visited(HashMap<u128, Vec<Left>>);
+struct Visited(HashMap<u128, u8>);
 
 impl Visited {
     /// Notes a state. Returns `false` if all that can follow from it also follows from an earlier
     /// visit.
-    fn is_new(&mut self, hash: u128, left: Left) -> bool {
-        let visits = self.0.entry(hash).or_default();
-        if visits.iter().any(|visit| visit.covers(left)) {
-            return false;
+    fn is_new(&mut self, hash: u128, faults_left: u8) -> bool {
+        match self.0.entry(hash) {
+            Entry::Occupied(most) if *most.get() >= faults_left => false,
+            visit => {
+                visit.insert_entry(faults_left);
+                true
+            }
         }
-        visits.push(left);
-        true
     }
 }
 
 /// Visits every state that this many events lead to. Returns how many there are.
 fn search(start: World, depth: usize) -> usize {
     let mut visited = Visited::default();
-    visited.is_new(canonical::hash(&start), start.server.left);
+    visited.is_new(canonical::hash(&start), start.server.faults_left);
     let mut layer = vec![start];
     for _ in 0..depth {
         let mut next = Vec::new();
         for chunk in layer.chunks(CHUNK) {
             let new = successors(chunk).into_iter();
-            next.extend(new.filter(|(hash, world)| visited.is_new(*hash, world.server.left)));
+            next.extend(new.filter(|(hash, world)| visited.is_new(*hash, world.server.faults_left)));
             assert!(visited.0.len() < STATES_MAX, "too many states: fewer events, or fewer faults");
         }
         layer = next.into_iter().map(|(_, world)| world).collect();
@@ -80,7 +81,7 @@ fn successors(worlds: &[World]) -> Vec<(u128, World)> {
         for world in worlds {
             world.for_each_successor(|next| {
                 let hash = canonical::hash(&next);
-                if seen.is_new(hash, next.server.left) {
+                if seen.is_new(hash, next.server.faults_left) {
                     all.push((hash, next));
                 }
             });

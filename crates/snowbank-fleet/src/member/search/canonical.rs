@@ -62,10 +62,11 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 
 impl<'a> Form<'a> {
     /// Adds the coordinator. Leaves out `drawn`, because the next name is new in any state. Also
-    /// leaves out `left`, the faults that may still happen, because [`Visited`](super::Visited)
-    /// compares them.
+    /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and `may_go_back`,
+    /// which is equal in all states of a search.
     fn server(&mut self, server: &'a Server) {
-        let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
+        let Server { keys, before, late, backups, lost_writes, drawn: _, faults_left: _, may_go_back: _ } =
+            server;
         self.keys(keys);
         self.words.extend([u64::from(before.is_some()), u64::from(*lost_writes)]);
         before.iter().for_each(|keys| self.keys(keys));

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::wire::{self, Fault, Wire};
+use super::wire::{self, Wire};
 use crate::rules::{self, Proof};
 use crate::{Bound, Clocks, FleetError, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
@@ -389,9 +389,4 @@ impl Machine {
         let held = held.find(|(held, _)| *held == number).map_or(0, |(_, holding)| holding.acknowledged());
         noted.max(held)
     }
-}
-
-/// Counts a fault of the event that is played.
-pub(super) fn lose(fault: Fault) {
-    wire::with_server(|server| server.left.take(fault));
 }

@@ -11,60 +11,15 @@ use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
 
-/// A fault of the coordinator, its network or a machine.
+/// A fault that a call to the coordinator meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+enum Fault {
     /// A read has no answer, or the answer of a write that was done is lost.
     Lost,
     /// A write is done later, or never.
     Late,
     /// A read sees the keys before the last write.
     Stale,
-    Kill,
-    Boot,
-    Copy,
-    Snapshot,
-    /// A snapshot that the kernel does not report: the clocks of both copies jump.
-    Jump,
-    LoseData,
-    /// The coordinator is restored to an older state.
-    GoBack,
-}
-
-/// The number of kinds of faults.
-const FAULTS: usize = Fault::GoBack as usize + 1;
-
-/// How many faults may still happen: of each kind, and in all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    each: [u8; FAULTS],
-    all: u8,
-}
-
-impl Left {
-    pub(super) fn new(each: u8, all: u8) -> Left {
-        Left { each: [each; FAULTS], all }
-    }
-
-    /// Returns a copy that allows no fault of this kind.
-    pub(super) fn without(mut self, fault: Fault) -> Left {
-        self.each[fault as usize] = 0;
-        self
-    }
-
-    pub(super) fn has(self, fault: Fault) -> bool {
-        self.all > 0 && self.each[fault as usize] > 0
-    }
-
-    pub(super) fn take(&mut self, fault: Fault) {
-        self.each[fault as usize] -= 1;
-        self.all -= 1;
-    }
-
-    /// Returns true if all that can happen with `other` can happen with this, too.
-    pub(super) fn covers(self, other: Left) -> bool {
-        self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
-    }
 }
 
 /// The coordinator. Reads may lag behind writes.
@@ -81,7 +36,10 @@ pub(super) struct Server {
     pub(super) lost_writes: bool,
     /// The number of identities that were drawn for writes.
     pub(super) drawn: u64,
-    pub(super) left: Left,
+    /// The number of faults that may still happen.
+    pub(super) faults_left: u8,
+    /// True if one of them may be a restore to an older state.
+    pub(super) may_go_back: bool,
 }
 
 /// The most states that are kept for restores.
@@ -117,17 +75,23 @@ impl Server {
         Swapped::Done
     }
 
+    /// Returns true if the coordinator may still be restored to an older state.
+    pub(super) fn can_go_back(&self) -> bool {
+        self.may_go_back && self.faults_left > 0
+    }
+
     /// Forgets what cannot matter any more, so that equal futures are one state.
     pub(super) fn forget(&mut self) {
-        if !self.left.has(Fault::Stale) {
+        if self.faults_left == 0 {
             self.before = None;
         }
-        if !self.left.has(Fault::GoBack) {
+        let can_go_back = self.can_go_back();
+        if !can_go_back {
             self.backups.clear();
         }
         // A key never has an earlier text again, unless the coordinator goes back.
         let mut late = std::mem::take(&mut self.late);
-        late.retain(|swaps| self.left.has(Fault::GoBack) || swaps.iter().all(|swap| self.fits(swap)));
+        late.retain(|swaps| can_go_back || swaps.iter().all(|swap| self.fits(swap)));
         self.late = late;
     }
 }
@@ -166,6 +130,11 @@ pub(super) fn with_server<T>(act: impl FnOnce(&mut Server) -> T) -> T {
     with(|scene| act(&mut scene.server))
 }
 
+/// Counts a fault of the event that is played.
+pub(super) fn count_fault() {
+    with_server(|server| server.faults_left -= 1);
+}
+
 /// Draws the identity of a write.
 pub(super) fn draw() -> String {
     with_server(|server| {
@@ -179,12 +148,12 @@ impl Scene {
     fn choose(&mut self, other: Fault) -> Option<Fault> {
         let server = &mut self.server;
         let is_possible =
-            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || server.before.is_some());
+            |fault: &Fault| server.faults_left > 0 && (*fault != Fault::Stale || server.before.is_some());
         let possible: Vec<Fault> = [Fault::Lost, other].into_iter().filter(is_possible).collect();
         let choice = self.script.get(self.made.len()).copied().unwrap_or(0);
         self.made.push((choice, possible.len() as u8 + 1));
         let fault = possible.get(usize::from(choice).checked_sub(1)?).copied();
-        fault.into_iter().for_each(|fault| server.left.take(fault));
+        server.faults_left -= u8::from(fault.is_some());
         fault
     }
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use super::machine::{
     Daemon, FLEET, HORIZONS, Ids, MACHINES, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS,
-    lose,
 };
 use super::operator::{self, Meanwhile};
-use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
+use super::wire::{self, BACKUPS_MAX, Keys, Server};
 use crate::{Begins, Marker, Notes, NumberKey, Paths};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_state::Fate;
@@ -101,12 +100,10 @@ enum Amount {
 }
 
 impl World {
-    /// Returns a prepared fleet in which this many faults may still happen, at most two of each
-    /// kind. The coordinator may be restored to an older state only if the clocks differ by at most
-    /// `SKEW`: only then is the raised floor above all grants.
+    /// Returns a prepared fleet in which this many faults may still happen. The coordinator may be
+    /// restored to an older state only if the clocks differ by at most `SKEW`: only then is the
+    /// raised floor above all grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
-        let left = Left::new(2, faults);
-        let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
         let text = Marker::new("1f", vec![Space::First.text().to_owned()]).text();
         let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
         let server = Server {
@@ -116,7 +113,8 @@ impl World {
             backups: Vec::new(),
             lost_writes: false,
             drawn: 0,
-            left,
+            faults_left: faults,
+            may_go_back: clocks != AllClocks::Differ,
         };
         let machine = |index: usize| Machine {
             space: Space::First,
@@ -250,10 +248,10 @@ impl World {
     }
 
     fn events(&self) -> Vec<Event> {
-        let left = self.server.left;
+        let has_faults = self.server.faults_left > 0;
         let mut events = Vec::new();
         for (index, machine) in self.machines.iter().enumerate() {
-            if machine.starting.is_some() && left.has(Fault::Kill) {
+            if machine.starting.is_some() && has_faults {
                 events.push(Event::Kill(index));
             }
             match (&machine.starting, &machine.daemon) {
@@ -270,24 +268,21 @@ impl World {
                     events.push(Event::Settle(index, Amount::All));
                     // `SettleLate` and `Begin` differ from `Settle` only if a restore comes between
                     // them.
-                    events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
+                    events.extend(self.server.can_go_back().then_some(Event::SettleLate(index)));
                 }
                 (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
             }
-            if left.has(Fault::Boot) {
-                events.push(Event::Boot(index));
+            if !has_faults {
+                continue;
             }
+            events.push(Event::Boot(index));
             let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
             let is_alike = |to: usize| self.machines[to].space == machine.space;
             let idle = (0..MACHINES).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
             for to in idle {
-                if left.has(Fault::Copy) {
-                    events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
-                }
-                if left.has(Fault::Snapshot) {
-                    events.push(Event::Snapshot(index, to));
-                }
-                if left.has(Fault::Jump) && !is_idle(machine) {
+                events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
+                events.push(Event::Snapshot(index, to));
+                if !is_idle(machine) {
                     events.push(Event::Jump(index, to));
                 }
             }
@@ -295,13 +290,13 @@ impl World {
         events.extend((0..self.server.late.len()).map(Event::Late));
         let is_prepared = !self.server.keys.is_empty();
         let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
-        if left.has(Fault::LoseData) && is_prepared {
+        if has_faults && is_prepared {
             events.push(Event::LoseData);
         }
         if !is_prepared && !self.machines.iter().any(runs) {
             events.push(Event::Prepare);
         }
-        if left.has(Fault::GoBack) {
+        if self.server.can_go_back() {
             events.extend((0..self.server.backups.len()).map(Event::GoBack));
         }
         if self.frees {
@@ -356,7 +351,7 @@ impl World {
         if daemon.cursor < daemon.granted {
             events.push(Event::Use(at));
         }
-        events.extend(self.server.left.has(Fault::Kill).then_some(Event::Kill(at)));
+        events.extend((self.server.faults_left > 0).then_some(Event::Kill(at)));
         events
     }
 
@@ -429,12 +424,12 @@ impl World {
             }
             Event::Kill(at) => {
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                lose(Fault::Kill);
+                wire::count_fault();
             }
             Event::Boot(at) => {
                 self.boot(at);
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                lose(Fault::Boot);
+                wire::count_fault();
             }
             Event::Copy(from, to) => self.copy(from, to, false),
             Event::CopyBeside(from, to) => self.copy(from, to, true),
@@ -445,7 +440,7 @@ impl World {
                 server.apply(&swaps);
             }),
             Event::LoseData => wire::with_server(|server| {
-                server.left.take(Fault::LoseData);
+                server.faults_left -= 1;
                 server.keys = Arc::default();
                 server.before = None;
                 server.backups.clear();
@@ -487,7 +482,7 @@ impl World {
 
     fn go_back(&mut self, at: usize) {
         let keys = wire::with_server(|server| {
-            server.left.take(Fault::GoBack);
+            server.faults_left -= 1;
             server.late.clear();
             server.before = None;
             server.keys = Arc::clone(&server.backups[at]);
@@ -543,7 +538,7 @@ impl World {
     }
 
     fn copy(&mut self, from: usize, to: usize, is_beside: bool) {
-        lose(Fault::Copy);
+        wire::count_fault();
         let original = Arc::clone(&self.machines[from]);
         let copy = self.machine(to);
         copy.state.clone_from(&original.state);
@@ -556,7 +551,7 @@ impl World {
 
     /// Resumes a memory snapshot on both machines. Both kernels report the same new boot number.
     fn resume_twice(&mut self, from: usize, to: usize) {
-        lose(Fault::Snapshot);
+        wire::count_fault();
         self.boots += 1;
         let boot = self.boots;
         let machine = self.machine(from);
@@ -568,7 +563,7 @@ impl World {
     /// Resumes a snapshot on both machines. Both keepers see that the clocks jumped, take the
     /// grants away, and store the new difference in the state.
     fn jump(&mut self, from: usize, to: usize) {
-        lose(Fault::Jump);
+        wire::count_fault();
         let machine = self.machine(from);
         machine.wall_minus_boot_us += 30_000_000;
         machine.revoke();
