@@ -400,7 +400,7 @@ fn a_start_compares_its_keys_after_its_pause_again() {
         taker.check_taken(clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&key_five());
         let checked = taker.check_taken(clocks(WALL));
-        assert!(matches!(checked, Err(FleetError::Held(_))), "{pace:?}: {checked:?}");
+        assert!(matches!(checked, Err(FleetError::WentBack(_))), "{pace:?}: {checked:?}");
     }
 }
 

@@ -189,7 +189,7 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     store.remove(&key_five());
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::Held(_))));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::WentBack(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 
