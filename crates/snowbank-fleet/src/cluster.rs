@@ -1,15 +1,15 @@
-//! The cluster that a daemon belongs to. By mistake, its endpoints may be of two clusters, and an
-//! endpoint that was away at the start was not compared. So each new connection must show that it
-//! leads to the same cluster.
+//! The cluster that a daemon belongs to. An operator may configure endpoints of two clusters by
+//! mistake. The start compares only the endpoints that answer it. So each new connection must show
+//! that it leads to the same cluster.
 //!
-//! No write reaches another cluster, as long as one endpoint may lead to the daemon's own. If none
-//! does, the daemon raises the other cluster's floor before it ends (`Member::leave_cluster`).
-//! - A cluster is known by an identity that was drawn when the fleet was prepared there, or the
-//!   counter was made. Only a copy of the cluster has the same identity.
-//! - The daemon reads the identity before its first write, and keeps the connection that gave the
-//!   answer.
-//! - A later connection is asked for the identity before anything else. A server of etcd or
-//!   ZooKeeper is a member of one cluster for as long as it runs.
+//! No write reaches another cluster while one endpoint may still lead to the daemon's own. If all
+//! endpoints lead to another cluster, the daemon raises that cluster's floor and ends
+//! (`Member::leave_cluster`).
+//! - The marker and each counter have an identity, drawn when they were made. It identifies the
+//!   cluster: only a copy of the cluster has the same identity.
+//! - The daemon reads the identity before its first write, and writes on the same connection.
+//! - On each later connection, the daemon reads the identity first. A server of etcd or ZooKeeper
+//!   stays a member of one cluster for as long as it runs.
 //! - The answer is up to date: etcd's reads are linearizable, and a ZooKeeper catches up with its
 //!   leader first (SYNC).
 //!

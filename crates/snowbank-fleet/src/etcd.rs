@@ -1,8 +1,10 @@
-//! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
+//! etcd, through its JSON gateway, which it has since version 3.4. gRPC would need a protocol
+//! compiler.
 //!
-//! Each call is one request. A new connection first asks for the cluster, and then for a token if
-//! there is a user. A token that has expired ends its connection, and the next connection gets a
-//! new token. Each answer must be of the connection's cluster, because a proxy may lead elsewhere.
+//! Each call is one request. A new connection first asks for the cluster's ID, and then, if there
+//! is a user, for a token. If the token has expired, the connection ends, and the next one gets a
+//! new token. Each answer must name the connection's cluster, because a proxy may forward requests
+//! to several clusters.
 
 use std::time::Duration;
 
@@ -22,7 +24,7 @@ use super::line::{self, ANSWER_BYTES_MAX, Access, Fault, Line, explain_hidden, l
 use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 
-/// etcd, as a configuration names it.
+/// etcd, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     name: "etcd",
     port: 2379,
@@ -30,22 +32,21 @@ pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
 };
 
-/// The request that every member answers with its cluster, without a user's permission.
+/// The path of the request for a member's cluster ID. It needs no user.
 const STATUS: &str = "/v3/maintenance/status";
 const TRANSACTION: &str = "/v3/kv/txn";
 
-/// The codes by which etcd's gateway reports what only an operator can change: gRPC's
-/// `INVALID_ARGUMENT`, `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
+/// The gateway's codes of errors that only an operator can remove: gRPC's `INVALID_ARGUMENT`,
+/// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
-/// A part of the refusal of a client certificate with a common name, while authentication is on.
-/// The refusal's status is 400 or 401.
+/// A part of the message by which the gateway refuses a client certificate with a common name,
+/// while authentication is on. The status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// Parts of the messages of a gateway that cannot connect to its own etcd: the connection was
-/// closed, refused, or used when it was closed. Messages of etcd itself do not speak of
-/// connections.
+/// Parts of the messages of a gateway that cannot connect to its own etcd. etcd's own messages
+/// contain neither.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
-/// The message that comes with one of these codes if users or roles were changed since the token
-/// was given. Another token helps.
+/// The message if users or roles have changed since the token was made. It comes with one of
+/// [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The longest line of an answer that a message shows.
@@ -91,7 +92,7 @@ impl Session {
         serde_json::from_slice(&text).map_err(|error| {
             let line = first_line(&text);
             Fault::Endpoint(format!(
-                "what answers is no etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
+                "found an answer that is not from etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
             ))
         })
     }
@@ -192,12 +193,12 @@ impl line::Session for Session {
     }
 }
 
-/// Returns the identity of the cluster that an answer comes from.
+/// Returns the ID of the cluster that gave an answer.
 fn cluster_of(answer: &Value) -> &str {
     answer["header"]["cluster_id"].as_str().unwrap_or_default()
 }
 
-/// Returns the fault that an unsuccessful answer reports.
+/// Returns the fault for an answer with an error status.
 fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
     let answer: Value = serde_json::from_slice(text).unwrap_or_default();
     let message = answer["message"].as_str().or(answer["error"].as_str());
@@ -227,7 +228,7 @@ fn first_line(text: &[u8]) -> String {
     one_line(line).chars().take(LINE_CHARS_MAX).collect()
 }
 
-/// Returns the end of all keys with a prefix: the prefix with its last byte one higher.
+/// Returns the end of the range of keys with a prefix: the prefix, with its last byte one higher.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -264,7 +265,7 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
 
 /// Returns the transaction that writes keys if all have the expected values, and else reads them.
 ///
-/// Values are compared, not revisions: after a restore from a backup, other writes reach old
+/// Values are compared, and not revisions: after a restore from a backup, other writes get the same
 /// revisions again.
 fn transaction(swaps: &[Swap]) -> Value {
     let mut compare = Vec::new();
@@ -292,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_as_the_gateway_writes_them() {
+    fn the_gateways_answers_are_decoded() {
         let value = json!({ "key": "L2E=", "value": "eA==", "mod_revision": "12" });
         assert_eq!([decoded(&value["key"]), decoded(&value["value"])], ["/a", "x"]);
         let answer = json!({ "responses": [
@@ -326,19 +327,19 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_mistakes_differ_from_what_passes() {
+    fn lasting_faults_are_told_apart_from_passing_ones() {
         let fault_of = |answer: Value| fault_of(StatusCode::BAD_REQUEST, answer.to_string().as_bytes());
         let fault = |code: u64| fault_of(json!({ "code": code, "message": "m" }));
         assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "HTTP 400 Bad Request: m"));
         assert!(matches!(fault(14), Fault::Endpoint(_)));
-        assert!(matches!(fault(16), Fault::Endpoint(_)), "its token has expired: a new one helps");
+        assert!(matches!(fault(16), Fault::Endpoint(_)), "the token has expired, and a new one helps");
         let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
-        assert!(matches!(fault_of(old), Fault::Endpoint(_)), "users were changed: a new token helps");
+        assert!(matches!(fault_of(old), Fault::Endpoint(_)), "users have changed, and a new token helps");
         assert!(matches!(fault_of(json!({})), Fault::Endpoint(_)));
     }
 
     #[test]
-    fn an_answer_that_is_no_json_is_shown_with_its_status() {
+    fn an_answer_without_json_is_shown_with_its_status() {
         let page = b"Moved\x1b[2J\nsecond line";
         let Fault::Endpoint(reason) = fault_of(StatusCode::BAD_GATEWAY, page) else { panic!("may pass") };
         assert_eq!(reason, "HTTP 502 Bad Gateway: Moved [2J");

@@ -10,8 +10,7 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It reads no other, because another format may
-/// mean something else.
+/// The format of values that this release writes. It refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far
@@ -27,26 +26,26 @@ pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
-    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a
-    /// state recognises an old write of its own that a restored coordinator brings back.
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. By it, a
+    /// state recognises an old write of its own after a restore of the coordinator.
     pub term: String,
     /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
     /// writes by it.
     pub write: String,
-    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers
-    /// end at 2^53.
+    /// The fleet's ceiling: the lowest ID that was not granted. It is text, because JavaScript's
+    /// integers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The highest bound of the term. A release may lower `id_bound` but not this bound, so a
-    /// release hides no restore.
+    /// The highest bound of the term. A release lowers `id_bound` but not this bound. So the holder
+    /// notices if a restore has lost one of its writes before the release.
     #[serde(with = "id_bound")]
     pub highest: u64,
-    /// The bound at which the term began. If an earlier holder was granted more, the coordinator
-    /// went back.
+    /// The bound at which the term began. If the coordinator had acknowledged a higher bound to an
+    /// earlier holder, it went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon. The holder's bounds are at most `horizon_ms` + `max_ahead_ms` ahead of
-    /// its clock.
+    /// The holder's horizon. Its bounds are at most `horizon_ms` + `max_ahead_ms` ahead of its
+    /// clock.
     pub horizon_ms: u64,
     /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
@@ -61,7 +60,7 @@ pub struct NumberKey {
 }
 
 impl NumberKey {
-    /// Returns the value of a holder, before a write and its bound are filled in.
+    /// Returns the value of a holder, without a write, a term or bounds.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
         NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
@@ -96,11 +95,11 @@ pub struct Marker {
     pub identity: String,
     /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
     pub(super) write: String,
-    /// The ID spaces, in the order of their first use: a space's place is part of its keys. A space
-    /// that a colliding space has replaced keeps its place, with `REPLACED` before its name, so no
-    /// daemon finds it.
+    /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
+    /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
+    /// so no daemon finds it. No two other spaces collide.
     pub spaces: Vec<String>,
-    /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
+    /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
     /// The longest [`reach`] that a daemon of the fleet had.
     reach_ms: u64,
@@ -113,10 +112,10 @@ fn name_of(known: &str) -> &str {
     known.strip_prefix(REPLACED).unwrap_or(known)
 }
 
-/// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
+/// Returns whether two different ID spaces can make the same IDs at about the same time.
 ///
-/// Which of their numbers collide does not matter: other daemons of the fleet may have any of them.
-/// Returns false for equal spaces, which are one.
+/// Daemons of the fleet may have any of their numbers, so it does not matter which numbers collide.
+/// Returns false for equal spaces.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
     one != other && first.runs_beside(&second)
@@ -162,13 +161,13 @@ impl Marker {
         UnixMicros(self.floor_unix_ms.saturating_mul(1_000))
     }
 
-    /// Raises the floor to an instant. Only an operator's command lets it sink.
+    /// Raises the floor to an instant. Only an operator's command lowers it.
     pub fn raise_floor(&mut self, floor: UnixMicros) {
         let floor_ms = floor.0.div_euclid(1_000).saturating_add(i64::from(floor.0.rem_euclid(1_000) > 0));
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
     }
 
-    /// Forgets the floor and the longest [`reach`], for an operator who knows that they are wrong.
+    /// Forgets the floor and the longest [`reach`]: an operator knows that they are wrong.
     pub(super) fn forget_floor(&mut self) {
         (self.floor_unix_ms, self.reach_ms) = (0, 0);
     }
@@ -178,8 +177,7 @@ impl Marker {
         Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
-    /// Returns the longest [`reach`] that a daemon of the fleet had. None has more than
-    /// [`REACH_MAX`].
+    /// Returns the longest [`reach`] that a daemon of the fleet had. It is at most [`REACH_MAX`].
     pub fn reach(&self) -> Duration {
         Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
@@ -220,7 +218,7 @@ impl Marker {
         replaced
     }
 
-    /// Adds an ID space, or puts it back where it was.
+    /// Adds an ID space, or restores a replaced one at its index.
     pub(super) fn put(&mut self, space: &str) {
         match self.index_of(space) {
             Some(index) => self.spaces[index] = space.to_owned(),
@@ -272,12 +270,12 @@ impl Paths {
     }
 }
 
-/// The reason why a value cannot be used, in one line without the key.
+/// The reason why a value cannot be used. The message is one line, and does not name the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// This program did not write it.
+    /// Snowbank did not write it.
     #[error(
-        "found a value that Snowbank did not write ({0}), allowed: values of Snowbank alone; find out who wrote it"
+        "found a value that Snowbank did not write ({0}), allowed: only values that Snowbank writes; find out who wrote it"
     )]
     Garbage(String),
     /// A later release wrote it.
@@ -300,7 +298,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
-    // The format is checked first, because nothing else is known of a later format.
+    // The format is checked first, because a later format may have other fields.
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
@@ -308,8 +306,8 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
 }
 
-/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have
-/// written them.
+/// Makes the texts of a value safe to show, because anybody who can write keys may have written
+/// them.
 fn clean(value: &mut Value) {
     match value {
         Value::String(text) => *text = one_line(text),
@@ -354,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_of_a_value_is_one_line() {
+    fn texts_of_a_value_are_made_one_line() {
         let key = NumberKey { holder: String::from("a\u{1b}[2J\n2: free"), ..key() };
         let marker = Marker::new("1f", vec![String::from("a\rb")]);
         assert_eq!(NumberKey::parse(&key.text()).map(|key| key.holder).as_deref(), Ok("a [2J 2: free"));
@@ -367,7 +365,7 @@ mod tests {
         assert_eq!(marker.replace(&[0, 2]), ["a", "c"]);
         marker.put("d");
         assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
-        assert_eq!(marker.replace(&[2, 3]), ["d"], "the other one is replaced already");
+        assert_eq!(marker.replace(&[2, 3]), ["d"], "c is replaced already");
         marker.put("a");
         let marker = Marker::parse(&marker.text()).expect("a marker");
         assert_eq!(
@@ -385,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Somebody may have written such a reach by mistake.
+    /// Somebody may have written this reach by mistake.
     #[test]
     fn a_reach_that_no_daemon_has_is_not_believed() {
         let mut marker = Marker { reach_ms: u64::MAX, ..Marker::new("1f", Vec::new()) };
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_run_beside_each_other_whatever_their_numbers() {
+    fn spaces_collide_whatever_their_numbers() {
         let [one, other] = ["time,node:=1024,sequence:=4096", "time,node:=512,sequence:=8192"]
             .map(|fields| format!("{fields};tick=1ms;epoch=0"));
         let unlike = "time,node:=512,sequence:=4096;tick=1ms;epoch=0";
@@ -407,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_later_formats_are_refused_as_such() {
+    fn garbage_is_told_apart_from_a_later_format() {
         let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
         for text in ["", "{}", "7", "null", "{\"format\":1}", "{\"format\":2}", "\u{0}", &long] {
             assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");

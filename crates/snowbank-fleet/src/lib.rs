@@ -1,23 +1,31 @@
 //! A fleet: daemons on many machines that share worker IDs through a coordinator.
 //!
-//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number,
-//! and the bound below which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the
-//! bound only by compare-and-swap, and claims nothing above it. There are no leases: a daemon that
-//! wakes up late still has only the IDs below its ceiling, and the next holder starts at that
-//! ceiling.
+//! Each worker ID has a key at the coordinator. The key's value names the holder and a *bound*: the
+//! holder hands out IDs below the bound only. The bound is the fleet's ceiling, written as an ID. A
+//! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
+//! has only the IDs below its bound, and the next holder starts at that bound.
 //!
-//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
-//!   of each answer. Both are pure.
-//! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
+//! - *Number*: a worker ID together with the constants of its layout: its number in the ID space.
+//! - *Term*: the time for which one state holds a number.
+//! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
+//! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
+//! - A start *asks* the coordinator for its numbers, or *goes on without asking* below the bound
+//!   that was acknowledged before it.
+//!
+//! The modules:
+//!
+//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer
+//!   means. Both modules are pure.
+//! - `counter`: the key of a shared ticket counter, and its rules. It is pure too.
 //! - `Coordinator`: what a coordinator can do. `line` implements this trait on a connection to one
 //!   of the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
 //!   lists them.
-//! - `endpoint`: the places of the members. `cluster`: the check that new connections lead to the
-//!   same cluster.
+//! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
+//!   to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
 //!   them.
-//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
-//!   and how long other daemons wait for that.
+//! - `notice`: how often daemons poll, how soon they notice that the coordinator went back, and how
+//!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a
@@ -57,11 +65,11 @@ pub use notes::{Note, Notes};
 pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
 pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 
-/// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
+/// A key to compare, and perhaps to write. [`Coordinator::swap`] takes several, and writes only if
+/// all keys are as expected.
 ///
-/// Values are compared by their whole text, which holds the identity of the write. So a coordinator
-/// that was restored to an older state never passes for unchanged, as it could if its own counts of
-/// writes were compared.
+/// The whole text of a value is compared, which has the identity of its write. A coordinator's own
+/// version numbers would not do: after a restore, other writes get the same versions again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -98,9 +106,9 @@ pub enum Swapped {
 pub struct NoAnswer {
     /// The reason, in one line.
     pub reason: String,
-    /// True if only an operator can change it: a wrong password, a certificate that does not fit.
+    /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
-    /// True if every endpoint answered, each as a member of another cluster than before.
+    /// True if all endpoints answered, and all belong to another cluster than before.
     pub is_foreign: bool,
 }
 
@@ -115,7 +123,7 @@ impl NoAnswer {
         NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
     }
 
-    /// Returns the error for a coordinator that another coordinator has replaced.
+    /// Returns the error for endpoints that all lead to another cluster.
     pub fn foreign(reason: impl Into<String>) -> Self {
         NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
@@ -183,12 +191,12 @@ impl From<NoAnswer> for FleetError {
 /// A write without an answer may have been done, or may be done later. Reads may lag behind writes;
 /// swaps never do.
 pub trait Coordinator: Send {
-    /// From now on, gives up a connection whose answer is late, and asks again on another. So a
-    /// daemon soon notices that a number is lost.
+    /// Makes later calls give up a connection whose answer is late, and ask again on another. So a
+    /// daemon soon notices that it has lost a number.
     fn hurry(&mut self) {}
 
-    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another. A simulated coordinator may have a
+    /// Returns how many connections were opened so far. Two copies of one memory cannot share a
+    /// connection, so at least one copy soon opens a new one. A simulated coordinator may have a
     /// single connection.
     fn connections(&self) -> u64;
 
@@ -197,8 +205,7 @@ pub trait Coordinator: Send {
         std::thread::sleep(time);
     }
 
-    /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
-    /// sleeps. In a simulation, time may stand still.
+    /// Returns the boot clock's time. In a simulation, time may stand still.
     fn now(&self) -> BootMicros;
 
     /// Reads keys, and returns their values in the same order.
@@ -224,12 +231,12 @@ pub trait Coordinator: Send {
         Ok(Vec::new())
     }
 
-    /// From now on, uses a new connection only if it leads to this cluster. The open connection has
-    /// shown that it leads there. Only the first call has an effect. A simulated coordinator is one
-    /// cluster, and does nothing.
+    /// Makes later calls use a new connection only if it leads to this cluster. The caller has
+    /// checked the open connection. Only the first call has an effect. A simulated coordinator is
+    /// one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
-    /// From now on, uses connections to any cluster again.
+    /// Makes later calls use connections to any cluster again.
     fn leave_cluster(&mut self) {}
 
     /// Reads all keys that begin with a prefix.

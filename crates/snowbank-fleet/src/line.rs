@@ -1,9 +1,9 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for
 //! each wait.
 //!
-//! A call first uses the connection that is open, then tries new ones at all endpoints. A
-//! connection stays open between calls. A new one must lead to the same cluster as those before
-//! (`cluster`).
+//! A call uses the open connection first. If that fails, it connects to one endpoint after the
+//! other. The connection stays open between calls. Each new connection must lead to the same
+//! cluster as the earlier ones (`cluster`).
 
 use std::fmt;
 use std::fs;
@@ -28,28 +28,27 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in, while other endpoints are untried: an endpoint whose machine is
-/// gone must not use up the time of the others. The last round waits longer
+/// The time to connect and log in during the first round through several endpoints: an endpoint
+/// whose machine is gone must not use up the others' time. The last round waits longer
 /// ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint
-/// that hangs delays a start by this much at most. An endpoint that answers later is left out, like
-/// one that is away.
+/// The time for the comparison of all endpoints. They are asked at the same time, so an endpoint
+/// that hangs delays a start by this much at most. An endpoint that answers later is not compared.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The time for an answer. It is far longer than a leader's election, and far shorter than the
-/// default horizon.
+/// The longest time for an answer. It is far longer than a leader's election, and far shorter than
+/// the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy
-/// coordinator takes far less.
+/// The shortest time that a daemon in a hurry (`Patience::hurry`) waits for an answer. A commit of
+/// a healthy coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// The factor by which an answer may take longer than earlier answers.
+/// How many times as long as recent answers the next answer may take.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: the keys of a hundred thousand numbers.
+/// The longest answer: it has room for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The place and the credentials of a coordinator.
@@ -65,7 +64,7 @@ pub struct Access {
     pub tls: ClientFiles,
     /// The file of this side's certificate, if there is one.
     pub certificate: Option<PathBuf>,
-    /// Reads the boot clock.
+    /// The function that reads the boot clock.
     pub boot_clock: fn() -> BootMicros,
 }
 
@@ -130,11 +129,11 @@ async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn S
     Ok(Box::new(stream))
 }
 
-/// The time that an endpoint has for an answer.
+/// The time that an endpoint has for an answer. It follows the time of recent answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     is_in_hurry: bool,
-    /// The time that recent answers took, or that this side waited for them.
+    /// The time that recent answers took, or that was spent waiting for them.
     of_late: Duration,
 }
 
@@ -144,15 +143,15 @@ impl Patience {
         Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
-    /// From now on, gives up a connection whose answer is much later than those before. A
-    /// connection that hangs must not hide for long that a number is lost.
+    /// Makes later waits end soon after recent answers would have come. A connection that hangs
+    /// must not hide for long that a number is lost.
     pub(super) fn hurry(&mut self) {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that this side waited for it. Each answer lowers the
-    /// noted time by half at most, so that the retry of a slow write has more time even after a
-    /// fast answer.
+    /// Notes the time that an answer took, or that was spent waiting for it. Each answer lowers the
+    /// noted time by half at most. So the retry of a slow write has more time, even if connecting
+    /// again was fast.
     pub(super) fn note(&mut self, took: Duration) {
         self.of_late = took.max(self.of_late / 2);
     }
@@ -173,16 +172,17 @@ impl Patience {
     }
 }
 
-/// Returns for each try of a call the longest time to open its connection; `None`:
-/// [`Patience::opening`]. If a connection is open, the first try uses it. Of several endpoints, one
-/// that hangs must not use up the time of the others: only the last round waits for slow ones.
+/// Returns the longest time to connect for each try of a call. `None` means [`Patience::opening`].
+/// If a connection is open, the first try uses it. With several endpoints there are two rounds.
+/// Only the second one waits for slow endpoints, so one that hangs does not use up the others'
+/// time.
 fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
     open.chain(repeat_n(Some(CONNECT_TIMEOUT), short)).chain(repeat_n(None, endpoints))
 }
 
-/// Waits for a part of an answer, at most this long.
+/// Waits for a part of an answer, for at most this long.
 pub(super) async fn in_time<T>(
     limit: Duration,
     part: impl Future<Output = std::io::Result<T>>,
@@ -194,7 +194,7 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// Runs futures at the same time. Returns their results in order, with `None` for those that do not
+/// Runs futures at the same time. Returns their results in order, and `None` for each that does not
 /// end in time.
 async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
@@ -219,7 +219,7 @@ pub(super) fn late(limit: Duration) -> Fault {
 pub(super) enum Fault {
     /// Another endpoint may answer.
     Endpoint(String),
-    /// Every endpoint will say the same.
+    /// Only an operator can remove the cause.
     Lasting(String),
     /// The endpoint belongs to another cluster. Another endpoint may belong to the right one.
     Foreign(String),
@@ -235,17 +235,17 @@ impl Fault {
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized + Send {
-    /// Connects within this time. Each part of an answer has [`ANSWER_TIMEOUT`].
+    /// Connects within this time.
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
 
-    /// Logs in, once the cluster is known to be the right one. Does nothing if `open` has logged
-    /// in.
+    /// Logs in. Called once the member's cluster is known to be the right one. Does nothing if
+    /// `open` has logged in.
     async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Returns the identity of the member's cluster, as the member has reported it. Empty if the
-    /// members of this kind of coordinator report none.
+    /// Returns the cluster ID that the member has reported. It is empty if this kind of coordinator
+    /// reports none.
     fn cluster_id(&self) -> &str {
         ""
     }
@@ -253,7 +253,7 @@ pub(super) trait Session: Sized + Send {
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
 
-    /// Reads the texts of keys, as new as the cluster has them.
+    /// Reads the newest texts of keys.
     async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault>;
 
     /// Reads all keys that begin with a prefix.
@@ -263,7 +263,7 @@ pub(super) trait Session: Sized + Send {
     async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault>;
 }
 
-/// The connection to a coordinator whose sessions have this type.
+/// The connection to a coordinator, through sessions of type `S`.
 pub(super) struct Line<S> {
     access: Access,
     runtime: Runtime,
@@ -274,7 +274,7 @@ pub(super) struct Line<S> {
     opened: u64,
     /// The cluster that each new session must belong to.
     cluster: Option<Cluster>,
-    /// The cluster's identity as the first session reported it, and that session's endpoint.
+    /// The cluster ID that the first session reported, and that session's endpoint.
     cluster_id: Option<(String, String)>,
     patience: Patience,
 }
@@ -295,7 +295,7 @@ impl<S: Session> Line<S> {
         })
     }
 
-    /// Makes one exchange, trying one endpoint after the other until one answers.
+    /// Makes one exchange. Tries one endpoint after the other until one answers.
     fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
         let mut faults = Vec::new();
@@ -315,9 +315,9 @@ impl<S: Session> Line<S> {
         Err(no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Makes one exchange at all endpoints at the same time, and returns the answers within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A lone endpoint is not asked. The first
-    /// endpoint in the list that answers stays connected.
+    /// Makes one exchange at all endpoints at the same time. Returns the answers that come within
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The
+    /// connection to the first endpoint in the list that answered stays open.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -350,7 +350,7 @@ impl<S: Session> Line<S> {
                     }
                     found.push((endpoint, answer));
                 }
-                // A daemon that knows its cluster leaves out the endpoints of other clusters.
+                // A daemon that knows its cluster ignores endpoints of other clusters.
                 Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
                     return Err(format!("{endpoint}: {reason}"));
                 }
@@ -360,7 +360,7 @@ impl<S: Session> Line<S> {
         Ok(found)
     }
 
-    /// Makes one exchange at the current endpoint. The session is kept only after an answer.
+    /// Makes one exchange at the current endpoint. Keeps the session only if an answer came.
     fn try_call<T>(
         &mut self,
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
@@ -379,8 +379,8 @@ impl<S: Session> Line<S> {
         Ok(answer)
     }
 
-    /// Opens a session at the current endpoint. The time that it takes shows how slow the
-    /// coordinator is.
+    /// Opens a session at the current endpoint. Notes how long that took, because it shows how slow
+    /// the coordinator is.
     fn open(&mut self, within: Option<Duration>) -> Result<S, Fault> {
         let began = Instant::now();
         let endpoint = &self.access.endpoints[self.current];
@@ -397,7 +397,7 @@ impl<S: Session> Line<S> {
         Ok(session)
     }
 
-    /// Opens a session, and checks that it belongs to the same cluster as those before.
+    /// Opens a session, and checks that it leads to the same cluster as earlier ones.
     async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, Fault> {
         let mut session = S::open(&self.access, endpoint, within).await?;
         self.check_cluster(&session)?;
@@ -410,7 +410,7 @@ impl<S: Session> Line<S> {
         Ok(session)
     }
 
-    /// Checks that a session's member reports the same cluster as those before.
+    /// Checks that a session's member reports the same cluster ID as the first session.
     fn check_cluster(&self, session: &S) -> Result<(), Fault> {
         let Some((known, other)) = &self.cluster_id else { return Ok(()) };
         check_cluster(session.cluster_id(), known, other)
@@ -463,20 +463,19 @@ impl<S: Session> Coordinator for Line<S> {
     }
 }
 
-/// Checks that the cluster found is the known cluster, which endpoint `other` has reported.
+/// Checks that the cluster ID found is the known one, which endpoint `other` has reported.
 pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
     if found == known {
         return Ok(());
     }
     Err(Fault::Foreign(format!(
-        "found cluster {found}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
-         fleet.endpoints"
+        "found cluster {found}, but {other} belongs or belonged to cluster {known}, allowed: members of one cluster; \
+         correct fleet.endpoints"
     )))
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The coordinator counts as
-/// replaced only if all endpoints are of another cluster. The error is lasting only if all faults
-/// are.
+/// Returns the error for the faults of all endpoints, with their names. The error is foreign only
+/// if all endpoints belong to another cluster, and lasting only if all faults are.
 fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
     let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
     let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));

@@ -1,12 +1,11 @@
-//! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the
-//! keys.
+//! The shared counters of a daemon: takes ranges of numbers, and checks the counters' keys.
 
 use super::Member;
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take one range, each after another daemon was faster.
+/// The most tries to take one range. A try fails if another daemon was faster.
 const TRIES_MAX: usize = 100;
 
 /// A shared counter of a daemon.
@@ -41,8 +40,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<NumberRange, FleetError> {
         let taken = self.try_take_range(index, count, generation);
         if taken.as_ref().is_err_and(FleetError::is_of_one_key) {
-            // If the coordinator went back, the keys of worker IDs may show it, which must be
-            // noticed before the daemon ends.
+            // The keys of worker IDs may show that the coordinator went back. Then the daemon must
+            // raise the floor before it ends.
             let _ = self.poll_again();
         }
         self.ended(taken)
@@ -84,11 +83,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 Swapped::Refused(now) => found = now.into_iter().next().flatten(),
             }
         }
-        Err(FleetError::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
+        Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Compares the key with an answer that is older than an earlier answer. Returns the key's
-    /// value if it differs.
+    /// Checks by a swap whether the key really has this value, which is older than an earlier one.
+    /// Returns the key's value if it is another.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

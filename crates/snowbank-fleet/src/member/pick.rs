@@ -11,26 +11,26 @@ use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most worker IDs that are looked through before all keys are listed, so that a layout with
-/// millions of workers delays no start.
+/// The most worker IDs that a start searches for unused ones before it lists all keys: in a layout
+/// with millions of workers, a longer search would delay the start.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
-/// The worker IDs that one try picks.
+/// The request for worker IDs in one try.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick<'a> {
     pub(super) want: Want<'a>,
-    /// The place of the ID space in the marker.
+    /// The index of the ID space in the marker.
     pub(super) place: usize,
     pub(super) count: usize,
     /// The worker IDs that the state had before it belonged to a fleet.
     pub(super) had: Option<&'a WorkerSet>,
-    /// The tries before this one.
+    /// How many tries came before.
     pub(super) tried: usize,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs among the allowed ones. Prefers those that the state had.
-    /// `lock` locks them on this machine, or returns `false` if they are in use there.
+    /// Takes this many free worker IDs among the allowed ones. Prefers worker IDs that the state
+    /// had. `lock` locks worker IDs on this machine, or returns `false` if one is in use there.
     ///
     /// # Errors
     /// Too few worker IDs are free, the coordinator did not answer, or they cannot be locked.
@@ -66,12 +66,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can
-    /// use at once, then unused ones, then those whose bound passed longest ago. After a lost race,
-    /// each state begins its search for unused ones at another place: otherwise all but one of the
-    /// daemons that start together would lose each time.
+    /// use at once, then unused ones, then those with the earliest bounds. After a lost race, each
+    /// state searches for unused ones from another worker ID on. Otherwise daemons that start
+    /// together would all choose the same one at each try.
     ///
-    /// No promise depends on what is read here: a number is written only if its key is still as it
-    /// was found.
+    /// The reads may be old: a key is written only if it still has the value that was read.
     pub(super) fn free(
         &mut self,
         pick: Pick<'_>,
@@ -88,7 +87,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        // For a small fleet one read is enough, which is one transaction of etcd.
+        // In a small fleet one read finds enough. It is one transaction of etcd.
         let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
         let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
@@ -105,9 +104,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(free)
     }
 
-    /// Lists all keys. Returns at most `missing` of these worker IDs that are free: unused ones,
-    /// then those whose bound passed longest ago. If fewer are free, also returns those that are
-    /// not.
+    /// Lists all keys. Returns at most `missing` free worker IDs of `ids`: unused ones, then those
+    /// with the earliest bounds. If fewer are free, also returns the holders of the others.
     fn listed(
         &mut self,
         pick: Pick<'_>,
@@ -142,7 +140,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the allowed worker IDs that this state had and can use at once, at most as many as
-    /// are picked. Most starts need no others.
+    /// the pick wants. Most starts need no others.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,
@@ -188,8 +186,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 /// Worker IDs that are not free, with their holders and the instants at which they may become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Splits used worker IDs into those that are free, the one whose bound passed longest ago first,
-/// and those that are not.
+/// Splits used worker IDs into free ones, the earliest bound first, and the holders of the others.
 fn of_others(
     want: Want<'_>,
     own: &Own,
@@ -210,7 +207,7 @@ fn of_others(
 }
 
 fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError {
-    /// The most holders that one line names.
+    /// The most holders that the message names.
     const NAMED_MAX: usize = 5;
     busy.sort();
     let first = busy.first().map(|(free_at, _)| *free_at).filter(|free_at| free_at.0 < i64::MAX);

@@ -1,4 +1,4 @@
-//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a
+//! The count of held worker IDs, for the operator. Each step of the count is one read, so that the
 //! count delays no poll.
 
 use super::{Clocks, Member, NoAnswer};
@@ -31,13 +31,13 @@ pub struct Counted {
     pub source: usize,
     /// All numbers.
     pub numbers: u64,
-    /// The numbers that no other daemon can take now.
+    /// The numbers that no daemon can take now.
     pub held: u64,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Counts some more of a pool's numbers. Returns the result once all are counted. The next call
-    /// then begins again.
+    /// Continues to count a pool's numbers. Returns the result once all are counted. The next call
+    /// begins a new count.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -48,7 +48,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let found = self.coordinator.as_mut().read(&keys)?;
         pool.read += next.len();
         for text in found.iter().flatten() {
-            // Nobody takes a number whose key cannot be read.
+            // No daemon takes a number whose key cannot be read.
             let is_free = NumberKey::parse(text).is_ok_and(|key| {
                 let until = rules::instant_of(&held.numbering, key.id_bound);
                 rules::free_at(&key, until, held.max_ahead) < clocks.wall
@@ -84,7 +84,7 @@ mod tests {
             let counted = two.count_on(&mut pool, clocks(WALL)).unwrap();
             counted.map(|counted| (counted.held, counted.numbers))
         };
-        assert_eq!(held(), Some((3, 4)), "9 is of another pool");
+        assert_eq!(held(), Some((3, 4)), "5, 6 and 7 are held, and 9 is not in the pool");
         one.release(&[Bound { source: 0, id_bound: 1 }], clocks(WALL)).unwrap();
         assert_eq!(held(), Some((2, 4)));
     }

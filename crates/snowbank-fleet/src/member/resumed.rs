@@ -1,4 +1,4 @@
-//! Tests: starts that go on, or wait, without an answer from the coordinator.
+//! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
 use super::tests::{
     Fault, HORIZON, Store, WALL, clocks, five, five_at, is_lost, key_five, marker_at, marker_key, member,
@@ -8,7 +8,7 @@ use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
-/// Returns a daemon that took number 5, and its ceiling.
+/// Returns a daemon that has taken number 5, and its ceiling.
 fn taken(store: &Store) -> (Member<Store>, u64) {
     let mut first = member(store, Notes::default());
     let covered = take(&mut first, want(WALL, false), &five()).covered;
@@ -22,7 +22,7 @@ fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet)
 }
 
 #[test]
-fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
+fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
     let store = store();
     let (first, covered) = taken(&store);
     store.set(Fault::Away);
@@ -30,7 +30,7 @@ fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
     let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(in_time, true), Some(covered));
-    assert_eq!(at(too_late, true), None, "it would soon reach its ceiling");
+    assert_eq!(at(too_late, true), None, "its ceiling is too near");
     assert_eq!(at(WALL, false), None, "a copy of the state");
 }
 
@@ -53,9 +53,9 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
-/// Each daemon is killed, the second one in a raise.
+/// Each daemon is killed, the second one during a raise.
 #[test]
-fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
+fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let store = store();
     let (first, covered) = taken(&store);
     let newest = want(WALL, true);
@@ -70,7 +70,7 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
         Err(FleetError::NoAnswer(_))
     ));
-    assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(five_at(&store).id_bound, covered + 9, "the raise was done without an answer");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     let mut third = member(&store, second.notes().clone());
@@ -82,9 +82,10 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
-/// Another daemon would start at the key's bound, which is lower.
+/// If the start went on below its own ceiling, it would collide with another daemon, which would
+/// start at the key's lower bound.
 #[test]
-fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
+fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
     let store = store();
     let (first, _) = taken(&store);
     let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
@@ -95,7 +96,7 @@ fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
 }
 
-/// A stop asks the coordinator before it returns a number.
+/// Before a stop returns a number, the coordinator must confirm it.
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let store = store();
@@ -112,7 +113,7 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
 }
 
 /// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed
-/// before it could ask.
+/// before it asked the coordinator.
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
     let store = store();
@@ -121,15 +122,15 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     jumped.clocks.wall_minus_boot_us += 30_000_000;
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
-    // Once the coordinator has acknowledged a ceiling with the new difference, that ceiling counts.
+    // A ceiling that was acknowledged with the new difference of the clocks counts.
     let bound = Bound { source: 0, id_bound: covered + 9 };
     assert_eq!(first.raise(&[bound], 1, jumped.clocks), Ok(()));
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
 }
 
-/// Nothing shows that the machine was restored from a snapshot.
+/// The machine was restored from a snapshot twice, and nothing shows that.
 #[test]
-fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
+fn of_two_copies_the_first_to_be_answered_has_the_number() {
     let store = store();
     let (first, _) = taken(&store);
     let copies = [(); 2].map(|()| {
@@ -166,7 +167,7 @@ fn a_start_after_a_loss_asks() {
 }
 
 #[test]
-fn a_start_that_does_not_ask_records_its_longer_horizon() {
+fn a_start_that_did_not_ask_records_its_longer_horizon() {
     let store = store();
     let (first, covered) = taken(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
@@ -178,9 +179,9 @@ fn a_start_that_does_not_ask_records_its_longer_horizon() {
     assert_eq!(marker.reach(), longer.reach());
 }
 
-/// The state has its first ceiling before the numbers are checked once more.
+/// The number is lost before the start compares its keys the second time.
 #[test]
-fn a_start_after_a_number_was_lost_during_the_start_asks() {
+fn the_next_start_asks_if_a_number_was_lost_during_a_start() {
     let store = store();
     let (mut first, covered) = taken(&store);
     let newest = want(WALL, true);
@@ -193,9 +194,9 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 
-/// Each try writes, and its answer is lost.
+/// Each try writes a key, but the answer is lost.
 #[test]
-fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
+fn a_start_tries_the_number_of_its_unanswered_write_again() {
     let layout = twitter();
     let store = store();
     let mut notes = Notes::default();
@@ -215,5 +216,9 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     store.set(Fault::None);
     let (picked, _) = try_again();
     let taken = picked.unwrap();
-    assert_eq!((taken.worker_ids, taken.floor), (WorkerSet::single(0), 0), "nothing was handed out under it");
+    assert_eq!(
+        (taken.worker_ids, taken.floor),
+        (WorkerSet::single(0), 0),
+        "nothing was handed out with this number"
+    );
 }

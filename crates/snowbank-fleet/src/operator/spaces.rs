@@ -1,4 +1,4 @@
-//! The marker of a fleet, as an operator writes it: its ID spaces, and its floor.
+//! The command that writes a fleet's marker: its ID spaces and its floor.
 
 use super::Operator;
 use crate::key::{Marker, NumberKey, Paths};
@@ -10,23 +10,23 @@ use std::time::Duration;
 /// An operator's knowledge of the IDs that were made before a fleet was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// Nobody has made IDs of these layouts.
+    /// No daemon has made IDs of these layouts.
     New,
-    /// All IDs that were made are of ticks before this instant.
+    /// All IDs so far are from ticks before this instant.
     Above(UnixMicros),
-    /// As `Above`, and a higher floor in the marker is wrong.
+    /// As `Above`. A higher floor in the marker is wrong, and is lowered.
     Lowered(UnixMicros),
 }
 
 /// An operator's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparing {
-    /// `None`: the fleet must be there already.
+    /// `None`: the fleet must be prepared already.
     pub begins: Option<Begins>,
-    /// True to add the ID spaces that the marker lacks, and to replace others that can make the
-    /// same IDs.
+    /// True to add the ID spaces that the marker lacks. The added spaces replace others that can
+    /// make the same IDs.
     pub is_growing: bool,
-    /// The horizon of this configuration's daemons. A new fleet polls by it.
+    /// The horizon of this configuration's daemons. It sets the poll period of a new fleet.
     pub horizon: Duration,
     /// How far those daemons' IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
@@ -34,10 +34,10 @@ pub struct Preparing {
     pub now: UnixMicros,
 }
 
-/// A fleet that is prepared, and what has changed.
+/// The result of a preparation: what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// True if it was not there before.
+    /// True if the fleet was not prepared before.
     pub is_new: bool,
     /// The ID spaces that were added.
     pub added: Vec<String>,
@@ -56,12 +56,12 @@ struct Rivals<'a> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts and with its floor. `draw` gives the
-    /// identities: a new marker's, and each write's.
+    /// Writes the marker with the ID spaces of these layouts, and with its floor. `draw` draws the
+    /// identities of a new marker and of each write. No two of the layouts collide.
     ///
     /// # Errors
-    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space
-    /// are held, or the coordinator did not answer.
+    /// The fleet has other ID spaces, `begins` is missing for a new fleet, numbers of a colliding
+    /// ID space are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
@@ -117,10 +117,10 @@ impl Operator<'_> {
 
     fn unknown_beginning(&self) -> String {
         format!(
-            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if none of these \
-             layouts were, say --new; if daemons made some without the fleet, or the coordinator lost its data, say --above \
-             with an instant or an ID that none of them has reached (`snowbank state show` on each machine prints how far \
-             it got)",
+            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if no daemon has made \
+             IDs of these layouts, add --new; if daemons made some outside the fleet, or the coordinator lost its data, add \
+             --above with an instant or an ID that none of their IDs has reached (`snowbank state show` prints it on each \
+             machine)",
             self.name,
             Paths::of(self.name).marker()
         )
@@ -129,8 +129,8 @@ impl Operator<'_> {
     fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {
         let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
         format!(
-            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or change \
-             them with --add",
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or add \
+             the layout's space with --add",
             self.name,
             marker.shown(),
             spaces.join(", ")
@@ -138,11 +138,11 @@ impl Operator<'_> {
     }
 
     /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now, and
-    /// the instants up to which IDs were made in them, as the replacing layouts count.
+    /// the instants up to which IDs were made in them, by the clocks of the replacing layouts.
     ///
-    /// If none of the rivals' numbers is held, writes the marker without the rivals. From then on
-    /// no daemon can start in them, because each daemon's write compares the marker. So a second
-    /// check sees all holders. If that check finds one, the marker is restored.
+    /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
+    /// daemon can start in them, because each daemon's write compares the marker. So a second check
+    /// sees all holders. If it finds one, the marker is written as it was before.
     fn replace(
         &mut self,
         marker: &mut Marker,
@@ -169,8 +169,8 @@ impl Operator<'_> {
         }
     }
 
-    /// Returns, for each ID space with rivals, the instant that its layout reaches with the rivals'
-    /// highest ID. Refuses if one of the rivals' numbers is held.
+    /// Returns, for each layout with rivals, the instant at which it makes the rivals' highest ID.
+    /// Refuses if one of the rivals' numbers is held.
     fn floors_unless_held(
         &mut self,
         marker: &Marker,
@@ -199,7 +199,7 @@ impl Operator<'_> {
         let text = marker.text();
         let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
         if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?
-            // If the text is there, the write was done before, and its answer was lost.
+            // If the key has the new text, the write was done, and its first answer was lost.
             && found.into_iter().next().flatten().as_ref() != Some(&text)
         {
             return Err(FleetError::Refused(String::from(
@@ -254,7 +254,7 @@ fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Resul
     if floor > latest {
         return Err(FleetError::Refused(format!(
             "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \
-             instant that IDs of these layouts have reached, or choose the epoch of the layout before",
+             earlier instant, or keep the epoch of the layout that is replaced",
             floor.rfc3339(0),
             latest.rfc3339(0)
         )));

@@ -1,7 +1,7 @@
-//! The encoding of ZooKeeper's protocol: numbers with the highest byte first, and texts behind
-//! their lengths.
+//! Jute, the encoding of ZooKeeper's protocol. Integers are big-endian. A text or buffer follows
+//! its length.
 
-/// A request's body, as it grows.
+/// A writer of a request's body.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back_and_no_part_of_it_does() {
+    fn jute_reads_back_and_a_truncated_text_does_not() {
         let written = Writer::default().int(-7).long(1 << 40).boolean(true).text("ä").int(-1).0;
         let read = |bytes| {
             let mut reader = Reader(bytes);

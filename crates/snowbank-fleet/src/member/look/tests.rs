@@ -4,7 +4,7 @@ use crate::member::tests::{
 use crate::{Bound, FleetError, Member, Notes, Want};
 use snowbank_id::layout::WorkerSet;
 
-/// Returns a daemon that took number 5, its coordinator, and its ceiling.
+/// Returns a daemon that has taken number 5, its coordinator, and the bound of that number.
 fn taken() -> (Member<Store>, Store, u64) {
     let store = store();
     let mut member = member(&store, Notes::default());
@@ -33,7 +33,7 @@ fn each_new_connection_is_used_for_one_write_of_the_same_bound() {
 }
 
 #[test]
-fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
+fn the_memory_copy_that_connects_again_first_has_the_number() {
     let (mut one, store, covered) = taken();
     let mut two = one.clone();
     two.coordinator.connect();
@@ -44,9 +44,9 @@ fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
-/// The memory was saved during a raise. Each copy tries the raise again, and finds it done.
+/// The memory was copied during a raise. Each copy tries the raise again, and finds it done.
 #[test]
-fn a_write_from_before_the_connection_does_not_count() {
+fn a_write_drawn_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
     store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
@@ -61,7 +61,7 @@ fn a_write_from_before_the_connection_does_not_count() {
     assert_eq!(one.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 
-    // Here the look tries the raise again.
+    // This time each copy's look tries the raise again.
     store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
@@ -76,7 +76,7 @@ fn a_write_from_before_the_connection_does_not_count() {
 }
 
 #[test]
-fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
+fn a_new_connections_write_is_tried_until_it_is_answered() {
     let (mut member, store, covered) = taken();
     store.set(Fault::Mute);
     member.coordinator.connect();
@@ -90,7 +90,7 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
         member.coordinator.connect();
         assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     }
-    assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
+    assert!(member.sources[0].note().writes.len() < 5, "retries draw no new writes");
     store.set(Fault::None);
     assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Ok(()), Ok(())]);
     let write = five_at(&store).write;
@@ -98,9 +98,9 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
     assert_eq!(five_at(&store).write, write);
 }
 
-/// A raise whose answer was lost is done late, between the read and the write of a look.
+/// The coordinator does a raise late, between the read and the write of a look.
 #[test]
-fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
+fn a_new_connections_write_lowers_no_bound_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&key_five());
     store.set(Fault::Mute);
@@ -114,10 +114,9 @@ fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
-/// After a restored snapshot the daemon trusts no bound that it had. Then a read gets an old
-/// answer.
+/// After a restored snapshot the daemon has no grant. Then a read gets an old answer.
 #[test]
-fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
+fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
     let (mut member, store, covered) = taken();
     let older = store.text(&key_five());
     assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
@@ -133,7 +132,7 @@ fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     assert_eq!((five_at(&store).id_bound, five_at(&store).write == before), (covered + 9, false));
 }
 
-/// The daemon's first source went on without asking, and only the second one has asked.
+/// The first source went on without asking. Only the second one has asked the coordinator.
 #[test]
 fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     let store = store();

@@ -1,4 +1,4 @@
-//! One machine of the search: its state, its marks, and its daemon.
+//! A machine of the search: its state, its marks, and its daemon.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -13,18 +13,17 @@ use snowbank_state::{Fate, Mark};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
-/// The horizon of each machine: their daemons are not configured alike.
+/// The horizon of each machine. The third machine is configured differently.
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
 pub(super) const MAX_AHEADS: [Duration; 3] =
     [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
 /// The most by which clocks differ: the shortest `max_ahead`.
 pub(super) const SKEW: Duration = MAX_AHEADS[2];
-/// The instants that clocks read, in any order. At the second instant, the ceilings of the first
-/// have passed.
+/// The instants that clocks can show. At the second instant, ceilings of the first have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read if they differ by up to `SKEW`. A ceiling of the first instant is
-/// near for no daemon at the second, for some at the third, and for all at the fourth.
+/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling of the first instant
+/// is near for no daemon at the second instant, for some at the third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -118,7 +117,7 @@ impl Space {
     }
 }
 
-/// A machine, with its state, what it remembers in this boot, and its daemon.
+/// A machine, with its state, its marks in this boot, and its daemon.
 #[derive(Clone)]
 pub(super) struct Machine {
     /// The ID space of its configuration.
@@ -132,18 +131,18 @@ pub(super) struct Machine {
     pub(super) noted_in: u64,
     /// The local ceilings, as ticks, by number.
     pub(super) ceilings: [Option<u64>; NUMBERS],
-    /// By number: the state that marked it, the marked tick, and its fate.
+    /// For each number: the state that marked it, the marked tick, and the mark's fate.
     pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
-    /// Its daemon during a start with a pause. It hands out nothing until the start is over.
+    /// Its daemon during the pause of a start. It hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
     pub(super) max_ahead: Duration,
-    /// True from a restore that lost a bound acknowledged to this machine, until its daemon ends
-    /// because of a loss.
+    /// True after a restore lost a bound that was acknowledged to this machine, until its daemon
+    /// ends because of a loss.
     pub(super) has_lost: bool,
 }
 
@@ -153,7 +152,8 @@ pub(super) struct Starting {
     pub(super) member: Member<Wire>,
     pub(super) taken: Taken,
     pub(super) wall: UnixMicros,
-    /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
+    /// True if the machine was restored during the start: its keeper takes the first grants away at
+    /// once.
     pub(super) is_revoked: bool,
     /// True once the pause is over, while the start waits for connections to end, or for storage.
     pub(super) is_settled: bool,
@@ -166,7 +166,7 @@ pub(super) struct Daemon {
     pub(super) ids: Ids,
     /// Its first tick that was not used.
     pub(super) cursor: u64,
-    /// The fleet's ceiling that counts, as a tick.
+    /// The granted ceiling, as a tick.
     pub(super) granted: u64,
     /// The highest ceiling that was acknowledged, as a tick.
     pub(super) newest: u64,
@@ -255,10 +255,10 @@ impl Machine {
             Some(taken) if taken.is_new => {
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
-            // With a number that this state had released, a daemon starts at once, so that a clean
-            // restart needs no pause. Another daemon may have had the number since, and the
-            // coordinator may have lost that daemon's writes. Then the other daemon must ask first,
-            // so this start is undone.
+            // With a number that this state had released, a daemon starts without a pause. Another
+            // daemon may have had the number since, and the coordinator may have lost that daemon's
+            // writes. Such a start is not safe until that daemon has asked the coordinator, so the
+            // search undoes it.
             Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
@@ -293,8 +293,8 @@ impl Machine {
         }
     }
 
-    /// Returns whether the machine's start is late. A late start asks nothing, and so notices
-    /// nothing.
+    /// Returns whether the machine's start takes longer than its pause. Such a start asks nothing,
+    /// and so notices nothing.
     pub(super) fn is_late(&self) -> bool {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
@@ -353,7 +353,7 @@ impl Machine {
         self.notes = daemon.member.notes().clone();
         if ended.as_ref().is_err_and(FleetError::is_loss) {
             self.daemon = None;
-            // The daemon has noticed its loss. If it raised no floor, nobody will.
+            // The daemon has noticed its loss. If it raised no floor, no daemon will.
             let has_noticed = std::mem::take(&mut self.has_lost);
             wire::with_server(|server| server.lost_writes &= !has_noticed);
         }

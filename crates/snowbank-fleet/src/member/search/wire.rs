@@ -1,4 +1,4 @@
-//! The coordinator of the search. Each call may meet a fault, as a script says.
+//! The coordinator of the search. A script decides which calls meet a fault.
 
 use snowbank_core::clock::BootMicros;
 use std::cell::RefCell;
@@ -26,11 +26,12 @@ enum Fault {
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) keys: Arc<Keys>,
-    /// The keys before the last write. `None` if no read can see them.
+    /// The keys before the last write. `None` if reads see the newest keys only.
     pub(super) before: Option<Arc<Keys>>,
-    /// Writes that are on their way.
+    /// Writes that were sent, and may be done later.
     pub(super) late: Vec<Vec<Swap>>,
-    /// The states to which it may be restored, the newest last: at most [`BACKUPS_MAX`].
+    /// The states to which the coordinator may be restored, the newest last: at most
+    /// [`BACKUPS_MAX`].
     pub(super) backups: Vec<Arc<Keys>>,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(super) lost_writes: bool,
@@ -42,7 +43,7 @@ pub(super) struct Server {
     pub(super) may_go_back: bool,
 }
 
-/// The most states that are kept for restores.
+/// The most older states that are kept.
 pub(super) const BACKUPS_MAX: usize = 3;
 
 impl Server {
@@ -80,7 +81,7 @@ impl Server {
         self.may_go_back && self.faults_left > 0
     }
 
-    /// Forgets what cannot matter any more, so that equal futures are one state.
+    /// Forgets what no later event can use, so that states with equal futures are equal.
     pub(super) fn forget(&mut self) {
         if self.faults_left == 0 {
             self.before = None;
@@ -89,19 +90,19 @@ impl Server {
         if !can_go_back {
             self.backups.clear();
         }
-        // A key never has an earlier text again, unless the coordinator goes back.
+        // A write that does not fit now never will, unless the coordinator goes back.
         let mut late = std::mem::take(&mut self.late);
         late.retain(|swaps| can_go_back || swaps.iter().all(|swap| self.fits(swap)));
         self.late = late;
     }
 }
 
-/// One event's view of the coordinator: the faults that its calls meet.
+/// The coordinator during one event, and the faults that the event's calls meet.
 pub(super) struct Scene {
     pub(super) server: Server,
-    /// The choices of the first calls. All later calls meet no fault.
+    /// The choices for the first calls. Later calls meet no fault.
     pub(super) script: Vec<u8>,
-    /// The choices that were made, each with the number of options that there were.
+    /// The choices that were made, each with its number of options.
     pub(super) made: Vec<(u8, u8)>,
 }
 
@@ -144,7 +145,7 @@ pub(super) fn draw() -> String {
 }
 
 impl Scene {
-    /// Chooses a fault for a call, or none.
+    /// Chooses no fault for a call, [`Fault::Lost`], or `other`.
     fn choose(&mut self, other: Fault) -> Option<Fault> {
         let server = &mut self.server;
         let is_possible =
@@ -166,8 +167,7 @@ impl Scene {
     }
 }
 
-/// The way to the coordinator of the event that is played. No time passes within an event, and
-/// looks are events of their own.
+/// A client of the coordinator of the event that is played.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 

@@ -1,4 +1,4 @@
-//! All that can happen to the machines of the search.
+//! The events of the search.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ const IDS: usize = 4;
 pub(super) struct World {
     pub(super) server: Server,
     pub(super) machines: [Arc<Machine>; MACHINES],
-    /// For each ID of a tick, the ticks in which it was handed out.
+    /// For each ID of a tick, the ticks in which it was handed out, as bits.
     pub(super) used: [u128; IDS],
     pub(super) clocks: AllClocks,
-    /// The highest time that a clock has read.
+    /// The latest time that a clock has shown.
     pub(super) time: UnixMicros,
     pub(super) boots: u64,
     /// True if an operator frees numbers whose daemons may run.
@@ -34,9 +34,9 @@ pub(super) struct World {
 /// The clocks of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllClocks {
-    /// Each clock may read any time at any moment.
+    /// Each clock may show any time at any moment.
     Differ,
-    /// No clock reads an earlier time than another has read.
+    /// No clock shows an earlier time than a clock has shown before.
     Agree,
     /// The clocks differ by up to `SKEW`.
     AreSkewed,
@@ -49,37 +49,37 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. After a raise, a daemon hands out all IDs that it may; after a start,
-/// all or those of one tick. The search does not try fewer, because only an ID that was handed out
-/// can be repeated. The numbers in events are indices of machines, unless the event says otherwise.
+/// Something that happens. After a raise, a daemon hands out all IDs that it was granted; after a
+/// start, all, or those of one tick. The more IDs are handed out, the more can be repeated. A
+/// `usize` is the index of a machine, unless the event says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
     Start(usize, UnixMicros, Amount),
-    /// A daemon hands out all that it may.
+    /// A daemon hands out all IDs that it was granted.
     Use(usize),
-    /// A daemon raises its bound, and hands out all that it may.
+    /// A daemon raises its bound, and hands out all IDs that it was granted.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over. In the search, the daemon then hands out all that it may.
+    /// The pause of a start ends, and the daemon hands out IDs.
     Settle(usize, Amount),
-    /// The pause of a start is over, and the start takes longer.
+    /// The pause of a start ends, but the start takes longer.
     SettleLate(usize),
-    /// A start that took longer hands out all that it may.
+    /// A start that took longer ends, and the daemon hands out all IDs that it was granted.
     Begin(usize),
     Kill(usize),
     Stop(usize),
     Boot(usize),
     /// The state of the first machine replaces that of the second.
     Copy(usize, usize),
-    /// As `Copy`, but the second machine is a container beside the first, with locks of its own.
+    /// As `Copy`, but the second machine is a container on the first machine, with its own locks.
     CopyBeside(usize, usize),
     /// A memory snapshot of the first machine is resumed on both.
     Snapshot(usize, usize),
     /// As `Snapshot`, but the kernel does not report the resumption. The clocks of both machines
     /// jump, and both daemons notice the jump.
     Jump(usize, usize),
-    /// A write that was on its way is done.
+    /// The late write with this index is done.
     Late(usize),
     LoseData,
     /// An operator prepares a coordinator that has lost its data, above all IDs that were handed
@@ -87,7 +87,7 @@ enum Event {
     Prepare,
     /// An operator changes the fleet to the other ID space.
     Add(Space, Option<Meanwhile>),
-    /// An operator frees a number whose daemon may run.
+    /// An operator frees this number, whose daemon may run.
     Free(Space, usize),
     /// The coordinator is restored to the kept state with this index.
     GoBack(usize),
@@ -144,7 +144,7 @@ impl World {
         events.iter().fold(self, |world, &event| world.after(event, &[]).0)
     }
 
-    /// Starts a daemon on the first machine, which hands out all that it may.
+    /// Starts a daemon on the first machine, which hands out all IDs that it was granted.
     pub(super) fn with_a_daemon(self) -> World {
         self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
     }
@@ -183,7 +183,7 @@ impl World {
         ];
         let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
-        assert!(runs(0) && runs(2), "they have started:{world}");
+        assert!(runs(0) && runs(2), "both daemons must have started:{world}");
         world
     }
 
@@ -216,11 +216,11 @@ impl World {
         ];
         let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
-        assert!(runs(1) && runs(2), "they have started:{world}");
+        assert!(runs(1) && runs(2), "both daemons must have started:{world}");
         world
     }
 
-    /// Returns the times that clocks may read now.
+    /// Returns the times that clocks may show now.
     fn walls(&self) -> Vec<UnixMicros> {
         let max_ahead = SKEW.as_micros() as i64;
         match self.clocks {
@@ -262,7 +262,7 @@ impl World {
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
-                // The pause lasts until a daemon that has lost a write has noticed the loss.
+                // The pause lasts until a daemon that lost a write has noticed that.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
                     events.push(Event::Settle(index, Amount::All));
@@ -305,8 +305,8 @@ impl World {
         events
     }
 
-    /// Returns the operator's commands that change something. A machine may go on between the reads
-    /// and the writes of a command.
+    /// Returns the operator's commands that change something. A machine may do a step between the
+    /// calls of a command.
     fn events_of_an_operator(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let Some(marker) = marker(&self.server.keys) else { return events };
@@ -316,7 +316,7 @@ impl World {
             }
             if marker.place_of(space.text()).is_none() {
                 events.push(Event::Add(space, None));
-                // While a daemon must notice a loss, no pause ends.
+                // While a loss is not noticed, no pause ends.
                 let goes_on = |&at: &usize| self.machines[at].starting.is_none() || !self.server.lost_writes;
                 for machine in (0..MACHINES).filter(goes_on) {
                     let before =
@@ -331,8 +331,8 @@ impl World {
         events
     }
 
-    /// Returns what a daemon may do. Any look but its first can only end it, as a raise would. So
-    /// later looks are left out, unless the coordinator has lost writes.
+    /// Returns the events of a daemon. After its first look, a look can only end the daemon, as a
+    /// raise can. So there are no later looks, unless the coordinator has lost writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
@@ -340,7 +340,7 @@ impl World {
             if is_unclaimed || self.server.lost_writes {
                 events.push(Event::Look(at, wall));
             }
-            // If the bound has passed, a raise includes a pause, as a start does.
+            // If the bound has passed, the raise includes a pause, which must not end now.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
             if self.machines[at].next(daemon, wall) > daemon.granted
                 && !(has_passed && self.server.lost_writes)
@@ -355,7 +355,7 @@ impl World {
         events
     }
 
-    /// Returns the state after an event, and the choices that its calls had.
+    /// Returns the state after an event, and the choices that were made for its calls.
     fn after(&self, event: Event, script: &[u8]) -> (World, Vec<(u8, u8)>) {
         let mut world = self.clone();
         let past = Past { event, script: script.to_vec(), before: world.past.take() };
@@ -366,7 +366,7 @@ impl World {
         (world, made)
     }
 
-    /// Returns the earliest time that a clock may read now.
+    /// Returns the earliest time that a clock may show now.
     fn slowest_clock(&self) -> UnixMicros {
         match self.clocks {
             AllClocks::Differ | AllClocks::Agree => self.time,
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// Lets the clock of a start run on: the start may have read it long ago.
+    /// Sets the clock of a start to a later time, because the start may have read it long ago.
     fn run_clock_of_start(&mut self, at: usize) {
         let now = self.slowest_clock();
         if let Some(starting) = &mut self.machine(at).starting {
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// Lets the clocks that an event reads run on.
+    /// Sets the clocks that an event reads to a later time, if time has passed.
     fn run_clocks(&mut self, event: &Event) {
         match *event {
             Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)
@@ -453,7 +453,7 @@ impl World {
     }
 
     /// Prepares the fleet again. The operator knows the highest tick that was handed out, and
-    /// removes all notes.
+    /// removes the file `fleet` from each state.
     fn prepare(&mut self) {
         for at in 0..self.machines.len() {
             self.machine(at).notes = Notes::default();
@@ -468,7 +468,7 @@ impl World {
         wire::with_server(|server| server.backups.clear());
     }
 
-    /// Lets a machine go on: it starts, ends the pause of its start, or stops cleanly.
+    /// Does the next step of a machine: it starts, ends the pause of its start, or stops cleanly.
     pub(super) fn go_on(&mut self, at: usize) {
         let Machine { starting, daemon, .. } = &*self.machines[at];
         let event = match (starting, daemon) {
@@ -560,7 +560,7 @@ impl World {
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
 
-    /// Resumes a snapshot on both machines. Both keepers see that the clocks jumped, take the
+    /// Resumes a snapshot on both machines. Both keepers notice that the clocks jumped, take the
     /// grants away, and store the new difference in the state.
     fn jump(&mut self, from: usize, to: usize) {
         wire::count_fault();
