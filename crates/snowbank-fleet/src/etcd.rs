@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
-use super::line::{self, ANSWER_BYTES_MAX, Access, Fault, Line, explain_hidden, late};
-use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
+use super::line::{self, ANSWER_BYTES_MAX, Access, Line, explain_hidden, late};
+use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 
 /// etcd, as a kind of coordinator.
@@ -49,7 +49,7 @@ const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
-/// The longest line of an answer that a message shows.
+/// The most characters of an answer that a message shows.
 const LINE_CHARS_MAX: usize = 200;
 
 /// An open connection to a member: HTTP, over TLS or not.
@@ -74,24 +74,24 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Makes a request, and checks that the answer is of the connection's cluster.
-    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+    /// Makes a request, and checks that the answer names the connection's cluster.
+    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         let answer = self.post(path, body).await?;
         line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.authority)?;
         Ok(answer)
     }
 
     /// Posts a JSON document, and reads the answer.
-    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         let patience = self.patience;
         let exchanged = timeout(patience, self.exchange(path, body.to_string())).await;
-        let (status, text) = exchanged.map_err(|_| late(patience))?.map_err(Fault::Endpoint)?;
+        let (status, text) = exchanged.map_err(|_| late(patience))?.map_err(NoAnswer::passing)?;
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
         serde_json::from_slice(&text).map_err(|error| {
             let line = first_line(&text);
-            Fault::Endpoint(format!(
+            NoAnswer::passing(format!(
                 "found an answer that is not from etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
             ))
         })
@@ -130,10 +130,10 @@ impl Session {
 }
 
 impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer> {
         let stream = TokioIo::new(line::connect(endpoint, &access.tls, within).await?);
         let opened = http1::handshake(stream).await;
-        let (sender, driver) = opened.map_err(|error| Fault::Endpoint(explain_hidden(&error)))?;
+        let (sender, driver) = opened.map_err(|error| NoAnswer::passing(explain_hidden(&error)))?;
         let mut session = Session {
             sender,
             driver: tokio::spawn(driver),
@@ -147,9 +147,9 @@ impl line::Session for Session {
         Ok(session)
     }
 
-    async fn log_in(&mut self, access: &Access) -> Result<(), Fault> {
+    async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer> {
         let Some(user) = &access.user else { return Ok(()) };
-        let password = user.password().map_err(Fault::Endpoint)?;
+        let password = user.password().map_err(NoAnswer::passing)?;
         let login = json!({ "name": user.name, "password": password });
         let answer = self.post("/v3/auth/authenticate", &login).await?;
         let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;
@@ -165,7 +165,7 @@ impl line::Session for Session {
         self.patience = patience;
     }
 
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
@@ -175,7 +175,7 @@ impl line::Session for Session {
         Ok(all)
     }
 
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let key = BASE64_STANDARD.encode(prefix.as_bytes());
         let end = BASE64_STANDARD.encode(end_of(prefix));
         let answer = self.ask("/v3/kv/range", &json!({ "key": key, "range_end": end })).await?;
@@ -183,7 +183,7 @@ impl line::Session for Session {
         Ok(found.map(|found| (decoded(&found["key"]), decoded(&found["value"]))).collect())
     }
 
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let answer = self.ask(TRANSACTION, &transaction(swaps)).await?;
         // etcd leaves the field out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
@@ -199,29 +199,29 @@ fn cluster_of(answer: &Value) -> &str {
 }
 
 /// Returns the fault for an answer with an error status.
-fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
+fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
     let answer: Value = serde_json::from_slice(text).unwrap_or_default();
     let message = answer["message"].as_str().or(answer["error"].as_str());
     let line = message.map_or_else(|| first_line(text), |message| first_line(message.as_bytes()));
     let reason = format!("HTTP {status}: {line}");
     if line.contains(COMMON_NAME) {
-        return Fault::Lasting(format!(
+        return NoAnswer::lasting(format!(
             "{reason}; with authentication, etcd's gateway refuses client certificates that have a common name: give \
              fleet.certificate one without (its subject may have an organisation), and set fleet.user"
         ));
     }
     match answer["code"].as_u64() {
-        _ if line.contains(OLD_TOKEN) => Fault::Endpoint(reason),
-        Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
-        _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => Fault::Endpoint(format!(
+        _ if line.contains(OLD_TOKEN) => NoAnswer::passing(reason),
+        Some(code) if LASTING_CODES.contains(&code) => NoAnswer::lasting(reason),
+        _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => NoAnswer::passing(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
              that one must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
         )),
-        _ => Fault::Endpoint(reason),
+        _ => NoAnswer::passing(reason),
     }
 }
 
-/// Returns the first line of an answer, cut to what a log line has room for.
+/// Returns the first line of an answer, cut to [`LINE_CHARS_MAX`].
 fn first_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().next().unwrap_or_default();
@@ -241,8 +241,8 @@ fn range(key: &str) -> Value {
     json!({ "request_range": { "key": BASE64_STANDARD.encode(key.as_bytes()) } })
 }
 
-fn garbled(what: &str) -> Fault {
-    Fault::Endpoint(format!("etcd's answer has no {what}"))
+fn garbled(what: &str) -> NoAnswer {
+    NoAnswer::passing(format!("etcd's answer has no {what}"))
 }
 
 /// Reads a key, or a value.
@@ -252,7 +252,7 @@ fn decoded(value: &Value) -> String {
 }
 
 /// Reads the answers to ranges of one key each.
-fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
+fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;
     let mut values = Vec::new();
@@ -263,7 +263,8 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
     Ok(values)
 }
 
-/// Returns the transaction that writes keys if all have the expected values, and else reads them.
+/// Returns the transaction that writes the keys if all have the expected values, and otherwise
+/// reads them.
 ///
 /// Values are compared, and not revisions: after a restore from a backup, other writes get the same
 /// revisions again.
@@ -330,18 +331,18 @@ mod tests {
     fn lasting_faults_are_told_apart_from_passing_ones() {
         let fault_of = |answer: Value| fault_of(StatusCode::BAD_REQUEST, answer.to_string().as_bytes());
         let fault = |code: u64| fault_of(json!({ "code": code, "message": "m" }));
-        assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "HTTP 400 Bad Request: m"));
-        assert!(matches!(fault(14), Fault::Endpoint(_)));
-        assert!(matches!(fault(16), Fault::Endpoint(_)), "the token has expired, and a new one helps");
+        assert_eq!(fault(3), NoAnswer::lasting("HTTP 400 Bad Request: m"));
+        assert!(!fault(14).is_lasting);
+        assert!(!fault(16).is_lasting, "the token has expired, and a new one helps");
         let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
-        assert!(matches!(fault_of(old), Fault::Endpoint(_)), "users have changed, and a new token helps");
-        assert!(matches!(fault_of(json!({})), Fault::Endpoint(_)));
+        assert!(!fault_of(old).is_lasting, "users have changed, and a new token helps");
+        assert!(!fault_of(json!({})).is_lasting);
     }
 
     #[test]
     fn an_answer_without_json_is_shown_with_its_status() {
         let page = b"Moved\x1b[2J\nsecond line";
-        let Fault::Endpoint(reason) = fault_of(StatusCode::BAD_GATEWAY, page) else { panic!("may pass") };
-        assert_eq!(reason, "HTTP 502 Bad Gateway: Moved [2J");
+        let expected = NoAnswer::passing("HTTP 502 Bad Gateway: Moved [2J");
+        assert_eq!(fault_of(StatusCode::BAD_GATEWAY, page), expected);
     }
 }

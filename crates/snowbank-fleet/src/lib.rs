@@ -17,9 +17,9 @@
 //! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer
 //!   means. Both modules are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. It is pure too.
-//! - `Coordinator`: what a coordinator can do. `line` implements this trait on a connection to one
-//!   of the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
-//!   lists them.
+//! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
+//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
+//!   lists both.
 //! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
 //!   to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
@@ -28,7 +28,7 @@
 //!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a
+//! - `notes`: the file in the state directory from which a daemon knows its own writes after a
 //!   restart.
 
 #![forbid(unsafe_code)]
@@ -101,7 +101,7 @@ pub enum Swapped {
     Refused(Vec<Option<String>>),
 }
 
-/// The reason why a coordinator gave no answer.
+/// The reason why a coordinator, or one of its endpoints, gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
     /// The reason, in one line.
@@ -222,8 +222,8 @@ pub trait Coordinator: Send {
         Ok(self.read(&[key.to_owned()])?.into_iter().next().flatten())
     }
 
-    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
-    /// that do not answer soon are left out. A single endpoint is not asked.
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Leaves out
+    /// endpoints that do not answer soon. Does not ask a single endpoint.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -245,8 +245,8 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares these keys, at most [`SWAPS_MAX`] beside the marker. If all are as expected, writes
-    /// those with a new value; else writes none.
+    /// Compares these keys, at most [`SWAPS_MAX`] and the marker. If all have the expected values,
+    /// writes those with a new value. Otherwise writes none.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
@@ -261,6 +261,6 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a
-/// transaction by default.
+/// The most keys of one swap, without the marker. By default, etcd accepts 128 operations in a
+/// transaction.
 pub const SWAPS_MAX: usize = 100;

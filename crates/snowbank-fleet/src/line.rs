@@ -5,7 +5,6 @@
 //! other. The connection stays open between calls. Each new connection must lead to the same
 //! cluster as the earlier ones (`cluster`).
 
-use std::fmt;
 use std::fs;
 use std::future::poll_fn;
 use std::iter::repeat_n;
@@ -51,8 +50,8 @@ const LATER_BY: u32 = 4;
 /// The longest answer: it has room for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The place and the credentials of a coordinator.
-#[derive(Clone)]
+/// The addresses and the credentials of a coordinator.
+#[derive(Clone, Debug)]
 pub struct Access {
     /// The coordinator's kind.
     pub kind: &'static CoordinatorKind,
@@ -92,13 +91,6 @@ impl User {
     }
 }
 
-impl fmt::Debug for Access {
-    /// Writes no password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("endpoints", &self.endpoints).finish_non_exhaustive()
-    }
-}
-
 /// A stream of bytes, over TLS or not.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -109,10 +101,10 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     tls: &ClientFiles,
     within: Duration,
-) -> Result<Box<dyn Stream>, Fault> {
+) -> Result<Box<dyn Stream>, NoAnswer> {
     let connected = timeout(within, try_connect(endpoint, tls)).await;
     let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
-    connected.map_err(Fault::Endpoint)
+    connected.map_err(NoAnswer::passing)
 }
 
 async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
@@ -156,8 +148,8 @@ impl Patience {
         self.of_late = took.max(self.of_late / 2);
     }
 
-    /// Returns the time to open a connection in the last round. If a round trip takes a second, TCP
-    /// and TLS take three.
+    /// Returns the time to open a connection in the last round. It must be long enough for slow
+    /// networks: TCP and TLS take three round trips.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
     }
@@ -186,10 +178,10 @@ fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duratio
 pub(super) async fn in_time<T>(
     limit: Duration,
     part: impl Future<Output = std::io::Result<T>>,
-) -> Result<T, Fault> {
+) -> Result<T, NoAnswer> {
     match timeout(limit, part).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Fault::Endpoint(explain(&error))),
+        Ok(Err(error)) => Err(NoAnswer::passing(explain(&error))),
         Err(_) => Err(late(limit)),
     }
 }
@@ -210,37 +202,18 @@ async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) 
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-pub(super) fn late(limit: Duration) -> Fault {
-    Fault::Endpoint(format!("no answer within {limit:?}"))
-}
-
-/// The reason why one endpoint did not answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Another endpoint may answer.
-    Endpoint(String),
-    /// Only an operator can remove the cause.
-    Lasting(String),
-    /// The endpoint belongs to another cluster. Another endpoint may belong to the right one.
-    Foreign(String),
-}
-
-impl Fault {
-    fn reason(&self) -> &str {
-        match self {
-            Fault::Endpoint(reason) | Fault::Lasting(reason) | Fault::Foreign(reason) => reason,
-        }
-    }
+pub(super) fn late(limit: Duration) -> NoAnswer {
+    NoAnswer::passing(format!("no answer within {limit:?}"))
 }
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized + Send {
     /// Connects within this time.
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer>;
 
     /// Logs in. Called once the member's cluster is known to be the right one. Does nothing if
     /// `open` has logged in.
-    async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
+    async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
         Ok(())
     }
 
@@ -254,13 +227,13 @@ pub(super) trait Session: Sized + Send {
     fn set_patience(&mut self, patience: Duration);
 
     /// Reads the newest texts of keys.
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault>;
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
 
     /// Reads all keys that begin with a prefix.
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault>;
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
     /// Compares and writes keys: see [`Coordinator::swap`].
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault>;
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
 }
 
 /// The connection to a coordinator, through sessions of type `S`.
@@ -296,7 +269,7 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange. Tries one endpoint after the other until one answers.
-    fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, NoAnswer> {
+    fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, NoAnswer>) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
         let mut faults = Vec::new();
         for opens_within in tries(endpoints, self.session.is_some()) {
@@ -304,9 +277,10 @@ impl<S: Session> Line<S> {
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
-                // A daemon that knows its cluster does not let one endpoint speak for the others.
-                Err(Fault::Lasting(reason)) if self.cluster.is_none() => {
-                    return Err(NoAnswer::lasting(format!("{endpoint}: {reason}")));
+                // A daemon that knows its cluster asks the other endpoints too: this one may belong
+                // to another cluster.
+                Err(fault) if self.cluster.is_none() && fault.is_lasting && !fault.is_foreign => {
+                    return Err(NoAnswer::lasting(format!("{endpoint}: {fault}")));
                 }
                 Err(fault) => faults.push((endpoint.to_string(), fault)),
             }
@@ -323,14 +297,14 @@ impl<S: Session> Line<S> {
     /// Returns a message if two endpoints report different clusters.
     fn call_each<T>(
         &mut self,
-        exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
+        exchange: impl AsyncFn(&mut S) -> Result<T, NoAnswer>,
     ) -> Result<Vec<(String, T)>, String> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
         let ask = async |endpoint| {
             let mut session = self.open_at(endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
-            Ok::<_, Fault>((session, answer))
+            Ok::<_, NoAnswer>((session, answer))
         };
         let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
         let mut found = Vec::new();
@@ -351,8 +325,8 @@ impl<S: Session> Line<S> {
                     found.push((endpoint, answer));
                 }
                 // A daemon that knows its cluster ignores endpoints of other clusters.
-                Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
-                    return Err(format!("{endpoint}: {reason}"));
+                Err(fault) if self.cluster.is_none() && fault.is_foreign => {
+                    return Err(format!("{endpoint}: {fault}"));
                 }
                 Err(_) => {}
             }
@@ -363,9 +337,9 @@ impl<S: Session> Line<S> {
     /// Makes one exchange at the current endpoint. Keeps the session only if an answer came.
     fn try_call<T>(
         &mut self,
-        exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
+        exchange: &impl AsyncFn(&mut S) -> Result<T, NoAnswer>,
         opens_within: Option<Duration>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, NoAnswer> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.open(opens_within)?,
@@ -381,7 +355,7 @@ impl<S: Session> Line<S> {
 
     /// Opens a session at the current endpoint. Notes how long that took, because it shows how slow
     /// the coordinator is.
-    fn open(&mut self, within: Option<Duration>) -> Result<S, Fault> {
+    fn open(&mut self, within: Option<Duration>) -> Result<S, NoAnswer> {
         let began = Instant::now();
         let endpoint = &self.access.endpoints[self.current];
         let opening = self.open_at(endpoint, within.unwrap_or(self.patience.opening()));
@@ -398,20 +372,20 @@ impl<S: Session> Line<S> {
     }
 
     /// Opens a session, and checks that it leads to the same cluster as earlier ones.
-    async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, Fault> {
+    async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, NoAnswer> {
         let mut session = S::open(&self.access, endpoint, within).await?;
         self.check_cluster(&session)?;
         session.log_in(&self.access).await?;
         if let Some(cluster) = &self.cluster {
             let found = session.read(slice::from_ref(&cluster.key)).await?;
             let text = found.first().and_then(Option::as_deref);
-            cluster.check(text).map_err(Fault::Foreign)?;
+            cluster.check(text).map_err(NoAnswer::foreign)?;
         }
         Ok(session)
     }
 
     /// Checks that a session's member reports the same cluster ID as the first session.
-    fn check_cluster(&self, session: &S) -> Result<(), Fault> {
+    fn check_cluster(&self, session: &S) -> Result<(), NoAnswer> {
         let Some((known, other)) = &self.cluster_id else { return Ok(()) };
         check_cluster(session.cluster_id(), known, other)
     }
@@ -464,11 +438,11 @@ impl<S: Session> Coordinator for Line<S> {
 }
 
 /// Checks that the cluster ID found is the known one, which endpoint `other` has reported.
-pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
+pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), NoAnswer> {
     if found == known {
         return Ok(());
     }
-    Err(Fault::Foreign(format!(
+    Err(NoAnswer::foreign(format!(
         "found cluster {found}, but {other} belongs or belonged to cluster {known}, allowed: members of one cluster; \
          correct fleet.endpoints"
     )))
@@ -476,17 +450,12 @@ pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(),
 
 /// Returns the error for the faults of all endpoints, with their names. The error is foreign only
 /// if all endpoints belong to another cluster, and lasting only if all faults are.
-fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
-    let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
-    let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));
+fn no_answer(faults: Vec<(String, NoAnswer)>) -> NoAnswer {
+    let is_foreign = faults.iter().all(|(_, fault)| fault.is_foreign);
+    let is_lasting = is_foreign || faults.iter().all(|(_, fault)| fault.is_lasting && !fault.is_foreign);
     let reasons: Vec<String> =
-        faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {}", fault.reason())).collect();
-    let reasons = reasons.join("; ");
-    match (is_foreign, is_lasting) {
-        (true, _) => NoAnswer::foreign(reasons),
-        (_, true) => NoAnswer::lasting(reasons),
-        _ => NoAnswer::passing(reasons),
-    }
+        faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {fault}")).collect();
+    NoAnswer { reason: reasons.join("; "), is_lasting, is_foreign }
 }
 
 #[cfg(test)]

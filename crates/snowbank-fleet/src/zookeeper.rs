@@ -12,8 +12,8 @@ use std::time::Duration;
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::endpoint::Endpoint;
-use super::line::{self, Access, Fault, Line};
-use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
+use super::line::{self, Access, Line};
+use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 
 /// ZooKeeper, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
@@ -37,7 +37,8 @@ const ERROR: i32 = -1;
 /// All permissions.
 const ALL: i32 = 31;
 
-/// The most tries of one swap while other clients write the same nodes.
+/// The most tries of one swap. A try fails if another client writes a node, or if a parent node is
+/// missing.
 const TRIES_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ struct Node {
     version: i32,
 }
 
-fn garbled() -> Fault {
-    Fault::Endpoint(String::from("ZooKeeper's answer ends too early"))
+fn garbled() -> NoAnswer {
+    NoAnswer::passing("ZooKeeper's answer ends too early")
 }
 
 fn get_data(path: &str) -> Request {
@@ -63,7 +64,7 @@ fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
 }
 
 /// Reads the answer to a [`GET_DATA`].
-fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
+fn node(answer: &Answer) -> Result<Option<Node>, NoAnswer> {
     match answer.error {
         0 => node_in(Reader(&answer.body)).map(Some).ok_or_else(garbled),
         _ => Ok(None),
@@ -83,7 +84,7 @@ fn text_of(node: &Option<Node>) -> Option<String> {
 }
 
 /// Reads the nodes at paths, after the server has caught up with the leader.
-async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, Fault> {
+async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, NoAnswer> {
     let mut nodes = Vec::with_capacity(paths.len());
     for paths in paths.chunks(SWAPS_MAX) {
         let mut requests = vec![(SYNC, Writer::default().text("/").0)];
@@ -95,7 +96,7 @@ async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node
     Ok(nodes)
 }
 
-async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Fault> {
+async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, NoAnswer> {
     let sync = (SYNC, Writer::default().text("/").0);
     let request = (GET_CHILDREN, Writer::default().text(path).boolean(false).0);
     let answers = session.ask(&[sync, request]).await?;
@@ -118,8 +119,8 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
             (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.version),
             (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.version),
             (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
-            // A key that must be missing is compared only when the nodes are read. No caller
-            // compares such a key if others may make it.
+            // A key that must be missing was compared when the nodes were read, and is not compared
+            // again. No caller compares a missing key that other daemons may create.
             (None, None) => writer,
         };
     }
@@ -127,7 +128,7 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
 }
 
 /// Returns the error in the answer to a [`MULTI`], or 0 if it was done.
-fn error_of(answer: &Answer) -> Result<i32, Fault> {
+fn error_of(answer: &Answer) -> Result<i32, NoAnswer> {
     let error = match answer.error {
         0 => error_in(Reader(&answer.body)).ok_or_else(garbled)?,
         error => error,
@@ -149,7 +150,7 @@ fn error_in(mut reader: Reader<'_>) -> Option<i32> {
 }
 
 /// Creates the missing nodes above a path.
-async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
+async fn make_parents(session: &mut Session, path: &str) -> Result<(), NoAnswer> {
     let mut requests = Vec::new();
     for (end, _) in path.match_indices('/').skip(1) {
         requests.push((CREATE, create(Writer::default(), &path[..end], "", session.has_user).0));
@@ -158,7 +159,7 @@ async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
 }
 
 impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer> {
         Session::connect(access, endpoint, within).await
     }
 
@@ -166,11 +167,11 @@ impl line::Session for Session {
         self.patience = patience;
     }
 
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         Ok(read(self, keys).await?.iter().map(text_of).collect())
     }
 
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let names = children(self, prefix.trim_end_matches('/')).await?;
         let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
         let nodes = read(self, &paths).await?;
@@ -178,7 +179,7 @@ impl line::Session for Session {
         Ok(listed.filter_map(|(path, node)| Some((path, node?.text))).collect())
     }
 
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let paths: Vec<String> = swaps.iter().map(|swap| swap.key.clone()).collect();
         for _ in 0..TRIES_MAX {
             let found = read(self, &paths).await?;
@@ -198,7 +199,7 @@ impl line::Session for Session {
                 _ => {}
             }
         }
-        Err(Fault::Endpoint(String::from("another client of ZooKeeper wrote the same keys at each try")))
+        Err(NoAnswer::passing("another client of ZooKeeper wrote the same keys at each try"))
     }
 }
 
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(error_of(&answer(NODE_EXISTS, Vec::new())), Ok(NODE_EXISTS));
         let done = Writer::default().int(SET_DATA).boolean(false).int(0).0;
         assert_eq!(error_of(&answer(0, done)), Ok(0));
-        assert!(matches!(error_of(&answer(0, failed(&[-102]))), Err(Fault::Lasting(_))));
+        assert!(error_of(&answer(0, failed(&[-102]))).is_err_and(|fault| fault.is_lasting));
         assert_eq!(error_of(&answer(0, Vec::new())), Err(garbled()));
     }
 }

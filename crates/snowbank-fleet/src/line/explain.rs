@@ -1,4 +1,5 @@
-//! The reasons why a connection to a coordinator failed, in the words of `[fleet]`'s settings.
+//! The reasons why a connection to a coordinator failed. They name the settings in `[fleet]` that
+//! help.
 
 use std::error::Error;
 use std::{io, iter};

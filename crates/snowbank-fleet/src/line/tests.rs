@@ -12,26 +12,26 @@ use crate::{Marker, zookeeper};
 struct Named(String);
 
 impl Session for Named {
-    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, Fault> {
+    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, NoAnswer> {
         match &*endpoint.host {
             "hangs" => pending().await,
-            "away" => Err(Fault::Endpoint(String::from("refuses"))),
-            "strange" => Err(Fault::Lasting(String::from("wrong password"))),
+            "away" => Err(NoAnswer::passing("refuses")),
+            "strange" => Err(NoAnswer::lasting("wrong password")),
             host => Ok(Named(host.to_owned())),
         }
     }
 
     fn set_patience(&mut self, _: Duration) {}
 
-    async fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         Ok(vec![(self.0 != "empty").then(|| marker(&self.0))])
     }
 
-    async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, Fault> {
+    async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("only reads are tested")
     }
 
-    async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, Fault> {
+    async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, NoAnswer> {
         unreachable!("only reads are tested")
     }
 }
@@ -70,7 +70,7 @@ fn the_time_for_an_answer_follows_recent_answers() {
     assert_eq!(after(1), 500);
     assert_eq!(after(200), 800);
     assert_eq!([after(1), after(1)], [500, 500]);
-    // Each write takes a second, and each new connection a millisecond.
+    // A write takes a second. Each of its retries connects again in a millisecond.
     assert_eq!([after(500), after(1)], [2_000, 1_000]);
     assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
     assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
@@ -109,7 +109,7 @@ fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
     let mut hanging = line(&["hangs", "hangs"]);
     assert!(hanging.call_each(name).unwrap().is_empty() && hanging.session.is_none());
     let fails_at_a = async |session: &mut Named| match session.0.as_str() {
-        "a" => Err(Fault::Endpoint(String::from("no"))),
+        "a" => Err(NoAnswer::passing("no")),
         _ => Ok(()),
     };
     assert_eq!(line(&["a", "b"]).call_each(fails_at_a), Ok(vec![(String::from("zookeeper://b:2181"), ())]));

@@ -21,7 +21,7 @@ impl Writer {
         self
     }
 
-    /// Adds a text or a buffer: both have the same form.
+    /// Adds a buffer, which is encoded as a text is.
     pub(super) fn bytes(self, bytes: &[u8]) -> Self {
         let mut written = self.int(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
         written.0.extend_from_slice(bytes);
@@ -56,7 +56,7 @@ impl<'b> Reader<'b> {
         Some(self.take(1)? != [0])
     }
 
-    /// Reads a text. A negative length means that there is none.
+    /// Reads a text. A negative length stands for a missing text, which is read as an empty one.
     pub(super) fn text(&mut self) -> Option<String> {
         let size = usize::try_from(self.int()?).unwrap_or(0);
         Some(String::from_utf8_lossy(self.take(size)?).into_owned())

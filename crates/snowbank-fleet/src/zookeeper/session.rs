@@ -6,14 +6,15 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::jute::{Reader, Writer};
+use crate::NoAnswer;
 use crate::endpoint::Endpoint;
-use crate::line::{self, ANSWER_BYTES_MAX, Access, Fault, Stream, in_time};
+use crate::line::{self, ANSWER_BYTES_MAX, Access, Stream, in_time};
 
 /// How long the server keeps the session without a request. The server may choose a shorter time.
 /// If the session has ended, the daemon connects again.
 const SESSION_MS: i32 = 30_000;
 
-/// The xid of a login's answer, and the login's operation.
+/// The xid and the operation of a login.
 const LOGIN_XID: i32 = -4;
 const LOGIN: i32 = 100;
 
@@ -55,7 +56,7 @@ impl Session {
         access: &Access,
         endpoint: &Endpoint,
         within: Duration,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, NoAnswer> {
         let stream = line::connect(endpoint, &access.tls, within).await?;
         let mut session = Session { stream, xid: 0, has_user: access.user.is_some(), patience: within };
         // Protocol version, last transaction seen, timeout, session ID, its password, and false: no
@@ -64,7 +65,7 @@ impl Session {
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;
         if let Some(user) = &access.user {
-            let password = user.password().map_err(Fault::Endpoint)?;
+            let password = user.password().map_err(NoAnswer::passing)?;
             let login = Writer::default().int(LOGIN_XID).int(LOGIN).int(0).text("digest");
             session.write_frame(&login.text(&format!("{}:{password}", user.name)).0).await?;
             let answer = session.answer(LOGIN_XID).await?;
@@ -73,12 +74,12 @@ impl Session {
         Ok(session)
     }
 
-    async fn write_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
+    async fn write_frame(&mut self, frame: &[u8]) -> Result<(), NoAnswer> {
         let framed = Writer::default().bytes(frame).0;
         in_time(self.patience, self.stream.write_all(&framed)).await
     }
 
-    async fn read_frame(&mut self) -> Result<Vec<u8>, Fault> {
+    async fn read_frame(&mut self) -> Result<Vec<u8>, NoAnswer> {
         let size = in_time(self.patience, self.stream.read_u32()).await?;
         let size = usize::try_from(size).ok().filter(|&size| size <= ANSWER_BYTES_MAX);
         let mut frame = vec![0; size.ok_or_else(no_zookeeper)?];
@@ -86,7 +87,7 @@ impl Session {
         Ok(frame)
     }
 
-    async fn answer(&mut self, xid: i32) -> Result<Answer, Fault> {
+    async fn answer(&mut self, xid: i32) -> Result<Answer, NoAnswer> {
         let frame = self.read_frame().await?;
         let mut reader = Reader(&frame);
         match header(&mut reader) {
@@ -97,7 +98,7 @@ impl Session {
 
     /// Sends requests together, and returns their answers. Fails if an answer has an error that
     /// does not concern nodes.
-    pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Fault> {
+    pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, NoAnswer> {
         let first = self.xid + 1;
         for (operation, body) in requests {
             self.xid += 1;
@@ -121,15 +122,15 @@ fn header(reader: &mut Reader<'_>) -> Option<(i32, i32)> {
     Some((xid, reader.int()?))
 }
 
-fn no_zookeeper() -> Fault {
-    Fault::Endpoint(String::from("found an answer in another protocol, allowed: ZooKeeper's"))
+fn no_zookeeper() -> NoAnswer {
+    NoAnswer::passing("found an answer in another protocol, allowed: ZooKeeper's")
 }
 
 /// Returns the fault for an error code, unless the error concerns a node.
-pub(super) fn fault_of(error: i32) -> Option<Fault> {
+pub(super) fn fault_of(error: i32) -> Option<NoAnswer> {
     if let Some((_, reason)) = LASTING_ERRORS.iter().find(|(lasting, _)| *lasting == error) {
-        return Some(Fault::Lasting((*reason).to_owned()));
+        return Some(NoAnswer::lasting(*reason));
     }
     let is_of_nodes = [0, NO_NODE, BAD_VERSION, NODE_EXISTS].contains(&error);
-    (!is_of_nodes).then(|| Fault::Endpoint(format!("ZooKeeper's error {error}")))
+    (!is_of_nodes).then(|| NoAnswer::passing(format!("ZooKeeper's error {error}")))
 }
