@@ -10,11 +10,11 @@
 //! - The daemon reads the identity before its first write, and writes on the same connection.
 //! - On each later connection, the daemon reads the identity first. A server of etcd or ZooKeeper
 //!   stays a member of one cluster for as long as it runs.
-//! - The answer is up to date: etcd's reads are linearizable, and a ZooKeeper catches up with its
-//!   leader first (SYNC).
+//! - The read sees the newest value: etcd's reads are linearizable, and a ZooKeeper server first
+//!   catches up with its leader (SYNC).
 //!
-//! etcd also names its cluster in each answer, which needs no permission. But that name is a hash
-//! of the members' addresses, so two clusters that were set up alike share it.
+//! etcd also has a cluster ID in each answer. But it is a hash of the members' addresses, so two
+//! clusters with the same addresses have the same ID.
 
 use super::KeyError;
 
@@ -28,7 +28,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Returns the cluster in which this key has this value.
+    /// Returns the cluster whose key has this value. `read` reads the identity in a value.
     ///
     /// # Errors
     /// The value cannot be read.
@@ -40,8 +40,8 @@ impl Cluster {
         Ok(Cluster { key: key.to_owned(), identity: read(text)?, read })
     }
 
-    /// Checks the value of the key at a new connection. A value that is missing or cannot be read
-    /// counts as another cluster's.
+    /// Checks the key's value on a new connection. If the value is missing or cannot be read, the
+    /// cluster counts as another one.
     ///
     /// # Errors
     /// Returns a message if it is another cluster.

@@ -1,5 +1,5 @@
 //! The rules of a shared counter: a ticket source whose numbers several daemons take from one key
-//! at the coordinator. Pure: answers come in, decisions go out.
+//! at the coordinator. The rules are pure: answers come in, decisions go out.
 //!
 //! The key has the next free number. A daemon takes a range of numbers by writing a higher number.
 //! The coordinator does the write only if the key still has the value that the daemon read. So each
@@ -28,8 +28,8 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The most IDs from the first ID of a range to its end. A range has 10 million numbers at most, or
-/// as many as a few requests want.
+/// The most IDs from the first ID of a range to its end. Ranges are far shorter: they have 10
+/// million numbers, or as many as a few requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
@@ -50,7 +50,7 @@ pub struct CounterKey {
     /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
     /// writes by it.
     pub write: String,
-    /// The name of the daemon or the command that wrote it, for people.
+    /// The name, for people, of the daemon or the command that wrote the value.
     pub writer: String,
 }
 
@@ -65,7 +65,7 @@ impl CounterKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or another release wrote it.
+    /// The text is not a counter's value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         key::parse(text)
     }
@@ -95,7 +95,8 @@ pub(super) struct Claim {
 pub(super) enum CounterLoss {
     /// The key is gone.
     Gone,
-    /// The key's next number is below what this daemon's state knows. Has both numbers.
+    /// The key's next number is below this daemon's numbers. Has the key's next number, and this
+    /// daemon's.
     WentBack(u64, u64),
     /// The counter was made again.
     Replaced,

@@ -13,8 +13,8 @@ use snowbank_id::layout::{Space, UnixMicros};
 /// The format of values that this release writes. It refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
-/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far
-/// shorter.
+/// The longest text that is read as a value. A marker with the longest layouts of as many sources
+/// as a daemon can have is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
@@ -55,7 +55,7 @@ pub struct NumberKey {
     pub holder: String,
     /// The source that uses the number.
     pub source: String,
-    /// The instant since which this holder has the number, in seconds of Unix time.
+    /// When this holder took the number, in seconds of Unix time.
     pub since_unix_s: i64,
 }
 
@@ -74,7 +74,7 @@ impl NumberKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or another release wrote it.
+    /// The text is not a number's value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
@@ -85,15 +85,15 @@ impl NumberKey {
     }
 }
 
-/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor.
-/// If it is missing, the coordinator may have lost its data.
+/// The value that `fleet init` writes: the ID spaces of a fleet, and its floor. If the marker is
+/// missing, the coordinator may have lost its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
-    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have
-    /// different identities.
+    /// The identity of the fleet: 128 bits, drawn when the fleet was prepared. So two prepared
+    /// clusters have different identities.
     pub identity: String,
-    /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
+    /// The identity of this write, as in [`NumberKey`]. With it, no two writes have equal texts.
     pub(super) write: String,
     /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
     /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
@@ -122,12 +122,12 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 }
 
 impl Marker {
-    /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
+    /// Returns the marker of a fleet with these ID spaces. Its daemons poll at the shortest period.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
         Marker { format: FORMAT, identity: identity.to_owned(), spaces, ..Marker::default() }
     }
 
-    /// Returns the marker of a new fleet whose daemons poll at this interval.
+    /// Returns the marker with another poll period, before it is written.
     pub fn polled_each(self, period: Duration) -> Self {
         Marker { poll_ms: millis(period), ..self }
     }
@@ -135,12 +135,12 @@ impl Marker {
     /// Reads a marker.
     ///
     /// # Errors
-    /// The text is no marker, or another release wrote it.
+    /// The text is not a marker, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
 
-    /// Returns the ID spaces that daemons may use, for people.
+    /// Returns the list of the ID spaces that daemons may use, as text.
     pub fn shown(&self) -> String {
         let active = self.active();
         if active.is_empty() { String::from("none") } else { active.join(", ") }
@@ -182,7 +182,8 @@ impl Marker {
         Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
 
-    /// Records the [`reach`] of a daemon. Returns true if it is longer than those before.
+    /// Records the [`reach`] of a daemon. Returns true if it is longer than the one recorded
+    /// before.
     pub fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let before = self.reach();
         self.reach_ms = millis(before.max(reach).min(REACH_MAX));

@@ -40,7 +40,7 @@ const TRIES_MAX: usize = 5;
 pub struct Member<C> {
     coordinator: C,
     paths: Paths,
-    /// The identity of the state that the numbers belong to.
+    /// The identity of the daemon's state, which holds the numbers.
     state: String,
     /// The daemon's name for people.
     holder: String,
@@ -90,7 +90,7 @@ pub struct Clocks {
     pub wall: UnixMicros,
     /// The boot clock, which keeps running while the machine sleeps.
     pub boot: BootMicros,
-    /// The difference of the clocks as they were read, in microseconds.
+    /// The wall clock minus the boot clock, as they were read, in microseconds.
     pub wall_minus_boot_us: i64,
 }
 
@@ -107,7 +107,7 @@ impl Clocks {
     }
 }
 
-/// A bound to write for the source of this index.
+/// A bound to write for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The source's index.
@@ -305,7 +305,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes an answer about a number's key, and returns its value.
+    /// Checks the value of a number's key, as an answer gave it. Returns the parsed value.
     fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let seen = self.see_one(source, at, text);
         self.or_went_back(seen)
@@ -323,7 +323,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Takes an answer about a number's key, and returns its value.
+    /// Checks one key as [`Member::see`] does, but does not poll after a loss.
     fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let key = text.map(NumberKey::parse).transpose();
         // If the value cannot be read, `Holding::see` reports a loss.
@@ -430,7 +430,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                         highest = highest.max(seen.id_bound);
                     }
                     if is_done {
-                        // The write was done before, and its answer was lost.
+                        // An earlier try was done, and its answer was lost.
                         return Ok(bound.id_bound);
                     }
                     if !is_release {

@@ -96,9 +96,9 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
-    /// changes when the machine is restored from a snapshot. `fleet` identifies the fleet and its
-    /// coordinator.
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine. It is
+    /// another one after the machine was restored from a snapshot. `fleet` identifies the fleet and
+    /// its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -171,7 +171,7 @@ impl Notes {
         Duration::from_millis(self.document.settled_reach_ms)
     }
 
-    /// Notes that this state has waited until the polls of other daemons have read a reach.
+    /// Notes that this state has waited until other daemons have polled a reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
         self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }

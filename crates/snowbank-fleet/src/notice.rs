@@ -86,7 +86,7 @@ pub const fn noticed_within(period: Duration, answer: Duration) -> Duration {
 }
 
 /// Returns the shortest horizon of a fleet with this period. The pause of a start takes at most
-/// half of it, so that the rest is left to raise the ceiling.
+/// half of the horizon. The rest is left to raise the ceiling.
 pub(super) const fn shortest_horizon(period: Duration) -> Duration {
     noticed_within(period, Duration::ZERO).saturating_mul(2)
 }

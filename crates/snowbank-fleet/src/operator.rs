@@ -111,7 +111,7 @@ impl Operator<'_> {
         marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
 
-    /// Lists the numbers of a layout's ID space that were ever used.
+    /// Lists all numbers of a layout's ID space that were ever used.
     ///
     /// # Errors
     /// The fleet lacks the space, or the coordinator did not answer.
@@ -201,7 +201,7 @@ impl Operator<'_> {
         let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
         match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
             Swapped::Done => Ok(()),
-            // The answer was lost, and the write was tried again.
+            // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
@@ -272,7 +272,7 @@ impl Operator<'_> {
         ];
         match self.coordinator.swap(&swaps)? {
             Swapped::Done => Ok(held),
-            // The answer was lost, and the write was tried again.
+            // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
                 Err(refused(String::from("the fleet's marker has just changed; try again")))

@@ -23,9 +23,9 @@ pub const PEERS_MAX: usize = 256;
 /// The peers' addresses, and the credentials for them.
 #[derive(Clone)]
 pub struct PeerAccess {
-    /// Their addresses. A name stands for all daemons that it resolves to.
+    /// The configured addresses of peers. A name stands for all addresses that it resolves to.
     pub addresses: Vec<Address>,
-    /// The token. It is sent only where nobody on a network can read it.
+    /// The token. It is sent only to addresses where nobody on a network can read it.
     pub token: Option<Vec<u8>>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
@@ -148,7 +148,7 @@ async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Stri
     Ok(addresses)
 }
 
-/// Returns the socket address of an address that names an IP.
+/// Returns the socket address, if the address has an IP and no name.
 fn socket_address(address: &Address) -> Option<SocketAddr> {
     match address {
         Address::Tcp { host, port } | Address::Tls { host, port } => {

@@ -48,7 +48,7 @@ pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 /// its holder's reach was never granted.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
-/// The start of a source under a number that it may take.
+/// How a source starts with a number that it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
     /// The key's last write is this state's: the source continues at its own ceiling.
@@ -172,7 +172,7 @@ pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
 
-/// Returns the instant at which the clock is past all IDs below a bound.
+/// Returns the instant of a bound: at that instant the clock is past all IDs below it.
 pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
@@ -332,7 +332,7 @@ impl Holding {
         }
     }
 
-    /// Records that a write of this value was done. A release may lower the bound.
+    /// Records that a write of this value was done. A release may have lowered the bound.
     pub fn written(&mut self, text: &str, key: &NumberKey) {
         self.try_write(&key.write);
         self.text = Some(text.to_owned());

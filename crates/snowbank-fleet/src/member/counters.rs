@@ -19,16 +19,15 @@ pub(super) struct HeldCounter {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Adds the shared counter of the source of this index and name. All numbers below `floor` may
-    /// have been handed out.
+    /// Adds a source's shared counter. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
         let key = self.paths.counter(source);
         let counter = Counter::new(numbering.clone(), floor);
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
-    /// Takes a range of `count` numbers for the source of this index. `generation` changes when its
-    /// grant is lost.
+    /// Takes a range of `count` numbers for the source with this index. `generation` changes when
+    /// the source's grant is taken away.
     ///
     /// # Errors
     /// The coordinator did not answer, the counter cannot go on, or a number is lost.
@@ -118,7 +117,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 }
 
 impl HeldCounter {
-    /// Returns the reason why the counter cannot go on, in words.
+    /// Returns the error for a counter that cannot go on.
     fn lost(&self, loss: &CounterLoss) -> FleetError {
         let reason = self.named(loss);
         if loss.is_of_others() { FleetError::Unreadable(reason) } else { FleetError::Held(reason) }

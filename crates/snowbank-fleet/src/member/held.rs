@@ -31,7 +31,7 @@ pub(super) struct Held {
     pub(super) max_ahead: Duration,
     /// True once this process has written the keys. False for a source that went on without asking.
     pub(super) is_claimed: bool,
-    /// The instant since which the source has the numbers, for people.
+    /// When the source took the numbers, for people.
     pub(super) since_unix_s: i64,
     /// The bound at which the source started. Its keys never get a lower one.
     pub(super) floor: u64,
@@ -77,7 +77,7 @@ impl Held {
         format!("worker ID {number} of source {source:?}: {loss}")
     }
 
-    /// Returns the writes that may be the latest of one of its keys.
+    /// Returns the writes that may be the last of one of the source's keys.
     fn writes(&self) -> Vec<String> {
         let mut writes: Vec<String> = Vec::new();
         for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {

@@ -96,7 +96,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
-                    // The next keys may show that the coordinator went back.
+                    // Keys that follow may show that the coordinator went back.
                     Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                     Err(error) => return Err(error),
                 }

@@ -53,7 +53,7 @@ impl Granted {
 pub(super) enum Noticed {
     /// The coordinator went back. The floor is raised above all that it has lost.
     WentBack,
-    /// The answer was old. The key has another value now.
+    /// The answer was old: the key has another value.
     OldAnswer,
 }
 
@@ -340,7 +340,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     let now = found.next().flatten();
                     let key = found.next().flatten();
                     if now.as_ref() == Some(&raised) {
-                        // The write was done before, and its answer was lost.
+                        // An earlier try was done, and its answer was lost.
                         self.marker = Some(Known { text: raised, marker });
                         return Ok(Noticed::WentBack);
                     }

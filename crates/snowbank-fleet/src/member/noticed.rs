@@ -263,7 +263,7 @@ enum Job {
     Nothing,
     /// A raise for many sources.
     Raise,
-    /// A raise of bounds that have passed, so that it pauses.
+    /// A raise of bounds that have passed, which includes a pause.
     RaiseAfterOutage,
     /// A range of a counter, after other daemons have taken many.
     Range,

@@ -1,4 +1,4 @@
-//! The choice of free worker IDs for a source that has none configured.
+//! The choice of free worker IDs for a source without configured ones.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -183,7 +183,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
-/// Worker IDs that are not free, with their holders and the instants at which they may become free.
+/// The holders of worker IDs that are not free, each after the instant at which the worker ID may
+/// become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
 /// Splits used worker IDs into free ones, the earliest bound first, and the holders of the others.

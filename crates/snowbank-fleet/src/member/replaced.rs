@@ -176,7 +176,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
         assert!(wrong != "garbage" || freed.from == freed.id_bound, "another term: {freed:?}");
-        // A daemon whose clock is behind the operator's accepts the furthest bound only later.
+        // A daemon whose clock is behind the operator's takes the number only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }

@@ -62,7 +62,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let numbers = want.layout.numbers_in_space(worker_ids);
-        // The same worker ID is another number if a constant of the layout has changed.
+        // If a constant of the layout has changed, the same worker ID is another number.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }

@@ -15,7 +15,7 @@ fn taken(store: &Store) -> (Member<Store>, u64) {
     (first, covered)
 }
 
-/// Returns the ceiling below which a start goes on with these notes.
+/// Returns the ceiling below which a start with these notes goes on without asking.
 fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
     let taken = member(store, notes.clone()).resume_at_once(want, worker_ids);
     taken.map(|taken| taken.covered)

@@ -14,8 +14,8 @@
 //! (`member/went_back.rs` tests that), and no daemon with a longer reach restarts between the
 //! record of that reach and a restore.
 //!
-//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far the search goes: `tests/long`
-//! goes further.
+//! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
+//! number of faults. `tests/long` searches deeper than `cargo test`.
 
 mod canonical;
 mod machine;
@@ -146,8 +146,8 @@ fn no_change_of_the_id_space_repeats_an_id() {
     search_from(World::new(faults(1), AllClocks::Agree).with_two_spaces(), depth(5));
 }
 
-/// An operator frees the numbers of daemons that run, before a restore that loses the release, or
-/// after a restore that the number's daemon has not noticed.
+/// An operator frees the number of a daemon that runs: before a restore that loses the release, or
+/// after a restore that the daemon has not noticed.
 #[test]
 fn no_release_beside_a_restore_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {

@@ -41,7 +41,7 @@ struct Pause {
 }
 
 impl Pause {
-    /// Returns the length of the pause by the slowest answer so far.
+    /// Returns the length of the pause, which follows from the slowest answer so far.
     fn length(&self) -> Duration {
         noticed_within(self.period, self.slowest)
     }
@@ -105,8 +105,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         horizon: Duration,
         sources: &[usize],
     ) -> Result<(), FleetError> {
-        // The fleet may have been prepared again with this horizon, and the coordinator then
-        // restored to an older marker. The daemons of the lost marker poll by this horizon.
+        // The fleet may have been prepared again with this horizon, and a restore may then have
+        // brought back an older marker. The daemons of the lost marker poll by this horizon.
         let period = self.poll_period().max(poll_period(horizon));
         // `max_ahead` is at most a sixth of the horizon, so the bound is not passed after two
         // thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` counts as an

@@ -11,7 +11,7 @@ use snowbank_id::numbering::Numbering;
 /// The most tries to take free numbers. A try fails if another daemon is faster.
 pub(super) const TRIES_MAX: usize = 100;
 
-/// The bounds of a source that takes numbers, by what was found at their keys.
+/// The bounds of a source that takes numbers. They follow from the values of the keys.
 struct Bounds {
     /// The lowest bound at which it may start.
     floor: u64,

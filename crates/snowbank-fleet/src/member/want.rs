@@ -35,7 +35,7 @@ pub struct Taken {
     pub worker_ids: WorkerSet,
     /// The lowest ID at which the source may start. 0: it starts at its own ceiling.
     pub floor: u64,
-    /// The bound above all IDs that were handed out before under the numbers.
+    /// The bound above all IDs that were handed out with these numbers before.
     pub unused_from: u64,
     /// The fleet's ceiling, as an ID bound. 0: no ceiling is known, and nothing may be handed out
     /// before a raise.

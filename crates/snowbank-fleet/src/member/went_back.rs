@@ -27,8 +27,8 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let store = store();
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
-        // The daemon starts at its predecessor's bound, so its first bound is further ahead than a
-        // keeper's.
+        // The daemon starts at the bound of the holder before it, so its first bound is further
+        // ahead than one that a keeper requests.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
@@ -117,7 +117,8 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
 
-/// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.
+/// Returns a fleet that was prepared again after a backup, a daemon that was granted IDs since, the
+/// backup, and the daemon's clock.
 fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
     let layout = twitter();
     let store = store();
@@ -205,7 +206,7 @@ fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
-/// The daemon was killed before the restore, and starts after it.
+/// The daemon is killed before the restore, and starts after it.
 #[test]
 fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     let (store, daemon, backup, wall) = prepared_again();

@@ -7,7 +7,7 @@ use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use std::time::Duration;
 
-/// An operator's knowledge of the IDs that were made before a fleet was prepared.
+/// What an operator knows of the IDs that were made before the fleet was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// No daemon has made IDs of these layouts.
@@ -241,7 +241,7 @@ impl Operator<'_> {
 pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        // The bound may lie within its tick, so the floor is the end of the tick.
+        // The bound may lie within its tick, so the instant is the end of the tick.
         let tick = numbering.tick_of(numbering.position_from(id_bound));
         let start = numbering.start_of(tick);
         let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);

@@ -155,7 +155,8 @@ pub(super) struct Starting {
     /// True if the machine was restored during the start: its keeper takes the first grants away at
     /// once.
     pub(super) is_revoked: bool,
-    /// True once the pause is over, while the start waits for connections to end, or for storage.
+    /// True once the pause is over, while the start still waits for connections to end, or for
+    /// storage.
     pub(super) is_settled: bool,
 }
 
@@ -280,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// Begins to serve after a start. If the start `is_late`, it checks its numbers once more.
+    /// Ends a start: the daemon serves. If the start `is_late`, it checks its numbers again.
     pub(super) fn begin(&mut self, is_late: bool) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
@@ -379,8 +380,8 @@ impl Machine {
         self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);
     }
 
-    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its
-    /// daemon knows.
+    /// Returns the highest bound of a number that the coordinator had acknowledged to this machine
+    /// or its daemon.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
         let number = number as u64;
         let note = self.notes.of(self.space.source(), self.space.text());

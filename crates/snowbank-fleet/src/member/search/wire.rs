@@ -14,7 +14,7 @@ pub(super) type Keys = BTreeMap<String, String>;
 /// A fault that a call to the coordinator meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A read has no answer, or the answer of a write that was done is lost.
+    /// A read has no answer, or a write is done and its answer is lost.
     Lost,
     /// A write is done later, or never.
     Late,
@@ -108,8 +108,8 @@ pub(super) struct Scene {
 
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
-/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices
-/// that were made.
+/// Plays an event on this coordinator. `script` has the choices for its first calls. Returns the
+/// coordinator, and all choices that were made.
 pub(super) fn play<T>(
     server: Server,
     script: &[u8],
@@ -182,7 +182,7 @@ impl Coordinator for Wire {
         0
     }
 
-    /// No time passes within an event, and looks are events of their own.
+    /// Time stands still within an event.
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }

@@ -26,7 +26,7 @@ pub(super) struct World {
     /// The latest time that a clock has shown.
     pub(super) time: UnixMicros,
     pub(super) boots: u64,
-    /// True if an operator frees numbers whose daemons may run.
+    /// True if an operator may free numbers whose daemons run.
     frees: bool,
     past: Option<Arc<Past>>,
 }
@@ -76,8 +76,8 @@ enum Event {
     CopyBeside(usize, usize),
     /// A memory snapshot of the first machine is resumed on both.
     Snapshot(usize, usize),
-    /// As `Snapshot`, but the kernel does not report the resumption. The clocks of both machines
-    /// jump, and both daemons notice the jump.
+    /// As `Snapshot`, but the kernel does not report that. The clocks of both machines jump, and
+    /// both daemons notice the jump.
     Jump(usize, usize),
     /// The late write with this index is done.
     Late(usize),
@@ -89,7 +89,7 @@ enum Event {
     Add(Space, Option<Meanwhile>),
     /// An operator frees this number, whose daemon may run.
     Free(Space, usize),
-    /// The coordinator is restored to the kept state with this index.
+    /// The coordinator is restored to the backup with this index.
     GoBack(usize),
 }
 
@@ -195,9 +195,9 @@ impl World {
         self.with_a_daemon().played(&[Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)])
     }
 
-    /// Returns the state after a restore that the third machine's daemon noticed. It raised a floor
-    /// far ahead. The second machine's daemon has taken a released number at that floor, and may
-    /// hand out nothing yet. The third machine's daemon has started again.
+    /// Plays a restore that the third machine's daemon notices: it raises the floor far ahead.
+    /// After that, the second machine's daemon takes a released number at that floor, and has
+    /// handed out nothing yet. The third machine's daemon has started again.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
         let early = self.walls()[0];
         let late = self.walls()[self.walls().len() - 1];
@@ -512,7 +512,7 @@ impl World {
         (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
     }
 
-    /// Hands out the IDs of ticks. Before that, their ceiling is made durable, and marked.
+    /// Hands out the IDs of ticks, after their ceiling was made durable and marked.
     fn use_up(&mut self, at: usize, amount: Amount) {
         let machine = self.machine(at);
         let Some(daemon) = &mut machine.daemon else { return };
