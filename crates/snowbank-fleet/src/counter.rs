@@ -123,9 +123,9 @@ impl fmt::Display for CounterLoss {
             ),
             CounterLoss::WentBack(found, known) => write!(
                 f,
-                "its counter at the coordinator is at {found}, and numbers below {known} may have been handed out; run \
+                "its counter at the coordinator is at {found}, but numbers below {known} may have been handed out; run \
                  `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out; or, if \
-                 none above VALUE was, lower this daemon's own record with `snowbank ticket set NAME VALUE --lower --state-dir \
+                 no number above VALUE was handed out, lower this daemon's own record with `snowbank ticket set NAME VALUE --lower --state-dir \
                  DIRECTORY`"
             ),
             CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
@@ -139,8 +139,8 @@ impl fmt::Display for CounterLoss {
             ),
             CounterLoss::Leaps(key) => write!(
                 f,
-                "its counter at the coordinator went from {} to {} in one write of {}, allowed: numbers that one range can \
-                 have; find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
+                "its counter at the coordinator went from {} to {} in one write of {}, allowed: the numbers of one range; \
+                 find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
                  --config FILE`, with the highest number that any daemon handed out",
                 key.from, key.next, key.writer
             ),

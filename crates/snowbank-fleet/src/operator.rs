@@ -190,8 +190,8 @@ impl Operator<'_> {
             let writer = &found.writer;
             return Err(refused(format!(
                 "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
-                 {highest} may have been handed out ({writer} wrote it); if it is wrong, and no number above {value} was, add \
-                 --lower"
+                 {highest} may have been handed out ({writer} wrote it); if the key is wrong, and no number above {value} was \
+                 handed out, add --lower"
             )));
         }
         // A lowered counter gets a new identity, so that daemons that took numbers from it end at

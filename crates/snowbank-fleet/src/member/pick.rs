@@ -213,14 +213,14 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError 
     busy.sort();
     let first = busy.first().map(|(free_at, _)| *free_at).filter(|free_at| free_at.0 < i64::MAX);
     let first = first.map_or_else(String::new, |at| {
-        format!("; if its holder no longer runs, the first one is free from {} on", at.rfc3339(0))
+        format!("; if its holder no longer runs, the first of them is free from {} on", at.rfc3339(0))
     });
     let holders: Vec<&str> = busy.iter().take(NAMED_MAX).map(|(_, holder)| holder.as_str()).collect();
     let more = busy.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let held = match holders.join(", ") {
         none if none.is_empty() => String::from("worker_ids allows no others"),
-        holders => format!("held are {holders}{more}{first}"),
+        holders => format!("held: {holders}{more}{first}"),
     };
     let missing = match count {
         1 => String::from("no free worker ID"),

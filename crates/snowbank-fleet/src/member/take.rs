@@ -274,20 +274,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let free_at = free_at.rfc3339(0);
         if key.released {
             return FleetError::Held(format!(
-                "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \
-                 ahead of this clock; wait until {free_at}, or give this source another number"
+                "source {source:?}: worker ID {number} was released, but {holder}, which had it, may have handed out IDs \
+                 ahead of this clock; wait until {free_at}, or give this source another worker ID"
             ));
         }
         if key.state == self.state {
             return FleetError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
-                 no mark in lock_dir from this boot lets this one go on with it; wait until {free_at}, or give this \
-                 source another number"
+                 no mark in lock_dir from this boot proves that this state is the newest; wait until {free_at}, or give \
+                 this source another worker ID"
             ));
         }
         FleetError::Held(format!(
-            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another, stop \
-             that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another worker ID, stop \
+             that daemon, or wait: if that daemon no longer runs, its worker ID is free from {free_at} on"
         ))
     }
 }
