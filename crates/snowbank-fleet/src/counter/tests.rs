@@ -18,11 +18,15 @@ fn claim(write: &str, from: u64) -> Claim {
     Claim { write: write.to_owned(), range: NumberRange { from, to: from + 10 } }
 }
 
+fn writes(write: &str, from: u64) -> Result<Step, CounterLoss> {
+    Ok(Step::Write(claim(write, from)))
+}
+
 #[test]
 fn a_range_begins_at_the_next_free_number() {
     let mut counter = counter(0);
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(Step::Write(claim("w1", 101))));
+    assert_eq!(step(&mut counter, &found, 0, "w1"), writes("w1", 101));
     assert_eq!(counter.done(claim("w1", 101)), NumberRange { from: 101, to: 111 });
 }
 
@@ -36,15 +40,11 @@ fn an_unanswered_write_counts_only_in_its_own_generation() {
     let found = stored(111, "w1");
     let ours = Step::Ours(NumberRange { from: 101, to: 111 });
     assert_eq!(step(&mut tried(), &found, 0, "w2"), Ok(ours));
-    assert_eq!(step(&mut tried(), &found, 1, "w2"), Ok(Step::Write(claim("w2", 111))), "a copy may have it");
+    assert_eq!(step(&mut tried(), &found, 1, "w2"), writes("w2", 111), "a copy may have the range of w1");
     let not_done = stored(101, "w0");
-    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), Ok(Step::Write(claim("w2", 101))));
+    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), writes("w2", 101));
     let by_another = stored(121, "x1");
-    assert_eq!(
-        step(&mut tried(), &by_another, 0, "w2"),
-        Ok(Step::Write(claim("w2", 121))),
-        "the range of w1 is abandoned"
-    );
+    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), writes("w2", 121), "the range of w1 is abandoned");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn no_range_is_taken_from_a_counter_that_leaps() {
         );
     }
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(Step::Write(claim("w1", 101))));
+    assert_eq!(step(&mut counter, &found, 0, "w1"), writes("w1", 101));
 }
 
 /// The counters differ in increment, offset and maximum.

@@ -28,11 +28,11 @@ impl Session for Named {
     }
 
     async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        unreachable!("only reads are tested")
+        unreachable!("the tests only read keys")
     }
 
     async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, NoAnswer> {
-        unreachable!("only reads are tested")
+        unreachable!("the tests only read keys")
     }
 }
 

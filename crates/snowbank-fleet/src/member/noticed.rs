@@ -111,7 +111,7 @@ impl Coordinator for Slow {
     }
 
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        unreachable!("a list has as many keys as the fleet has numbers")
+        unreachable!("no job lists keys")
     }
 
     /// Writes the keys after the answer's delay.
@@ -317,7 +317,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
         }
         assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
     }
-    let noticed = holder.world.0.lock().unwrap().noticed.expect("a floor");
+    let noticed = holder.world.0.lock().unwrap().noticed.expect("the floor was raised");
     (noticed - restored_at, looked_at >= restored_at)
 }
 
@@ -364,10 +364,10 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
             let settled = taker.settle(&mut taken, clocks(WALL));
             let noticed = world.0.lock().unwrap().noticed;
             if settled.is_err() {
-                let within = noticed.expect("a floor") - restored_at;
-                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed within {within:?}");
+                let within = noticed.expect("the floor was raised") - restored_at;
+                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed after {within:?}");
             } else {
-                assert!(after + pace.answer >= pause, "{pace:?}, {after:?} after the write");
+                assert!(after + pace.answer >= pause, "{pace:?}: missed {after:?} after the write");
             }
         }
     }
@@ -448,7 +448,10 @@ fn a_queued_job_adds_the_time_that_it_waited_to_its_clocks() {
         let began = holder.now();
         assert_eq!(holder.raise(1 << 40, Duration::ZERO), Ok(()));
         let paused = holder.now() - began;
-        assert!(paused >= noticed_within(pace.period, pace.answer), "its bound has passed: {paused:?}");
+        assert!(
+            paused >= noticed_within(pace.period, pace.answer),
+            "no pause after the bound has passed: {paused:?}"
+        );
 
         let mut holder = Holder::new(pace);
         let backup = holder.backup.clone();
@@ -457,6 +460,6 @@ fn a_queued_job_adds_the_time_that_it_waited_to_its_clocks() {
         assert!(is_lost(&holder.look(Duration::ZERO)));
         let floor = holder.world.0.lock().unwrap().floor();
         let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
-        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");
+        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "the floor is only {ahead:?} ahead");
     }
 }

@@ -114,7 +114,7 @@ fn a_replaced_space_can_return_while_its_numbers_are_held() {
         replace(&store).unwrap();
         // A daemon that was refused after its write may leave this value.
         store.put(&key, &number_key(7, false));
-        assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
+        assert_eq!(add(&store, &after()), Ok(None), "the fleet has the layout already");
         assert_eq!(add(&store, &twitter()), Ok(Some(vec![after().space().to_string()])));
         assert_eq!(active(&store), [twitter().space().to_string()]);
         store.put(&key, &number_key(7, true));
@@ -175,7 +175,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         let freed = NumberKey::parse(&store.text(&key)).unwrap();
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
-        assert!(wrong != "garbage" || freed.from == freed.id_bound, "another term: {freed:?}");
+        assert!(wrong != "garbage" || freed.from == freed.id_bound, "the term is not a new one: {freed:?}");
         // A daemon whose clock is behind the operator's takes the number only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
@@ -240,7 +240,7 @@ fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
         store.put(&key, &before);
         assert!(is_lost(&member.look(clocks)));
         let floor = marker_at(&store).floor();
-        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
+        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "after a poll: {is_polled}, the floor is {floor:?}");
     }
 }
 

@@ -31,7 +31,7 @@ fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(in_time, true), Some(covered));
     assert_eq!(at(too_late, true), None, "its ceiling is too near");
-    assert_eq!(at(WALL, false), None, "a copy of the state");
+    assert_eq!(at(WALL, false), None, "the state may be a copy");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
         |layout, worker_ids| resumed(&store, first.notes(), Want { layout, ..want(WALL, true) }, &worker_ids);
     assert!(at(&one, five()).is_some());
     assert_eq!(at(&one, WorkerSet::single(6)), None);
-    assert_eq!(at(&two, five()), None, "worker 5 of another site");
+    assert_eq!(at(&two, five()), None, "worker ID 5 is another number there");
     let renamed = Want { source: "another", layout: &one, ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
@@ -76,10 +76,10 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
     assert_eq!(third.look(clocks(WALL)), Ok(()));
-    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound is lowered");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
     third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
-    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "the daemon has released the number");
 }
 
 /// If the start went on below its own ceiling, it would collide with another daemon, which would
@@ -109,7 +109,7 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     assert_eq!(first.confirm(clocks(WALL)), Ok(()));
     store.set(Fault::Mute);
     first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
-    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have the number");
 }
 
 /// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed

@@ -527,5 +527,5 @@ fn daemons_that_start_together_soon_have_different_numbers() {
             break;
         }
     }
-    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and one key for each");
 }

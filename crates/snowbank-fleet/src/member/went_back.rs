@@ -149,14 +149,14 @@ fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
 
 #[test]
 fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
-    let polls: [fn(&mut Member<Store>, UnixMicros) -> Result<(), FleetError>; 2] = [
-        |daemon, wall| daemon.look(clocks(wall)),
-        |daemon, wall| daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall)),
-    ];
-    for poll in polls {
+    for is_raise in [false, true] {
         let (store, mut daemon, backup, wall) = prepared_again();
         restore(&store, &backup);
-        let polled = poll(&mut daemon, wall);
+        let polled = if is_raise {
+            daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall))
+        } else {
+            daemon.look(clocks(wall))
+        };
         assert!(is_lost(&polled), "{polled:?}");
         assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
     }

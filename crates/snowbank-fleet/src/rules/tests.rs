@@ -53,7 +53,7 @@ fn a_state_resumes_only_if_the_last_write_is_its_own() {
     for write in ["w1", "w2"] {
         assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
     }
-    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "an older copy of the state");
+    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not this state's");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_number_that_another_clock_frees_may_be_abandoned() {
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
         }
     }
-    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock in the fleet frees it");
 }
 
 proptest! {

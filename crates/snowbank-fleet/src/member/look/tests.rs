@@ -37,7 +37,7 @@ fn the_memory_copy_that_connects_again_first_has_the_number() {
     let (mut one, store, covered) = taken();
     let mut two = one.clone();
     two.coordinator.connect();
-    assert_eq!(one.look(clocks(WALL)), Ok(()), "the other one has not written yet");
+    assert_eq!(one.look(clocks(WALL)), Ok(()), "the other copy has not written yet");
     assert_eq!(two.look(clocks(WALL)), Ok(()));
     assert!(is_lost(&one.look(clocks(WALL))));
     assert_eq!(two.look(clocks(WALL)), Ok(()));

@@ -56,7 +56,7 @@ fn a_start_lists_all_keys_if_one_read_finds_too_few_unused() {
     (0..700).for_each(|number| store.put(&key(number), "of a newer release"));
     assert_eq!(pick(1), ("700".to_owned(), [1, 1]), "the lowest unused number");
     store.remove(&key(17));
-    assert_eq!(pick(1), ("17".to_owned(), [1, 0]), "a hole");
+    assert_eq!(pick(1), ("17".to_owned(), [1, 0]), "17 is unused now");
     [17, 300].iter().for_each(|&number| store.remove(&key(number)));
     assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read finds only one");
 }

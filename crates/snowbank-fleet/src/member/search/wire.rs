@@ -118,7 +118,7 @@ pub(super) fn play<T>(
     let scene = Scene { server, script: script.to_vec(), made: Vec::new() };
     SCENE.with(|it| it.replace(Some(scene)));
     let result = event();
-    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("it is played");
+    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("the event is played");
     (result, server, made)
 }
 

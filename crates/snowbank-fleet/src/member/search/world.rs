@@ -532,7 +532,10 @@ impl World {
         let numbering = space.numbering(ids);
         for at in 0..numbering.ids_per_tick() {
             let id = numbering.id_at(Position(at)) as usize;
-            assert!(self.used[id] & ticks == 0, "{space:?}, {ids:?}, ticks {from}..{to} twice:{self}");
+            assert!(
+                self.used[id] & ticks == 0,
+                "an ID of ticks {from}..{to} twice, {space:?}, {ids:?}:{self}"
+            );
             self.used[id] |= ticks;
         }
     }
