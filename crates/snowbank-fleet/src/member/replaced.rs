@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, draw, five, is_lost, key_five, lengthen_reach, marker_at, marker_key,
-    member, numbering, operate, preparing, store, take, twitter, want,
+    HORIZON, Store, WALL, clocks, draw, five, holder, is_lost, key_five, lengthen_reach, marker_at,
+    marker_key, member, numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::{Begins, Freeing, Marker, Prepared, Preparing};
@@ -193,8 +193,7 @@ fn an_impossible_bound_ends_a_daemon_and_leaves_its_notes() {
     let layout = twitter();
     let store = store();
     let key = key_five();
-    let mut member = member(&store, Notes::default());
-    let taken = take(&mut member, want(WALL, false), &five());
+    let (mut member, covered) = holder(&store);
     let right = store.text(&key);
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
@@ -204,7 +203,7 @@ fn an_impossible_bound_ends_a_daemon_and_leaves_its_notes() {
         "{looked:?}"
     );
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
-    assert_eq!(note.acknowledged, taken.covered);
+    assert_eq!(note.acknowledged, covered);
 }
 
 /// The first try was done but its answer was lost, and the second try is refused.
@@ -225,9 +224,8 @@ fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
     for is_polled in [true, false] {
         let store = store();
         let [marker_key, key] = [marker_key(), key_five()];
-        let mut member = member(&store, Notes::default());
-        let taken = take(&mut member, want(WALL, false), &five());
-        let bound = Bound { source: 0, id_bound: taken.covered + 1 };
+        let (mut member, covered) = holder(&store);
+        let bound = Bound { source: 0, id_bound: covered + 1 };
         let before = store.text(&key);
         if is_polled {
             assert_eq!(member.raise(&[bound], 0, clocks), Ok(()));
@@ -250,8 +248,7 @@ fn a_restarted_daemon_remembers_a_longer_horizon() {
     let clocks = clocks(WALL);
     let store = store();
     let [marker_key, key] = [marker_key(), key_five()];
-    let mut first = member(&store, Notes::default());
-    let covered = take(&mut first, want(WALL, false), &five()).covered;
+    let (mut first, covered) = holder(&store);
     let restored = store.text(&marker_key);
     let older = store.text(&key);
     lengthen_reach(&store, 3 * HORIZON);
@@ -269,8 +266,7 @@ fn a_restarted_daemon_remembers_a_longer_horizon() {
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     lengthen_reach(&store, 3 * HORIZON);
     let has_paused = |notes: &Notes| {
         store.0.lock().unwrap().has_paused = false;

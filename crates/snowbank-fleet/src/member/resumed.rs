@@ -1,19 +1,12 @@
 //! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
 use super::tests::{
-    Fault, HORIZON, Store, WALL, clocks, five, five_at, is_lost, key_five, marker_at, marker_key, member,
-    pick, store, store_of, take, twitter, want,
+    Fault, HORIZON, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, marker_at, marker_key,
+    member, pick, store, store_of, take, twitter, want,
 };
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-
-/// Returns a daemon that has taken number 5, and its ceiling.
-fn taken(store: &Store) -> (Member<Store>, u64) {
-    let mut first = member(store, Notes::default());
-    let covered = take(&mut first, want(WALL, false), &five()).covered;
-    (first, covered)
-}
 
 /// Returns the ceiling below which a start with these notes goes on without asking.
 fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
@@ -24,7 +17,7 @@ fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet)
 #[test]
 fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     store.set(Fault::Away);
     let at = |wall, is_proven| resumed(&store, first.notes(), want(wall, is_proven), &five());
     let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
@@ -57,7 +50,7 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
 #[test]
 fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
     let mut second = member(&store, first.notes().clone());
@@ -87,7 +80,7 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
 #[test]
 fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
     let store = store();
-    let (first, _) = taken(&store);
+    let (first, _) = holder(&store);
     let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
     store.set(Fault::ReadOnly);
     let mut second = member(&store, first.notes().clone());
@@ -100,7 +93,7 @@ fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
     assert!(matches!(first.confirm(clocks(WALL)), Err(FleetError::NoAnswer(_))));
@@ -117,7 +110,7 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let mut jumped = want(WALL, true);
     jumped.clocks.wall_minus_boot_us += 30_000_000;
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
@@ -132,7 +125,7 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
 #[test]
 fn of_two_copies_the_first_to_be_answered_has_the_number() {
     let store = store();
-    let (first, _) = taken(&store);
+    let (first, _) = holder(&store);
     let copies = [(); 2].map(|()| {
         let mut copy = member(&store, first.notes().clone());
         copy.resume_at_once(want(WALL, true), &five()).unwrap();
@@ -156,7 +149,7 @@ fn a_start_after_a_loss_asks() {
     ];
     for lose in lose {
         let store = store();
-        let (first, _) = taken(&store);
+        let (first, _) = holder(&store);
         lose(&store);
         let mut again = member(&store, first.notes().clone());
         again.resume_at_once(newest, &five()).unwrap();
@@ -169,7 +162,7 @@ fn a_start_after_a_loss_asks() {
 #[test]
 fn a_start_that_did_not_ask_records_its_longer_horizon() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
     let mut again = member(&store, first.notes().clone());
     again.resume_at_once(longer, &five()).unwrap();
@@ -183,7 +176,7 @@ fn a_start_that_did_not_ask_records_its_longer_horizon() {
 #[test]
 fn the_next_start_asks_if_a_number_was_lost_during_a_start() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
     assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::NoAnswer(_))));

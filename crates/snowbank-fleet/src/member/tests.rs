@@ -278,6 +278,13 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
+/// Returns a daemon that has taken number 5, and its ceiling.
+pub(super) fn holder(store: &Store) -> (Member<Store>, u64) {
+    let mut member = member(store, Notes::default());
+    let covered = take(&mut member, want(WALL, false), &five()).covered;
+    (member, covered)
+}
+
 pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, FleetError> {
     member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true))
 }
@@ -325,15 +332,14 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
 fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let store = store();
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
-    let mut first = member(&store, Notes::default());
-    let taken = take(&mut first, want(WALL, false), &five());
+    let (mut first, covered) = holder(&store);
     assert_eq!(first.look(clocks(corrected)), Ok(()));
-    let bound = Bound { source: 0, id_bound: taken.covered };
+    let bound = Bound { source: 0, id_bound: covered };
     assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Ok(()));
     let key = key_five();
-    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound is lowered");
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, covered, "no bound is lowered");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());
-    assert!(again.is_ok_and(|again| again.covered >= taken.covered), "a start believes it too");
+    assert!(again.is_ok_and(|again| again.covered >= covered), "a start believes it too");
     let by_another = member(&store, Notes::default()).take(want(corrected, false), &five());
     assert!(matches!(by_another, Err(FleetError::Unreadable(_))), "{by_another:?}");
 }
@@ -341,8 +347,7 @@ fn own_bounds_are_believed_after_the_clock_was_set_back() {
 #[test]
 fn a_copy_of_the_state_cannot_continue_with_its_number() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
     assert!(matches!(&refused, FleetError::Held(line) if line.contains("a copy of it")), "{refused}");

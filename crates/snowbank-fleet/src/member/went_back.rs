@@ -1,8 +1,9 @@
 //! Tests: a coordinator that went back, and daemons whose clocks differ by less than `max_ahead`.
 
 use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, is_lost, key_five, lengthen_reach,
-    marker_at, marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five,
+    lengthen_reach, marker_at, marker_key, member, numbering, operate, other, pick, preparing, store, take,
+    twitter, want,
 };
 use super::*;
 use crate::counter::CounterKey;
@@ -49,8 +50,7 @@ fn a_daemon_that_loses_a_counter_has_raised_the_floor() {
     let counter_key = Paths::of("f").counter("tickets");
     let range = NumberRange { from: 1, to: 1 };
     store.put(&counter_key, &CounterKey::new("c", range, "w0", "operator").text());
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     daemon.add_counter(1, "tickets", &tickets, 0);
     assert_eq!(daemon.look(clocks(WALL)), Ok(()));
@@ -127,8 +127,7 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     store.put(&marker_key, &marker.text());
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     (store, daemon, backup, wall)
@@ -177,8 +176,7 @@ fn a_daemon_raises_the_floor_of_a_cluster_that_replaced_its_own() {
 #[test]
 fn a_restore_under_another_cluster_id_raises_the_floor() {
     let store = store();
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let backup = store.text(&key_five());
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
@@ -193,8 +191,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
 #[test]
 fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let wall = at(WALL, 100);
     let mut again = member(&store, first.notes().clone());
     assert!(again.resume_at_once(want(wall, true), &five()).is_some());

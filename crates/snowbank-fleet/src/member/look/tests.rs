@@ -1,5 +1,5 @@
 use crate::member::tests::{
-    Fault, Store, WALL, clocks, five, five_at, is_lost, key_five, member, store, take, want,
+    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, member, store, want,
 };
 use crate::{Bound, FleetError, Member, Notes, Want};
 use snowbank_id::layout::WorkerSet;
@@ -136,8 +136,7 @@ fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
 #[test]
 fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let mut again = member(&store, first.notes().clone());
     assert!(again.resume_unseen(want(WALL, true), &five()).is_some());
     let other = Want { index: 1, source: "rows", ..want(WALL, false) };
