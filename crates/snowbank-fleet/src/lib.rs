@@ -108,7 +108,7 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
-    /// True if all endpoints answered, and all belong to another cluster than before.
+    /// True if the endpoint, or every endpoint, belongs to another cluster than before.
     pub is_foreign: bool,
 }
 

@@ -7,10 +7,10 @@
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers
 //!   ([`Proof::Held`]). Of this state's writes, only the release of a clean stop lowers a key's
-//!   bound. A stop sends a release only after the coordinator has confirmed the numbers
-//!   ([`Member::confirm`]). Before that it marks the numbers as returned. So a stop in an outage
-//!   returns nothing. If the answer to a release was lost, the next start must ask, because another
-//!   daemon may have the number at a lower bound. The machine was neither booted nor restored, as
+//!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
+//!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
+//!   answer to a release was lost, the next start must ask, because another daemon may have the
+//!   number at a lower bound. The machine was neither booted nor restored, as
 //!   [`Notes`](super::Notes) checks. So all IDs that were granted under the note are below the
 //!   state's own ceiling.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
@@ -36,10 +36,9 @@ use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The divisor of the horizon that gives the shortest time which must be left to a start's ceiling.
-/// With less time left, the start asks. A daemon that runs has at least half of its horizon left.
-/// So its restart may take a quarter, and another quarter is left for the coordinator's first
-/// answer.
+/// The divisor of the horizon: a start asks the coordinator if its ceiling is less than this part
+/// of the horizon ahead. A daemon that runs has at least half of its horizon left. So its restart
+/// may take a quarter, and another quarter is left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {

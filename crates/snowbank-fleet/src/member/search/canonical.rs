@@ -61,8 +61,8 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 
 impl<'a> Form<'a> {
     /// Adds the coordinator. Leaves out `drawn`, because the next name is new in any state. Also
-    /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and `may_go_back`,
-    /// which is equal in all states of a search.
+    /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and
+    /// `may_go_back`, which all states share.
     fn server(&mut self, server: &'a Server) {
         let Server { keys, before, late, backups, lost_writes, drawn: _, faults_left: _, may_go_back: _ } =
             server;
