@@ -13,7 +13,7 @@ use super::{Failure, Outcome, cores};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{Overrides, Settings, SourceSettings};
-use crate::fleet::{self, Begins, Coordinator, Entry, Freeing, Operator, OperatorError, Prepared, Preparing};
+use crate::fleet::{self, Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -90,14 +90,14 @@ pub(super) struct ReleaseArguments {
     lower: bool,
 }
 
-impl From<OperatorError> for Failure {
-    fn from(error: OperatorError) -> Self {
+impl From<FleetError> for Failure {
+    fn from(error: FleetError) -> Self {
         match error {
-            OperatorError::NoAnswer(ref answer) if !answer.is_lasting => {
+            FleetError::NoAnswer(ref answer) if !answer.is_lasting => {
                 Failure::Start(StartError::CoordinatorSilent(error.to_string()))
             }
-            OperatorError::NoAnswer(_) => Failure::usage(error),
-            OperatorError::Refused(_) => Failure::no(error),
+            FleetError::NoAnswer(_) => Failure::usage(error),
+            _ => Failure::no(error),
         }
     }
 }
@@ -340,7 +340,7 @@ fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
 fn read_counters(
     operator: &mut Operator<'_>,
     sources: &[SourceSettings],
-) -> Result<Vec<CounterEntry>, OperatorError> {
+) -> Result<Vec<CounterEntry>, FleetError> {
     let shared = sources.iter().filter(|source| source.kind.takes_ranges());
     let read = shared.map(|source| {
         let key = operator.counter(&source.name)?;

@@ -1,20 +1,20 @@
-//! The cluster that a daemon belongs to. By mistake, its endpoints may be of two clusters, and an
-//! endpoint that was away at the start was not compared. So each new connection must show that it
-//! leads to the same cluster.
+//! The cluster that a daemon belongs to. An operator may configure endpoints of two clusters by
+//! mistake. The start compares only the endpoints that answer it. So each new connection must show
+//! that it leads to the same cluster.
 //!
-//! No write reaches another cluster, as long as one endpoint may lead to the daemon's own. If none
-//! does, the daemon raises the other cluster's floor before it ends (`Member::leave_cluster`).
-//! - A cluster is known by an identity that was drawn when the fleet was prepared there, or the
-//!   counter was made. Only a copy of the cluster has the same identity.
-//! - The daemon reads the identity before its first write, and keeps the connection that gave the
-//!   answer.
-//! - A later connection is asked for the identity before anything else. A server of etcd or
-//!   ZooKeeper is a member of one cluster for as long as it runs.
-//! - The answer is up to date: etcd's reads are linearizable, and a ZooKeeper catches up with its
-//!   leader first (SYNC).
+//! No write reaches another cluster while one endpoint may still lead to the daemon's own. If all
+//! endpoints lead to another cluster, the daemon raises that cluster's floor and ends
+//! (`Member::leave_cluster`).
+//! - The marker and each counter have an identity, drawn when they were made. It identifies the
+//!   cluster: only a copy of the cluster has the same identity.
+//! - The daemon reads the identity before its first write, and writes on the same connection.
+//! - On each later connection, the daemon reads the identity first. A server of etcd or ZooKeeper
+//!   stays a member of one cluster for as long as it runs.
+//! - The read sees the newest value: etcd's reads are linearizable, and a ZooKeeper server first
+//!   catches up with its leader (SYNC).
 //!
-//! etcd also names its cluster in each answer, which needs no permission. But that name is a hash
-//! of the members' addresses, so two clusters that were set up alike share it.
+//! etcd also has a cluster ID in each answer. But it is a hash of the members' addresses, so two
+//! clusters with the same addresses have the same ID.
 
 use super::KeyError;
 
@@ -28,7 +28,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Returns the cluster in which this key has this value.
+    /// Returns the cluster whose key has this value. `read` reads the identity in a value.
     ///
     /// # Errors
     /// The value cannot be read.
@@ -40,8 +40,8 @@ impl Cluster {
         Ok(Cluster { key: key.to_owned(), identity: read(text)?, read })
     }
 
-    /// Checks the value of the key at a new connection. A value that is missing or cannot be read
-    /// counts as another cluster's.
+    /// Checks the key's value on a new connection. If the value is missing or cannot be read, the
+    /// cluster counts as another one.
     ///
     /// # Errors
     /// Returns a message if it is another cluster.
@@ -68,7 +68,7 @@ mod tests {
     fn only_the_same_identity_is_the_same_cluster() {
         let marker = |identity: &str, space: &str| Marker::new(identity, vec![space.to_owned()]).text();
         let cluster = Cluster::of("/marker", &marker("1f", "a"), Marker::identity_in).unwrap();
-        assert_eq!(cluster.check(Some(&marker("1f", "b"))), Ok(()), "it has grown");
+        assert_eq!(cluster.check(Some(&marker("1f", "b"))), Ok(()), "another space was added");
         for other in [None, Some(""), Some("{\"format\":9}"), Some(&marker("2e", "a")[..])] {
             assert!(cluster.check(other).is_err(), "{other:?}");
         }

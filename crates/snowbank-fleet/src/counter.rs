@@ -1,21 +1,22 @@
 //! The rules of a shared counter: a ticket source whose numbers several daemons take from one key
-//! at the coordinator. Pure: answers come in, decisions go out.
+//! at the coordinator. The rules are pure: answers come in, decisions go out.
 //!
-//! The key has the next free number. A daemon takes a range of numbers by writing a higher number,
-//! if the key still has the value that the daemon read. So each number is in one daemon's range:
+//! The key has the next free number. A daemon takes a range of numbers by writing a higher number.
+//! The coordinator does the write only if the key still has the value that the daemon read. So each
+//! number is in one daemon's range:
 //! - Of two writes that expect the same value, the coordinator does only one.
-//! - A write whose answer was lost counts only if the key then has the write's identity. Otherwise
-//!   its range is abandoned, whether the write was done or not.
-//! - After a loss of the grant (a restored snapshot), an earlier write does not count: another copy
-//!   of this process may find the same identity.
-//! - If the key is gone, was made again, or is below what this daemon had, the daemon never begins
-//!   it anew.
+//! - If the answer to a write was lost, its range is used only if the key then has the write's
+//!   identity. Otherwise the daemon abandons the range, even if the write was done.
+//! - After a restored snapshot, the daemon abandons the range of an earlier write: another copy of
+//!   this process may find the same identity.
+//! - If the key is gone, was made again, or is below this daemon's numbers, the daemon ends. It
+//!   never makes the key itself.
 //!
-//! A source whose maximum the key has reached gets an empty range, and nothing is written: its
-//! counter has ended.
+//! If the key has reached a source's maximum, the source gets an empty range, and nothing is
+//! written.
 //!
-//! From a value that no write of Snowbank can have left ([`CounterLoss::Leaps`]), no range is
-//! taken: one wrong write by hand would use up all numbers for good.
+//! A daemon takes no range from a value that no daemon can have written ([`CounterLoss::Leaps`]):
+//! otherwise one wrong write by hand would use up the numbers for good.
 
 use std::fmt;
 
@@ -27,8 +28,8 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The most IDs from the first ID of a range to its end. A range has 10 million numbers at most, or
-/// as many as a few requests want.
+/// The most IDs from the first ID of a range to its end. Ranges are far shorter: they have 10
+/// million numbers, or as many as a few requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
@@ -38,8 +39,8 @@ pub struct CounterKey {
     /// The identity of the counter, drawn when it was made. A counter that was made again has
     /// another identity.
     pub counter: String,
-    /// The next free number: all below it may have been handed out. Text, because JavaScript's
-    /// numbers end at 2^53.
+    /// The next free number: all lower numbers may have been handed out. It is text, because
+    /// JavaScript's integers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
     /// The first number of the range that this write took. After an operator's command it equals
@@ -49,7 +50,7 @@ pub struct CounterKey {
     /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
     /// writes by it.
     pub write: String,
-    /// The name of the daemon or the command that wrote it, for people.
+    /// The name, for people, of the daemon or the command that wrote the value.
     pub writer: String,
 }
 
@@ -64,7 +65,7 @@ impl CounterKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or another release wrote it.
+    /// The text is not a counter's value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         key::parse(text)
     }
@@ -94,18 +95,20 @@ pub(super) struct Claim {
 pub(super) enum CounterLoss {
     /// The key is gone.
     Gone,
-    /// The key's next number is below what this daemon's state knows. Has both numbers.
+    /// The key's next number is below this daemon's numbers. Has the key's next number, and this
+    /// daemon's.
     WentBack(u64, u64),
     /// The counter was made again.
     Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
-    /// No daemon takes a range as long as the last one.
+    /// The last range is longer than any that a daemon takes.
     Leaps(Box<CounterKey>),
 }
 
 impl CounterLoss {
-    /// Returns true if the key has a value that Snowbank did not write: somebody can put it right.
+    /// Returns true if Snowbank did not write the key's value. An operator can correct such a
+    /// value.
     pub(super) fn is_of_others(&self) -> bool {
         matches!(self, CounterLoss::Unreadable(_) | CounterLoss::Leaps(_))
     }
@@ -120,9 +123,9 @@ impl fmt::Display for CounterLoss {
             ),
             CounterLoss::WentBack(found, known) => write!(
                 f,
-                "its counter at the coordinator is at {found}, and numbers below {known} may have been handed out; run \
+                "its counter at the coordinator is at {found}, but numbers below {known} may have been handed out; run \
                  `snowbank ticket set NAME VALUE --config FILE`, with the highest number that any daemon handed out; or, if \
-                 none above VALUE was, lower this daemon's own record with `snowbank ticket set NAME VALUE --lower --state-dir \
+                 no number above VALUE was handed out, lower this daemon's own record with `snowbank ticket set NAME VALUE --lower --state-dir \
                  DIRECTORY`"
             ),
             CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
@@ -136,8 +139,8 @@ impl fmt::Display for CounterLoss {
             ),
             CounterLoss::Leaps(key) => write!(
                 f,
-                "its counter at the coordinator went from {} to {} in one write of {}, allowed: numbers that one range can \
-                 have; find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
+                "its counter at the coordinator went from {} to {} in one write of {}, allowed: the numbers of one range; \
+                 find out who wrote it, then run `snowbank ticket set NAME VALUE --lower \
                  --config FILE`, with the highest number that any daemon handed out",
                 key.from, key.next, key.writer
             ),
@@ -148,28 +151,28 @@ impl fmt::Display for CounterLoss {
 /// The next step after an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The range is this daemon's. If it is empty, no number is left for the source.
+    /// The range is this daemon's. An empty range means that the source has no number left.
     Ours(NumberRange),
-    /// Write this.
+    /// Write the key to claim this range.
     Write(Claim),
-    /// The answer is older than an earlier one, or the coordinator went back. A comparison with the
-    /// key shows which.
+    /// The value is older than an earlier one: the answer is old, or the coordinator went back. A
+    /// swap that compares the key shows which.
     Verify,
 }
 
 /// A daemon's side of a shared counter.
 #[derive(Clone, Debug)]
 pub(super) struct Counter {
-    /// Without the source's maximum: other daemons' sources may have a higher one.
+    /// The source's numbering without its maximum, because other daemons may have a higher maximum.
     numbering: Numbering,
     /// The number after the source's maximum.
     end: u64,
-    /// No range begins below this number: the end of this daemon's last range, or of what its state
-    /// knows, if that is higher.
+    /// No range begins below this number: the end of this daemon's last range, or the highest
+    /// number in its state.
     floor: u64,
     /// The identity of the counter, once it was read.
     identity: Option<String>,
-    /// The write whose outcome is not known, and the generation of the grant when it was drawn.
+    /// The write whose outcome is unknown, and the generation of the grant in which it was drawn.
     trying: Option<(Claim, u64)>,
 }
 
@@ -182,8 +185,8 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None }
     }
 
-    /// Decides how to take `count` numbers, given the key as it was read. `generation` changes when
-    /// the grant is lost. `draw` gives the identity of a write.
+    /// Decides how to take `count` numbers if the key was read as `found`. `generation` changes
+    /// when the grant is lost. `draw` returns a new identity for a write.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -199,7 +202,7 @@ impl Counter {
             && of == generation
             && claim.write == key.write
         {
-            return Ok(Step::Ours(self.take(claim.range)));
+            return Ok(Step::Ours(self.done(claim)));
         }
         let from = self.numbering.position_from(key.next);
         if from >= self.numbering.position_from(self.end) {
@@ -212,24 +215,26 @@ impl Counter {
         Ok(Step::Write(claim))
     }
 
-    /// Returns the value of a write of this counter.
+    /// Returns the text that a claim writes to the key.
     pub(super) fn text(&self, claim: &Claim, writer: &str) -> String {
         let identity = self.identity.as_deref().unwrap_or_default();
         CounterKey::new(identity, claim.range, &claim.write, writer).text()
     }
 
-    /// Notes that the write was done, and returns its range.
-    pub(super) fn done(&mut self) -> Option<NumberRange> {
-        self.trying.take().map(|(claim, _)| self.take(claim.range))
+    /// Notes that a write of this daemon was done, and returns its range.
+    pub(super) fn done(&mut self, claim: Claim) -> NumberRange {
+        self.trying = None;
+        self.floor = self.floor.max(claim.range.to);
+        claim.range
     }
 
-    /// Returns the loss, after a comparison showed that this text is the key's newest value.
+    /// Returns the loss for a key that really has this older value.
     pub(super) fn went_back(&self, text: &str) -> CounterLoss {
         let found = CounterKey::parse(text);
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
     }
 
-    /// Checks the key as it was read. Returns `None` if it is older than an earlier answer.
+    /// Checks the key as it was read. Returns `None` if its value is older than an earlier answer.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -253,11 +258,6 @@ impl Counter {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));
         let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));
         by_ids.max(one).min(self.numbering.end())
-    }
-
-    fn take(&mut self, range: NumberRange) -> NumberRange {
-        self.floor = self.floor.max(range.to);
-        range
     }
 }
 

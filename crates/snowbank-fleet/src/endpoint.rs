@@ -1,12 +1,12 @@
-//! The places of a coordinator's members.
+//! The addresses of a coordinator's members.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::CoordinatorKind;
 
-/// The place of one member of a coordinator, as in `http://HOST:PORT`. The scheme names the
-/// coordinator's kind, and says whether TLS is used.
+/// The address of one member of a coordinator, such as `http://HOST:PORT`. The scheme determines
+/// the coordinator's kind, and whether TLS is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The coordinator's kind.

@@ -1,25 +1,30 @@
-//! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
+//! etcd, through its JSON gateway, which it has since version 3.4. gRPC would need a protocol
+//! compiler.
 //!
-//! Each call is one request. A new connection first asks for the cluster, and then for a token if
-//! there is a user. A token that has expired ends its connection, and the next connection gets a
-//! new token. Each answer must be of the connection's cluster, because a proxy may lead elsewhere.
-
-mod connection;
+//! Each call is one request. A new connection first asks for the cluster's ID, and then, if there
+//! is a user, for a token. If the token has expired, the connection ends, and the next one gets a
+//! new token. Each answer must name the connection's cluster, because a proxy may forward requests
+//! to several clusters.
 
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use hyper::StatusCode;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{self, Access, Fault, Line, late};
-use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
+use super::line::{self, ANSWER_BYTES_MAX, Access, Line, explain_hidden, late};
+use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 
-/// etcd, as a configuration names it.
+/// etcd, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     name: "etcd",
     port: 2379,
@@ -27,76 +32,128 @@ pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
 };
 
-/// The request that every member answers with its cluster, without a user's permission.
+/// The path of the request for a member's cluster ID. It needs no user.
 const STATUS: &str = "/v3/maintenance/status";
 const TRANSACTION: &str = "/v3/kv/txn";
 
-/// The codes by which etcd's gateway reports what only an operator can change: gRPC's
-/// `INVALID_ARGUMENT`, `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
+/// The gateway's codes of errors that only an operator can remove: gRPC's `INVALID_ARGUMENT`,
+/// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
-/// A part of the refusal of a client certificate with a common name, while authentication is on.
-/// The refusal's status is 400 or 401.
+/// A part of the message by which the gateway refuses a client certificate with a common name,
+/// while authentication is on. The status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// Parts of the messages of a gateway that cannot connect to its own etcd: the connection was
-/// closed, refused, or used when it was closed. Messages of etcd itself do not speak of
-/// connections.
+/// Parts of the messages of a gateway that cannot connect to its own etcd. etcd's own messages
+/// contain neither.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
-/// The message that comes with one of these codes if users or roles were changed since the token
-/// was given. Another token helps.
+/// The message if users or roles have changed since the token was made. It comes with one of
+/// [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
-/// The longest line of an answer that a message shows.
+/// The most characters of an answer that a message shows.
 const LINE_CHARS_MAX: usize = 200;
 
-/// A connection to a member.
+/// An open connection to a member: HTTP, over TLS or not.
 struct Session {
-    connection: Connection,
+    sender: SendRequest<Full<Bytes>>,
+    /// The task that moves the connection's bytes.
+    driver: JoinHandle<hyper::Result<()>>,
+    /// The endpoint's host and port.
+    authority: String,
+    /// The token, after a login.
+    token: Option<String>,
     /// A hash of the members' addresses.
     cluster_id: String,
     /// The time for an answer.
     patience: Duration,
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
 impl Session {
-    /// Makes a request, and checks that the answer is of the connection's cluster.
-    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+    /// Makes a request, and checks that the answer names the connection's cluster.
+    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
         let answer = self.post(path, body).await?;
-        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.connection.authority)?;
+        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.authority)?;
         Ok(answer)
     }
 
     /// Posts a JSON document, and reads the answer.
-    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
-        let posted = timeout(self.patience, self.connection.post(path, body.to_string())).await;
-        let (status, text) = posted.map_err(|_| late(self.patience))?.map_err(Fault::Endpoint)?;
+    async fn post(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
+        let patience = self.patience;
+        let exchanged = timeout(patience, self.exchange(path, body.to_string())).await;
+        let (status, text) = exchanged.map_err(|_| late(patience))?.map_err(NoAnswer::passing)?;
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
         serde_json::from_slice(&text).map_err(|error| {
             let line = first_line(&text);
-            Fault::Endpoint(format!(
-                "what answers is no etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
+            NoAnswer::passing(format!(
+                "found an answer that is not from etcd's JSON gateway: HTTP {status}: {line:?}: {error}"
             ))
         })
+    }
+
+    /// Posts a document. Returns the status and the body of the answer.
+    async fn exchange(&mut self, path: &str, body: String) -> Result<(StatusCode, Bytes), String> {
+        let mut request =
+            Request::post(path).header(HOST, &self.authority).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let sent = async {
+            self.sender.ready().await?;
+            self.sender.send_request(request).await
+        };
+        let response = match sent.await {
+            Ok(response) => response,
+            Err(error) => return Err(self.end_after(error).await),
+        };
+        let status = response.status();
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        Ok((status, body.map_err(|error| explain_hidden(error.as_ref()))?.to_bytes()))
+    }
+
+    /// Returns the reason why an exchange failed. If the connection's end canceled the exchange,
+    /// only the driver knows the reason.
+    async fn end_after(&mut self, error: hyper::Error) -> String {
+        let of_connection = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
+        match of_connection {
+            Some(Err(reason)) => explain_hidden(&reason),
+            _ => explain_hidden(&error),
+        }
     }
 }
 
 impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
-        let connection = Connection::open(endpoint, &access.tls, within).await?;
-        let mut session = Session { connection, cluster_id: String::new(), patience: within };
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer> {
+        let stream = TokioIo::new(line::connect(endpoint, &access.tls, within).await?);
+        let opened = http1::handshake(stream).await;
+        let (sender, driver) = opened.map_err(|error| NoAnswer::passing(explain_hidden(&error)))?;
+        let mut session = Session {
+            sender,
+            driver: tokio::spawn(driver),
+            authority: endpoint.authority(),
+            token: None,
+            cluster_id: String::new(),
+            patience: within,
+        };
         let status = session.post(STATUS, &json!({})).await?;
         session.cluster_id = cluster_of(&status).to_owned();
         Ok(session)
     }
 
-    async fn log_in(&mut self, access: &Access) -> Result<(), Fault> {
+    async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer> {
         let Some(user) = &access.user else { return Ok(()) };
-        let password = user.password().map_err(Fault::Endpoint)?;
+        let password = user.password().map_err(NoAnswer::passing)?;
         let login = json!({ "name": user.name, "password": password });
         let answer = self.post("/v3/auth/authenticate", &login).await?;
         let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;
-        self.connection.token = Some(token.to_owned());
+        self.token = Some(token.to_owned());
         Ok(())
     }
 
@@ -108,7 +165,7 @@ impl line::Session for Session {
         self.patience = patience;
     }
 
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
@@ -118,7 +175,7 @@ impl line::Session for Session {
         Ok(all)
     }
 
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let key = BASE64_STANDARD.encode(prefix.as_bytes());
         let end = BASE64_STANDARD.encode(end_of(prefix));
         let answer = self.ask("/v3/kv/range", &json!({ "key": key, "range_end": end })).await?;
@@ -126,7 +183,7 @@ impl line::Session for Session {
         Ok(found.map(|found| (decoded(&found["key"]), decoded(&found["value"]))).collect())
     }
 
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let answer = self.ask(TRANSACTION, &transaction(swaps)).await?;
         // etcd leaves the field out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
@@ -136,42 +193,42 @@ impl line::Session for Session {
     }
 }
 
-/// Returns the identity of the cluster that an answer comes from.
+/// Returns the ID of the cluster that gave an answer.
 fn cluster_of(answer: &Value) -> &str {
     answer["header"]["cluster_id"].as_str().unwrap_or_default()
 }
 
-/// Returns the fault that an unsuccessful answer reports.
-fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
+/// Returns the fault for an answer with an error status.
+fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
     let answer: Value = serde_json::from_slice(text).unwrap_or_default();
     let message = answer["message"].as_str().or(answer["error"].as_str());
     let line = message.map_or_else(|| first_line(text), |message| first_line(message.as_bytes()));
     let reason = format!("HTTP {status}: {line}");
     if line.contains(COMMON_NAME) {
-        return Fault::Lasting(format!(
+        return NoAnswer::lasting(format!(
             "{reason}; with authentication, etcd's gateway refuses client certificates that have a common name: give \
              fleet.certificate one without (its subject may have an organisation), and set fleet.user"
         ));
     }
     match answer["code"].as_u64() {
-        _ if line.contains(OLD_TOKEN) => Fault::Endpoint(reason),
-        Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
-        _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => Fault::Endpoint(format!(
+        _ if line.contains(OLD_TOKEN) => NoAnswer::passing(reason),
+        Some(code) if LASTING_CODES.contains(&code) => NoAnswer::lasting(reason),
+        _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => NoAnswer::passing(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
              that one must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
         )),
-        _ => Fault::Endpoint(reason),
+        _ => NoAnswer::passing(reason),
     }
 }
 
-/// Returns the first line of an answer, cut to what a log line has room for.
+/// Returns the first line of an answer, cut to [`LINE_CHARS_MAX`].
 fn first_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().next().unwrap_or_default();
     one_line(line).chars().take(LINE_CHARS_MAX).collect()
 }
 
-/// Returns the end of all keys with a prefix: the prefix with its last byte one higher.
+/// Returns the end of the range of keys with a prefix: the prefix, with its last byte one higher.
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     if let Some(last) = end.last_mut() {
@@ -184,8 +241,8 @@ fn range(key: &str) -> Value {
     json!({ "request_range": { "key": BASE64_STANDARD.encode(key.as_bytes()) } })
 }
 
-fn garbled(what: &str) -> Fault {
-    Fault::Endpoint(format!("etcd's answer has no {what}"))
+fn garbled(what: &str) -> NoAnswer {
+    NoAnswer::passing(format!("etcd's answer has no {what}"))
 }
 
 /// Reads a key, or a value.
@@ -195,7 +252,7 @@ fn decoded(value: &Value) -> String {
 }
 
 /// Reads the answers to ranges of one key each.
-fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
+fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;
     let mut values = Vec::new();
@@ -206,9 +263,10 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, Fault> {
     Ok(values)
 }
 
-/// Returns the transaction that writes keys if all have the expected values, and else reads them.
+/// Returns the transaction that writes the keys if all have the expected values, and otherwise
+/// reads them.
 ///
-/// Values are compared, not revisions: after a restore from a backup, other writes reach old
+/// Values are compared, and not revisions: after a restore from a backup, other writes get the same
 /// revisions again.
 fn transaction(swaps: &[Swap]) -> Value {
     let mut compare = Vec::new();
@@ -236,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_as_the_gateway_writes_them() {
+    fn the_gateways_answers_are_decoded() {
         let value = json!({ "key": "L2E=", "value": "eA==", "mod_revision": "12" });
         assert_eq!([decoded(&value["key"]), decoded(&value["value"])], ["/a", "x"]);
         let answer = json!({ "responses": [
@@ -270,21 +328,21 @@ mod tests {
     }
 
     #[test]
-    fn an_operators_mistakes_differ_from_what_passes() {
+    fn lasting_faults_are_told_apart_from_passing_ones() {
         let fault_of = |answer: Value| fault_of(StatusCode::BAD_REQUEST, answer.to_string().as_bytes());
         let fault = |code: u64| fault_of(json!({ "code": code, "message": "m" }));
-        assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "HTTP 400 Bad Request: m"));
-        assert!(matches!(fault(14), Fault::Endpoint(_)));
-        assert!(matches!(fault(16), Fault::Endpoint(_)), "its token has expired: a new one helps");
+        assert_eq!(fault(3), NoAnswer::lasting("HTTP 400 Bad Request: m"));
+        assert!(!fault(14).is_lasting);
+        assert!(!fault(16).is_lasting, "the token has expired, and a new one helps");
         let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
-        assert!(matches!(fault_of(old), Fault::Endpoint(_)), "users were changed: a new token helps");
-        assert!(matches!(fault_of(json!({})), Fault::Endpoint(_)));
+        assert!(!fault_of(old).is_lasting, "users have changed, and a new token helps");
+        assert!(!fault_of(json!({})).is_lasting);
     }
 
     #[test]
-    fn an_answer_that_is_no_json_is_shown_with_its_status() {
+    fn an_answer_without_json_is_shown_with_its_status() {
         let page = b"Moved\x1b[2J\nsecond line";
-        let Fault::Endpoint(reason) = fault_of(StatusCode::BAD_GATEWAY, page) else { panic!("may pass") };
-        assert_eq!(reason, "HTTP 502 Bad Gateway: Moved [2J");
+        let expected = NoAnswer::passing("HTTP 502 Bad Gateway: Moved [2J");
+        assert_eq!(fault_of(StatusCode::BAD_GATEWAY, page), expected);
     }
 }

@@ -10,43 +10,42 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It reads no other, because another format may
-/// mean something else.
+/// The format of values that this release writes. It refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
-/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far
-/// shorter.
+/// The longest text that is read as a value. A marker with the longest layouts of as many sources
+/// as a daemon can have is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
 const REPLACED: &str = "replaced ";
 
 /// The value at a worker ID's key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
-    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a
-    /// state recognises an old write of its own that a restored coordinator brings back.
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. By it, a
+    /// state recognises an old write of its own after a restore of the coordinator.
     pub term: String,
     /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
     /// writes by it.
     pub write: String,
-    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers
-    /// end at 2^53.
+    /// The fleet's ceiling: the lowest ID that was not granted. It is text, because JavaScript's
+    /// integers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The highest bound of the term. A release may lower `id_bound` but not this bound, so a
-    /// release hides no restore.
+    /// The highest bound of the term. A release lowers `id_bound` but not this bound. So the holder
+    /// notices if a restore has lost one of its writes before the release.
     #[serde(with = "id_bound")]
     pub highest: u64,
-    /// The bound at which the term began. If an earlier holder was granted more, the coordinator
-    /// went back.
+    /// The bound at which the term began. If the coordinator had acknowledged a higher bound to an
+    /// earlier holder, it went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon. The holder's bounds are at most `horizon_ms` + `max_ahead_ms` ahead of
-    /// its clock.
+    /// The holder's horizon. Its bounds are at most `horizon_ms` + `max_ahead_ms` ahead of its
+    /// clock.
     pub horizon_ms: u64,
     /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
@@ -56,29 +55,15 @@ pub struct NumberKey {
     pub holder: String,
     /// The source that uses the number.
     pub source: String,
-    /// The instant since which this holder has the number, in seconds of Unix time.
+    /// When this holder took the number, in seconds of Unix time.
     pub since_unix_s: i64,
 }
 
 impl NumberKey {
-    /// Returns the value of a holder, before a write and its bound are filled in.
+    /// Returns the value of a holder, without a write, a term or bounds.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
-        NumberKey {
-            format: FORMAT,
-            state,
-            term: String::new(),
-            write: String::new(),
-            id_bound: 0,
-            highest: 0,
-            from: 0,
-            horizon_ms: 0,
-            max_ahead_ms: 0,
-            released: false,
-            holder,
-            source,
-            since_unix_s,
-        }
+        NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
     }
 
     /// Returns the holder's [`reach`].
@@ -89,7 +74,7 @@ impl NumberKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or another release wrote it.
+    /// The text is not a number's value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
@@ -100,21 +85,21 @@ impl NumberKey {
     }
 }
 
-/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor.
-/// If it is missing, the coordinator may have lost its data.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The value that `fleet init` writes: the ID spaces of a fleet, and its floor. If the marker is
+/// missing, the coordinator may have lost its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
-    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have
-    /// different identities.
+    /// The identity of the fleet: 128 bits, drawn when the fleet was prepared. So two prepared
+    /// clusters have different identities.
     pub identity: String,
-    /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
+    /// The identity of this write, as in [`NumberKey`]. With it, no two writes have equal texts.
     pub(super) write: String,
-    /// The ID spaces, in the order of their first use: a space's place is part of its keys. A space
-    /// that a colliding space has replaced keeps its place, with `REPLACED` before its name, so no
-    /// daemon finds it.
+    /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
+    /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
+    /// so no daemon finds it. No two other spaces collide.
     pub spaces: Vec<String>,
-    /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
+    /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
     /// The longest [`reach`] that a daemon of the fleet had.
     reach_ms: u64,
@@ -127,25 +112,22 @@ fn name_of(known: &str) -> &str {
     known.strip_prefix(REPLACED).unwrap_or(known)
 }
 
-/// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
+/// Returns whether two different ID spaces can make the same IDs at about the same time.
 ///
-/// Which of their numbers collide does not matter: other daemons of the fleet may have any of them.
-/// Returns false for equal spaces, which are one.
+/// Daemons of the fleet may have any of their numbers, so it does not matter which numbers collide.
+/// Returns false for equal spaces.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
     one != other && first.runs_beside(&second)
 }
 
 impl Marker {
-    /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
+    /// Returns the marker of a fleet with these ID spaces. Its daemons poll at the shortest period.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        let format = FORMAT;
-        let identity = identity.to_owned();
-        let write = String::new();
-        Marker { format, identity, write, spaces, floor_unix_ms: 0, reach_ms: 0, poll_ms: 0 }
+        Marker { format: FORMAT, identity: identity.to_owned(), spaces, ..Marker::default() }
     }
 
-    /// Returns the marker of a new fleet whose daemons poll at this interval.
+    /// Returns the marker with another poll period, before it is written.
     pub fn polled_each(self, period: Duration) -> Self {
         Marker { poll_ms: millis(period), ..self }
     }
@@ -153,12 +135,12 @@ impl Marker {
     /// Reads a marker.
     ///
     /// # Errors
-    /// The text is no marker, or another release wrote it.
+    /// The text is not a marker, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
 
-    /// Returns the ID spaces that daemons may use, for people.
+    /// Returns the list of the ID spaces that daemons may use, as text.
     pub fn shown(&self) -> String {
         let active = self.active();
         if active.is_empty() { String::from("none") } else { active.join(", ") }
@@ -174,23 +156,18 @@ impl Marker {
         self.spaces.iter().position(|known| known == space)
     }
 
-    /// Returns an ID space that daemons may use, and that can make the same IDs as this one.
-    pub fn rival_of(&self, space: &str) -> Option<&str> {
-        self.active().into_iter().find(|known| run_beside(known, space))
-    }
-
     /// Returns the fleet's floor.
     pub fn floor(&self) -> UnixMicros {
         UnixMicros(self.floor_unix_ms.saturating_mul(1_000))
     }
 
-    /// Raises the floor to an instant. Only an operator's command lets it sink.
+    /// Raises the floor to an instant. Only an operator's command lowers it.
     pub fn raise_floor(&mut self, floor: UnixMicros) {
         let floor_ms = floor.0.div_euclid(1_000).saturating_add(i64::from(floor.0.rem_euclid(1_000) > 0));
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
     }
 
-    /// Forgets the floor and the longest [`reach`], for an operator who knows that they are wrong.
+    /// Forgets the floor and the longest [`reach`]: an operator knows that they are wrong.
     pub(super) fn forget_floor(&mut self) {
         (self.floor_unix_ms, self.reach_ms) = (0, 0);
     }
@@ -200,22 +177,17 @@ impl Marker {
         Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
-    /// Returns the longest [`reach`] that a daemon of the fleet had. None has more than
-    /// [`REACH_MAX`].
+    /// Returns the longest [`reach`] that a daemon of the fleet had. It is at most [`REACH_MAX`].
     pub fn reach(&self) -> Duration {
         Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
 
-    /// Records the [`reach`] of a daemon. Returns true if it is longer than those before.
+    /// Records the [`reach`] of a daemon. Returns true if it is longer than the one recorded
+    /// before.
     pub fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let before = self.reach();
         self.reach_ms = millis(before.max(reach).min(REACH_MAX));
         self.reach() > before
-    }
-
-    /// Returns true if daemons may use the ID space of an index.
-    pub(super) fn is_active(&self, index: usize) -> bool {
-        !self.spaces[index].starts_with(REPLACED)
     }
 
     /// Returns the ID space of an index.
@@ -247,7 +219,7 @@ impl Marker {
         replaced
     }
 
-    /// Adds an ID space, or puts it back where it was.
+    /// Adds an ID space, or restores a replaced one at its index.
     pub(super) fn put(&mut self, space: &str) {
         match self.index_of(space) {
             Some(index) => self.spaces[index] = space.to_owned(),
@@ -299,12 +271,12 @@ impl Paths {
     }
 }
 
-/// The reason why a value cannot be used, in one line without the key.
+/// The reason why a value cannot be used. The message is one line, and does not name the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// This program did not write it.
+    /// Snowbank did not write it.
     #[error(
-        "found a value that Snowbank did not write ({0}), allowed: values of Snowbank alone; find out who wrote it"
+        "found a value that Snowbank did not write ({0}), allowed: only values that Snowbank writes; find out who wrote it"
     )]
     Garbage(String),
     /// A later release wrote it.
@@ -327,7 +299,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
-    // The format is checked first, because nothing else is known of a later format.
+    // The format is checked first, because a later format may have other fields.
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
@@ -335,8 +307,8 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
 }
 
-/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have
-/// written them.
+/// Makes the texts of a value safe to show, because anybody who can write keys may have written
+/// them.
 fn clean(value: &mut Value) {
     match value {
         Value::String(text) => *text = one_line(text),
@@ -381,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_text_of_a_value_is_one_line() {
+    fn texts_of_a_value_are_made_one_line() {
         let key = NumberKey { holder: String::from("a\u{1b}[2J\n2: free"), ..key() };
         let marker = Marker::new("1f", vec![String::from("a\rb")]);
         assert_eq!(NumberKey::parse(&key.text()).map(|key| key.holder).as_deref(), Ok("a [2J 2: free"));
@@ -394,7 +366,7 @@ mod tests {
         assert_eq!(marker.replace(&[0, 2]), ["a", "c"]);
         marker.put("d");
         assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
-        assert_eq!(marker.replace(&[2, 3]), ["d"], "the other one is replaced already");
+        assert_eq!(marker.replace(&[2, 3]), ["d"], "c is replaced already");
         marker.put("a");
         let marker = Marker::parse(&marker.text()).expect("a marker");
         assert_eq!(
@@ -412,7 +384,7 @@ mod tests {
         }
     }
 
-    /// Somebody may have written such a reach by mistake.
+    /// Somebody may have written this reach by mistake.
     #[test]
     fn a_reach_that_no_daemon_has_is_not_believed() {
         let mut marker = Marker { reach_ms: u64::MAX, ..Marker::new("1f", Vec::new()) };
@@ -422,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_run_beside_each_other_whatever_their_numbers() {
+    fn spaces_collide_whatever_their_numbers() {
         let [one, other] = ["time,node:=1024,sequence:=4096", "time,node:=512,sequence:=8192"]
             .map(|fields| format!("{fields};tick=1ms;epoch=0"));
         let unlike = "time,node:=512,sequence:=4096;tick=1ms;epoch=0";
@@ -430,11 +402,11 @@ mod tests {
         assert!(run_beside(&one, &other) && !run_beside(&one, &one));
         assert!(!run_beside(&one, unlike) && !run_beside(&one, &later));
         let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()]);
-        assert_eq!((marker.rival_of(&other), marker.rival_of(&one)), (Some(&one[..]), None));
+        assert_eq!((marker.rivals(&other), marker.rivals(&one)), (vec![0], Vec::new()));
     }
 
     #[test]
-    fn garbage_and_later_formats_are_refused_as_such() {
+    fn garbage_is_told_apart_from_a_later_format() {
         let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
         for text in ["", "{}", "7", "null", "{\"format\":1}", "{\"format\":2}", "\u{0}", &long] {
             assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");

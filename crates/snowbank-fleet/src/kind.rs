@@ -1,4 +1,4 @@
-//! The kinds of coordinators. Each describes itself in its own file, and this is their list.
+//! The list of the kinds of coordinators. Each kind is described in its own file.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ const KINDS: [&CoordinatorKind; 2] = [&etcd::KIND, &zookeeper::KIND];
 
 /// A kind of coordinator.
 pub struct CoordinatorKind {
-    /// Its name in a configuration.
+    /// The kind's name in a configuration.
     pub name: &'static str,
     /// The default port of its endpoints.
     pub(super) port: u16,

@@ -1,26 +1,34 @@
 //! A fleet: daemons on many machines that share worker IDs through a coordinator.
 //!
-//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number,
-//! and the bound below which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the
-//! bound only by compare-and-swap, and claims nothing above it. There are no leases: a daemon that
-//! wakes up late still has only the IDs below its ceiling, and the next holder starts at that
-//! ceiling.
+//! Each worker ID has a key at the coordinator. The key's value names the holder and a *bound*: the
+//! holder hands out IDs below the bound only. The bound is the fleet's ceiling, written as an ID. A
+//! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
+//! has only the IDs below its bound, and the next holder starts at that bound.
 //!
-//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
-//!   of each answer. Both are pure.
-//! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `line` implements this trait on a connection to one
-//!   of the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
-//!   lists them.
-//! - `endpoint`: the places of the members. `cluster`: the check that new connections lead to the
-//!   same cluster.
+//! - *Number*: a worker ID together with the constants of its layout: its number in the ID space.
+//! - *Term*: the time for which one state holds a number.
+//! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
+//! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
+//! - A start *asks* the coordinator for its numbers, or *goes on without asking* below the bound
+//!   that was acknowledged before it.
+//!
+//! The modules:
+//!
+//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer
+//!   means. Both modules are pure.
+//! - `counter`: the key of a shared ticket counter, and its rules. It is pure too.
+//! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
+//!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
+//!   lists both.
+//! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
+//!   to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
 //!   them.
-//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
-//!   and how long other daemons wait for that.
+//! - `notice`: how often daemons poll, how soon they notice that the coordinator went back, and how
+//!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a
+//! - `notes`: the file in the state directory from which a daemon knows its own writes after a
 //!   restart.
 
 #![forbid(unsafe_code)]
@@ -52,18 +60,16 @@ pub use endpoint::{Endpoint, WrongEndpoint};
 pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
-pub use member::{
-    Bound, Clocks, Count, Counted, JoinError, Member, Names, Pool, Raised, Ranged, Taken, Tried, Want,
-};
+pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};
 pub use notes::{Note, Notes};
 pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
-pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
+pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 
-/// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
+/// A key to compare, and perhaps to write. [`Coordinator::swap`] takes several, and writes only if
+/// all keys are as expected.
 ///
-/// Values are compared by their whole text, which holds the identity of the write. So a coordinator
-/// that was restored to an older state never passes for unchanged, as it could if its own counts of
-/// writes were compared.
+/// The whole text of a value is compared, which has the identity of its write. A coordinator's own
+/// version numbers would not do: after a restore, other writes get the same versions again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -95,14 +101,14 @@ pub enum Swapped {
     Refused(Vec<Option<String>>),
 }
 
-/// The reason why a coordinator gave no answer.
+/// The reason why a coordinator, or one of its endpoints, gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
     /// The reason, in one line.
     pub reason: String,
-    /// True if only an operator can change it: a wrong password, a certificate that does not fit.
+    /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
-    /// True if every endpoint answered, each as a member of another cluster than before.
+    /// True if the endpoint, or every endpoint, belongs to another cluster than before.
     pub is_foreign: bool,
 }
 
@@ -117,7 +123,7 @@ impl NoAnswer {
         NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
     }
 
-    /// Returns the error for a coordinator that another coordinator has replaced.
+    /// Returns the error for endpoints that all lead to another cluster.
     pub fn foreign(reason: impl Into<String>) -> Self {
         NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
@@ -129,17 +135,68 @@ impl fmt::Display for NoAnswer {
     }
 }
 
+/// The reason why a daemon cannot take or keep its numbers, or why an operator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    /// The coordinator did not answer. A write may have been done.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// Only an operator can remove the cause.
+    #[error("{0}")]
+    Refused(String),
+    /// Another daemon has a number or a counter. Or this state or a copy of it has the number, and
+    /// nothing proves that this state is the newest.
+    #[error("{0}")]
+    Held(String),
+    /// A number is lost because the coordinator went back. The floor was raised, unless that write
+    /// had no answer.
+    #[error("{0}")]
+    WentBack(String),
+    /// A value at the coordinator cannot be read, or cannot be true.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl FleetError {
+    /// Returns true if a daemon that runs must end: a number or a counter is lost.
+    pub fn is_loss(&self) -> bool {
+        !matches!(self, FleetError::NoAnswer(_))
+    }
+
+    /// Returns true for a loss beside which other keys may show that the coordinator went back.
+    fn is_of_one_key(&self) -> bool {
+        self.is_loss() && !matches!(self, FleetError::WentBack(_))
+    }
+
+    /// Returns the reason in one line.
+    pub fn reason(self) -> String {
+        match self {
+            FleetError::NoAnswer(answer) => answer.reason,
+            FleetError::Refused(reason)
+            | FleetError::Held(reason)
+            | FleetError::WentBack(reason)
+            | FleetError::Unreadable(reason) => reason,
+        }
+    }
+}
+
+impl From<NoAnswer> for FleetError {
+    fn from(answer: NoAnswer) -> Self {
+        FleetError::NoAnswer(answer)
+    }
+}
+
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
 /// A write without an answer may have been done, or may be done later. Reads may lag behind writes;
 /// swaps never do.
 pub trait Coordinator: Send {
-    /// From now on, gives up a connection whose answer is late, and asks again on another. So a
-    /// daemon soon notices that a number is lost.
+    /// Makes later calls give up a connection whose answer is late, and ask again on another. So a
+    /// daemon soon notices that it has lost a number.
     fn hurry(&mut self) {}
 
-    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another. A simulated coordinator may have a
+    /// Returns how many connections were opened so far. Two copies of one memory cannot share a
+    /// connection, so at least one copy soon opens a new one. A simulated coordinator may have a
     /// single connection.
     fn connections(&self) -> u64;
 
@@ -148,8 +205,7 @@ pub trait Coordinator: Send {
         std::thread::sleep(time);
     }
 
-    /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
-    /// sleeps. In a simulation, time may stand still.
+    /// Returns the boot clock's time. In a simulation, time may stand still.
     fn now(&self) -> BootMicros;
 
     /// Reads keys, and returns their values in the same order.
@@ -166,8 +222,8 @@ pub trait Coordinator: Send {
         Ok(self.read(&[key.to_owned()])?.into_iter().next().flatten())
     }
 
-    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
-    /// that do not answer soon are left out. A single endpoint is not asked.
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Leaves out
+    /// endpoints that do not answer soon. Does not ask a single endpoint.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -175,12 +231,12 @@ pub trait Coordinator: Send {
         Ok(Vec::new())
     }
 
-    /// From now on, uses a new connection only if it leads to this cluster. The open connection has
-    /// shown that it leads there. Only the first call has an effect. A simulated coordinator is one
-    /// cluster, and does nothing.
+    /// Makes later calls use a new connection only if it leads to this cluster. The caller has
+    /// checked the open connection. Only the first call has an effect. A simulated coordinator is
+    /// one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
-    /// From now on, uses connections to any cluster again.
+    /// Makes later calls use connections to any cluster again.
     fn leave_cluster(&mut self) {}
 
     /// Reads all keys that begin with a prefix.
@@ -189,8 +245,8 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares these keys, at most [`SWAPS_MAX`] beside the marker. If all are as expected, writes
-    /// those with a new value; else writes none.
+    /// Compares these keys, at most [`SWAPS_MAX`] and the marker. If all have the expected values,
+    /// writes those with a new value. Otherwise writes none.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
@@ -205,6 +261,6 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a
-/// transaction by default.
+/// The most keys of one swap, without the marker. By default, etcd accepts 128 operations in a
+/// transaction.
 pub const SWAPS_MAX: usize = 100;

@@ -1,11 +1,10 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for
 //! each wait.
 //!
-//! A call first uses the connection that is open, then tries new ones at all endpoints. A
-//! connection stays open between calls. A new one must lead to the same cluster as those before
-//! (`cluster`).
+//! A call uses the open connection first. If that fails, it connects to one endpoint after the
+//! other. The connection stays open between calls. Each new connection must lead to the same
+//! cluster as the earlier ones (`cluster`).
 
-use std::fmt;
 use std::fs;
 use std::future::poll_fn;
 use std::iter::repeat_n;
@@ -28,32 +27,31 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in, while other endpoints are untried: an endpoint whose machine is
-/// gone must not use up the time of the others. The last round waits longer
+/// The time to connect and log in during the first round through several endpoints: an endpoint
+/// whose machine is gone must not use up the others' time. The last round waits longer
 /// ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint
-/// that hangs delays a start by this much at most. An endpoint that answers later is left out, like
-/// one that is away.
+/// The time for the comparison of all endpoints. They are asked at the same time, so an endpoint
+/// that hangs delays a start by this much at most. An endpoint that answers later is not compared.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The time for an answer. It is far longer than a leader's election, and far shorter than the
-/// default horizon.
+/// The longest time for an answer. It is far longer than a leader's election, and far shorter than
+/// the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy
-/// coordinator takes far less.
+/// The shortest time that a daemon in a hurry (`Patience::hurry`) waits for an answer. A commit of
+/// a healthy coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// The factor by which an answer may take longer than earlier answers.
+/// How many times as long as recent answers the next answer may take.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: the keys of a hundred thousand numbers.
+/// The longest answer: it has room for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The place and the credentials of a coordinator.
-#[derive(Clone)]
+/// The addresses and the credentials of a coordinator.
+#[derive(Clone, Debug)]
 pub struct Access {
     /// The coordinator's kind.
     pub kind: &'static CoordinatorKind,
@@ -65,7 +63,7 @@ pub struct Access {
     pub tls: ClientFiles,
     /// The file of this side's certificate, if there is one.
     pub certificate: Option<PathBuf>,
-    /// Reads the boot clock.
+    /// The function that reads the boot clock.
     pub boot_clock: fn() -> BootMicros,
 }
 
@@ -93,13 +91,6 @@ impl User {
     }
 }
 
-impl fmt::Debug for Access {
-    /// Writes no password.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("endpoints", &self.endpoints).finish_non_exhaustive()
-    }
-}
-
 /// A stream of bytes, over TLS or not.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -110,10 +101,10 @@ pub(super) async fn connect(
     endpoint: &Endpoint,
     tls: &ClientFiles,
     within: Duration,
-) -> Result<Box<dyn Stream>, Fault> {
+) -> Result<Box<dyn Stream>, NoAnswer> {
     let connected = timeout(within, try_connect(endpoint, tls)).await;
     let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
-    connected.map_err(Fault::Endpoint)
+    connected.map_err(NoAnswer::passing)
 }
 
 async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
@@ -130,11 +121,11 @@ async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn S
     Ok(Box::new(stream))
 }
 
-/// The time that an endpoint has for an answer.
+/// The time that an endpoint has for an answer. It follows the time of recent answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     is_in_hurry: bool,
-    /// The time that recent answers took, or that this side waited for them.
+    /// The time that recent answers took, or that was spent waiting for them.
     of_late: Duration,
 }
 
@@ -144,21 +135,21 @@ impl Patience {
         Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
-    /// From now on, gives up a connection whose answer is much later than those before. A
-    /// connection that hangs must not hide for long that a number is lost.
+    /// Makes later waits end soon after recent answers would have come. A connection that hangs
+    /// must not hide for long that a number is lost.
     pub(super) fn hurry(&mut self) {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that this side waited for it. Each answer lowers the
-    /// noted time by half at most, so that the retry of a slow write has more time even after a
-    /// fast answer.
+    /// Notes the time that an answer took, or that was spent waiting for it. Each answer lowers the
+    /// noted time by half at most. So the retry of a slow write has more time, even if connecting
+    /// again was fast.
     pub(super) fn note(&mut self, took: Duration) {
         self.of_late = took.max(self.of_late / 2);
     }
 
-    /// Returns the time to open a connection in the last round. If a round trip takes a second, TCP
-    /// and TLS take three.
+    /// Returns the time to open a connection in the last round. It must be long enough for slow
+    /// networks: TCP and TLS take three round trips.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
     }
@@ -173,28 +164,29 @@ impl Patience {
     }
 }
 
-/// Returns for each try of a call the longest time to open its connection; `None`:
-/// [`Patience::opening`]. If a connection is open, the first try uses it. Of several endpoints, one
-/// that hangs must not use up the time of the others: only the last round waits for slow ones.
+/// Returns the longest time to connect for each try of a call. `None` means [`Patience::opening`].
+/// If a connection is open, the first try uses it. With several endpoints there are two rounds.
+/// Only the second one waits for slow endpoints, so one that hangs does not use up the others'
+/// time.
 fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
     open.chain(repeat_n(Some(CONNECT_TIMEOUT), short)).chain(repeat_n(None, endpoints))
 }
 
-/// Waits for a part of an answer, at most this long.
+/// Waits for a part of an answer, for at most this long.
 pub(super) async fn in_time<T>(
     limit: Duration,
     part: impl Future<Output = std::io::Result<T>>,
-) -> Result<T, Fault> {
+) -> Result<T, NoAnswer> {
     match timeout(limit, part).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Fault::Endpoint(explain(&error))),
+        Ok(Err(error)) => Err(NoAnswer::passing(explain(&error))),
         Err(_) => Err(late(limit)),
     }
 }
 
-/// Runs futures at the same time. Returns their results in order, with `None` for those that do not
+/// Runs futures at the same time. Returns their results in order, and `None` for each that does not
 /// end in time.
 async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
@@ -210,42 +202,23 @@ async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) 
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-pub(super) fn late(limit: Duration) -> Fault {
-    Fault::Endpoint(format!("no answer within {limit:?}"))
-}
-
-/// The reason why one endpoint did not answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Another endpoint may answer.
-    Endpoint(String),
-    /// Every endpoint will say the same.
-    Lasting(String),
-    /// The endpoint belongs to another cluster. Another endpoint may belong to the right one.
-    Foreign(String),
-}
-
-impl Fault {
-    fn reason(&self) -> &str {
-        match self {
-            Fault::Endpoint(reason) | Fault::Lasting(reason) | Fault::Foreign(reason) => reason,
-        }
-    }
+pub(super) fn late(limit: Duration) -> NoAnswer {
+    NoAnswer::passing(format!("no answer within {limit:?}"))
 }
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized + Send {
-    /// Connects within this time. Each part of an answer has [`ANSWER_TIMEOUT`].
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
+    /// Connects within this time.
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer>;
 
-    /// Logs in, once the cluster is known to be the right one. Does nothing if `open` has logged
-    /// in.
-    async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
+    /// Logs in. Called once the member's cluster is known to be the right one. Does nothing if
+    /// `open` has logged in.
+    async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
         Ok(())
     }
 
-    /// Returns the identity of the member's cluster, as the member has reported it. Empty if the
-    /// members of this kind of coordinator report none.
+    /// Returns the cluster ID that the member has reported. It is empty if this kind of coordinator
+    /// reports none.
     fn cluster_id(&self) -> &str {
         ""
     }
@@ -253,17 +226,17 @@ pub(super) trait Session: Sized + Send {
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
 
-    /// Reads the texts of keys, as new as the cluster has them.
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault>;
+    /// Reads the newest texts of keys.
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
 
     /// Reads all keys that begin with a prefix.
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault>;
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
     /// Compares and writes keys: see [`Coordinator::swap`].
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault>;
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
 }
 
-/// The connection to a coordinator whose sessions have this type.
+/// The connection to a coordinator, through sessions of type `S`.
 pub(super) struct Line<S> {
     access: Access,
     runtime: Runtime,
@@ -274,7 +247,7 @@ pub(super) struct Line<S> {
     opened: u64,
     /// The cluster that each new session must belong to.
     cluster: Option<Cluster>,
-    /// The cluster's identity as the first session reported it, and that session's endpoint.
+    /// The cluster ID that the first session reported, and that session's endpoint.
     cluster_id: Option<(String, String)>,
     patience: Patience,
 }
@@ -295,8 +268,8 @@ impl<S: Session> Line<S> {
         })
     }
 
-    /// Makes one exchange, trying one endpoint after the other until one answers.
-    fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, NoAnswer> {
+    /// Makes one exchange. Tries one endpoint after the other until one answers.
+    fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, NoAnswer>) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
         let mut faults = Vec::new();
         for opens_within in tries(endpoints, self.session.is_some()) {
@@ -304,9 +277,10 @@ impl<S: Session> Line<S> {
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
-                // A daemon that knows its cluster does not let one endpoint speak for the others.
-                Err(Fault::Lasting(reason)) if self.cluster.is_none() => {
-                    return Err(NoAnswer::lasting(format!("{endpoint}: {reason}")));
+                // A daemon that knows its cluster asks the other endpoints too: this one may belong
+                // to another cluster.
+                Err(fault) if self.cluster.is_none() && fault.is_lasting && !fault.is_foreign => {
+                    return Err(NoAnswer::lasting(format!("{endpoint}: {fault}")));
                 }
                 Err(fault) => faults.push((endpoint.to_string(), fault)),
             }
@@ -315,22 +289,22 @@ impl<S: Session> Line<S> {
         Err(no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Makes one exchange at all endpoints at the same time, and returns the answers within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A lone endpoint is not asked. The first
-    /// endpoint in the list that answers stays connected.
+    /// Makes one exchange at all endpoints at the same time. Returns the answers that come within
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The
+    /// connection to the first endpoint in the list that answered stays open.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
     fn call_each<T>(
         &mut self,
-        exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
+        exchange: impl AsyncFn(&mut S) -> Result<T, NoAnswer>,
     ) -> Result<Vec<(String, T)>, String> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
         let ask = async |endpoint| {
             let mut session = self.open_at(endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
-            Ok::<_, Fault>((session, answer))
+            Ok::<_, NoAnswer>((session, answer))
         };
         let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
         let mut found = Vec::new();
@@ -350,9 +324,9 @@ impl<S: Session> Line<S> {
                     }
                     found.push((endpoint, answer));
                 }
-                // A daemon that knows its cluster leaves out the endpoints of other clusters.
-                Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
-                    return Err(format!("{endpoint}: {reason}"));
+                // A daemon that knows its cluster ignores endpoints of other clusters.
+                Err(fault) if self.cluster.is_none() && fault.is_foreign => {
+                    return Err(format!("{endpoint}: {fault}"));
                 }
                 Err(_) => {}
             }
@@ -360,12 +334,12 @@ impl<S: Session> Line<S> {
         Ok(found)
     }
 
-    /// Makes one exchange at the current endpoint. The session is kept only after an answer.
+    /// Makes one exchange at the current endpoint. Keeps the session only if an answer came.
     fn try_call<T>(
         &mut self,
-        exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
+        exchange: &impl AsyncFn(&mut S) -> Result<T, NoAnswer>,
         opens_within: Option<Duration>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, NoAnswer> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => self.open(opens_within)?,
@@ -379,9 +353,9 @@ impl<S: Session> Line<S> {
         Ok(answer)
     }
 
-    /// Opens a session at the current endpoint. The time that it takes shows how slow the
-    /// coordinator is.
-    fn open(&mut self, within: Option<Duration>) -> Result<S, Fault> {
+    /// Opens a session at the current endpoint. Notes how long that took, because it shows how slow
+    /// the coordinator is.
+    fn open(&mut self, within: Option<Duration>) -> Result<S, NoAnswer> {
         let began = Instant::now();
         let endpoint = &self.access.endpoints[self.current];
         let opening = self.open_at(endpoint, within.unwrap_or(self.patience.opening()));
@@ -397,21 +371,21 @@ impl<S: Session> Line<S> {
         Ok(session)
     }
 
-    /// Opens a session, and checks that it belongs to the same cluster as those before.
-    async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, Fault> {
+    /// Opens a session, and checks that it leads to the same cluster as earlier ones.
+    async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, NoAnswer> {
         let mut session = S::open(&self.access, endpoint, within).await?;
         self.check_cluster(&session)?;
         session.log_in(&self.access).await?;
         if let Some(cluster) = &self.cluster {
             let found = session.read(slice::from_ref(&cluster.key)).await?;
             let text = found.first().and_then(Option::as_deref);
-            cluster.check(text).map_err(Fault::Foreign)?;
+            cluster.check(text).map_err(NoAnswer::foreign)?;
         }
         Ok(session)
     }
 
-    /// Checks that a session's member reports the same cluster as those before.
-    fn check_cluster(&self, session: &S) -> Result<(), Fault> {
+    /// Checks that a session's member reports the same cluster ID as the first session.
+    fn check_cluster(&self, session: &S) -> Result<(), NoAnswer> {
         let Some((known, other)) = &self.cluster_id else { return Ok(()) };
         check_cluster(session.cluster_id(), known, other)
     }
@@ -463,31 +437,25 @@ impl<S: Session> Coordinator for Line<S> {
     }
 }
 
-/// Checks that the cluster found is the known cluster, which endpoint `other` has reported.
-pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
+/// Checks that the cluster ID found is the known one, which endpoint `other` has reported.
+pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), NoAnswer> {
     if found == known {
         return Ok(());
     }
-    Err(Fault::Foreign(format!(
-        "found cluster {found}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
-         fleet.endpoints"
+    Err(NoAnswer::foreign(format!(
+        "found cluster {found}, but {other} belongs or belonged to cluster {known}, allowed: members of one cluster; \
+         correct fleet.endpoints"
     )))
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The coordinator counts as
-/// replaced only if all endpoints are of another cluster. The error is lasting only if all faults
-/// are.
-fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
-    let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
-    let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));
+/// Returns the error for the faults of all endpoints, with their names. The error is foreign only
+/// if all endpoints belong to another cluster, and lasting only if all faults are.
+fn no_answer(faults: Vec<(String, NoAnswer)>) -> NoAnswer {
+    let is_foreign = faults.iter().all(|(_, fault)| fault.is_foreign);
+    let is_lasting = is_foreign || faults.iter().all(|(_, fault)| fault.is_lasting && !fault.is_foreign);
     let reasons: Vec<String> =
-        faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {}", fault.reason())).collect();
-    let reasons = reasons.join("; ");
-    match (is_foreign, is_lasting) {
-        (true, _) => NoAnswer::foreign(reasons),
-        (_, true) => NoAnswer::lasting(reasons),
-        _ => NoAnswer::passing(reasons),
-    }
+        faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {fault}")).collect();
+    NoAnswer { reason: reasons.join("; "), is_lasting, is_foreign }
 }
 
 #[cfg(test)]

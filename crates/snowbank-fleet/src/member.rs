@@ -1,5 +1,6 @@
-//! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them.
-//! Each call blocks on the coordinator for a bounded time. `rules` decides what the answers mean.
+//! A daemon at its coordinator: takes numbers, raises their bounds, checks their keys, and releases
+//! them. Each call blocks on the coordinator for a bounded time. `rules` decides what the answers
+//! mean.
 
 mod clusters;
 mod counters;
@@ -17,52 +18,50 @@ mod want;
 use super::key::{NumberKey, Paths, millis};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
-use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{Coordinator, FleetError, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed, old_answer};
 use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
-pub use counters::Ranged;
 pub(super) use marker::instant_of;
-pub use pool::{Count, Counted, Pool};
+pub use pool::{Counted, Pool};
 pub use tried::Tried;
-pub use want::{JoinError, Taken, Want};
+pub use want::{Taken, Want};
 
-/// The most tries of one write that is refused, because another write of ours came first or the
-/// marker has changed. Each such refusal follows a lost answer, or an event that concerns the whole
-/// fleet.
+/// The most tries of one write. A write is refused if an earlier write of this daemon was done
+/// without an answer, or if the marker has changed. Both are rare.
 const TRIES_MAX: usize = 5;
 
-/// A daemon of a fleet. `C` is a box with any kind of coordinator, or in tests a simulated
-/// coordinator, which can be cloned.
+/// A daemon of a fleet. `C` is a boxed [`Coordinator`], or a simulated one in tests, which can be
+/// cloned.
 #[derive(Clone)]
 pub struct Member<C> {
     coordinator: C,
     paths: Paths,
-    /// The identity of the state that the numbers belong to.
+    /// The identity of the daemon's state, which holds the numbers.
     state: String,
     /// The daemon's name for people.
     holder: String,
     notes: Notes,
-    /// Draws the identity of a write: never the same twice, not even in two copies of this
-    /// process's memory.
+    /// Draws the identity of a write. It never draws the same one twice, not even in two copies of
+    /// this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
-    /// The tries of this process to take numbers.
+    /// The earlier tries of this process to take numbers.
     tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
-    /// True once the endpoints need no more comparison: each new connection shows its cluster.
+    /// True once the endpoints need no comparison, because each new connection is checked.
     are_compared: bool,
-    /// The marker, as it was last read. Every write of a number's key expects it.
+    /// The marker, as it was last read. Each write of a number's key compares it.
     marker: Option<Known>,
-    /// The last poll that had an answer, or, before there is one, the last that was tried. `None`
-    /// if no poll was tried yet and no number was taken.
+    /// The last poll with an answer. If no poll has had one, the last poll that was tried. `None`
+    /// before the first poll, and before the first number is taken.
     polled: Option<Polled>,
-    /// The clocks as the caller last gave them. Each use adds the time since then: a job may have
-    /// waited for other jobs, or a call for answers.
+    /// The clocks as the caller last gave them. Each use adds the time since then, because a job
+    /// may have waited in a queue, or a call for answers.
     clocks: Clocks,
 }
 
@@ -77,7 +76,7 @@ pub struct Names<'a> {
     pub holder: &'a str,
 }
 
-/// The end of a poll, or the beginning of one that has no answer.
+/// The end of a poll with an answer, or the beginning of one without.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
     at: BootMicros,
@@ -87,16 +86,16 @@ struct Polled {
 /// The clocks at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// The wall clock, as far as it is believed.
+    /// The wall clock. During a held step, it is the clock without the step.
     pub wall: UnixMicros,
     /// The boot clock, which keeps running while the machine sleeps.
     pub boot: BootMicros,
-    /// The difference of the clocks as they were read, in microseconds.
+    /// The wall clock minus the boot clock, as they were read, in microseconds.
     pub wall_minus_boot_us: i64,
 }
 
 impl Clocks {
-    /// Returns the clocks of a reading, with the wall clock as it is believed.
+    /// Returns the clocks of a reading, with this wall clock.
     pub fn at(wall: UnixMicros, reading: Reading) -> Clocks {
         Clocks { wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
     }
@@ -108,7 +107,7 @@ impl Clocks {
     }
 }
 
-/// A bound to write for the source of this index.
+/// A bound to write for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The source's index.
@@ -117,52 +116,8 @@ pub struct Bound {
     pub id_bound: u64,
 }
 
-/// The end of a call that needed the coordinator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Raised {
-    /// The keys are this daemon's, and what had to be written is written.
-    Done,
-    /// Nothing is known of the outcome.
-    NoAnswer(NoAnswer),
-    /// A number is lost, for this reason.
-    Lost(String),
-}
-
-/// Why a call ends early: the coordinator did not answer, or a number or a counter is lost.
-enum Stop {
-    NoAnswer(NoAnswer),
-    Lost(String),
-    /// A number is lost because the coordinator went back. The floor was raised, unless that write
-    /// had no answer.
-    WentBack(String),
-    /// A key has a value that Snowbank did not write.
-    Unusable(String),
-    /// All endpoints lead to another cluster.
-    Foreign(String),
-}
-
-impl From<NoAnswer> for Stop {
-    /// In another cluster, other daemons may have the numbers, and that cluster's answers about
-    /// this daemon's keys mean nothing.
-    fn from(answer: NoAnswer) -> Self {
-        if answer.is_foreign { Stop::Foreign(answer.reason) } else { Stop::NoAnswer(answer) }
-    }
-}
-
-impl From<Result<(), Stop>> for Raised {
-    fn from(result: Result<(), Stop>) -> Self {
-        match result {
-            Ok(()) => Raised::Done,
-            Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
-            Err(
-                Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason) | Stop::Foreign(reason),
-            ) => Raised::Lost(reason),
-        }
-    }
-}
-
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
+    /// Makes a member that holds nothing yet. `draw` draws the identity of each write.
     pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
         let paths = Paths::of(names.fleet);
         let state = names.state.to_owned();
@@ -185,12 +140,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
+    /// Makes later calls hurry: see [`Coordinator::hurry`].
     pub fn hurry(&mut self) {
         self.coordinator.as_mut().hurry();
     }
 
-    /// Takes the caller's clocks. Returns them as they are now.
+    /// Sets the clocks. Returns them with the time added that has passed since they were read.
     fn set_clocks(&mut self, clocks: Clocks) -> Clocks {
         self.clocks = clocks;
         self.clocks_now()
@@ -201,12 +156,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.clocks.at_boot(self.coordinator.as_mut().now().max(self.clocks.boot))
     }
 
-    /// Returns the notes of its writes, as they are durable.
+    /// Returns the notes.
     pub fn notes(&self) -> &Notes {
         &self.notes
     }
 
-    /// Returns the bounds with each source's index in this member instead of its index in the
+    /// Returns the bounds with indices into `sources` in place of the sources' indices in the
     /// daemon.
     fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
         let mut placed = bounds.to_vec();
@@ -217,22 +172,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         placed
     }
 
-    /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write
-    /// then gets a new identity, so that only one of two copies of this process's memory recognises
-    /// the key's write as its own.
-    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
+    /// Raises the bounds of sources. `generation` changes when a grant is taken away, because the
+    /// machine may have been restored from a snapshot. The write then gets a new identity, so that
+    /// only one of two copies of this process recognises it as its own.
+    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // While this bound was asked for, a source that had to wait may have taken its numbers
-            // with a higher bound. A start without the coordinator may continue up to the higher
-            // bound, so no key may sink below it.
+            // After this raise was requested, a start may have written a higher bound. A later
+            // start may go on without asking below that higher bound, so no key may get a lower
+            // one.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
-                    // A snapshot may have been restored: another copy may continue under the same
-                    // ceiling.
+                    // After a restored snapshot, another copy may go on below the same ceiling.
                     held.covered = 0;
                 }
                 held.generation = generation;
@@ -247,21 +201,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .iter()
             .try_for_each(|&bound| self.write(bound, false))
             .and_then(|()| self.settle_again(&passed));
-        Raised::from(self.ended(raised))
+        self.ended(raised)
     }
 
     /// Returns the result of a call. A daemon that has lost a number ends, and forgets its
-    /// ceilings, so that its next start asks.
-    fn ended<T>(&mut self, result: Result<T, Stop>) -> Result<T, Stop> {
-        let result = result.map_err(|stop| self.leave_cluster(stop));
-        if !matches!(result, Ok(_) | Err(Stop::NoAnswer(_))) {
+    /// ceilings, so that its next start asks the coordinator. If all endpoints lead to another
+    /// cluster, the numbers count as lost: other daemons may have them there.
+    fn ended<T>(&mut self, result: Result<T, FleetError>) -> Result<T, FleetError> {
+        let result = match result {
+            Err(FleetError::NoAnswer(answer)) if answer.is_foreign => Err(self.leave_cluster(answer)),
+            result => result,
+        };
+        if result.as_ref().is_err_and(FleetError::is_loss) {
             self.forget_ceilings();
         }
         result
     }
 
-    /// Returns whether the coordinator holds a bound at all keys of these numbers. Returns false
-    /// for a source that went on without asking.
+    /// Returns whether all keys of these numbers have at least this bound. Returns false for a
+    /// source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -274,27 +232,28 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(found.iter().all(|text| text.as_ref().is_some_and(has_bound)))
     }
 
-    /// Checks by a swap, before a release, that the coordinator answers and that the numbers are
+    /// Checks before a release, by a swap, that the coordinator answers and that the numbers are
     /// still this daemon's.
     ///
-    /// A release whose answer is lost may have been done, and another daemon may have the number by
-    /// then. So the next start must ask, however long the coordinator is away. That is why a
-    /// release is only tried at a coordinator that answers.
-    pub fn confirm(&mut self, clocks: Clocks) -> Raised {
+    /// If the answer to a release is lost, another daemon may get the number at once. So after a
+    /// release the next start must ask the coordinator, however long that takes. A release is
+    /// therefore tried only at a coordinator that answers.
+    pub fn confirm(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let mut confirmed = Ok(());
         for source in 0..self.sources.len() {
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
-        Raised::from(self.ended(confirmed))
+        self.ended(confirmed)
     }
 
-    /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
-    /// once a clock is near that bound. The state must have stored the bound already. The notes
+    /// Releases the numbers: each key gets the bound below which IDs were handed out. The number is
+    /// free once a clock is near that bound. The state must have stored the bound before. The notes
     /// drop the higher bound before the write.
     ///
     /// # Errors
-    /// This state keeps the numbers until their bounds have passed.
+    /// A release failed. The numbers without a release stay this state's until their bounds have
+    /// passed.
     pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
         self.set_clocks(clocks);
         for Bound { source, id_bound } in self.placed(bounds) {
@@ -306,19 +265,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             self.draw_write(source);
             self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
-            match Raised::from(self.write(bound, true)) {
-                Raised::Done => {}
-                Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
-            }
+            self.write(bound, true).map_err(FleetError::reason)?;
         }
         Ok(())
     }
 
-    /// Releases numbers that were just taken and under which nothing was handed out. A number that
-    /// continues its earlier term is kept, because only this state can use it before its bound.
+    /// Releases numbers that were just taken, and of which no ID was handed out. Keeps a number
+    /// that continues an earlier term, because this state alone can use it before its bound.
     ///
     /// # Errors
-    /// This state keeps the numbers until their bounds have passed.
+    /// A release failed. The numbers without a release stay this state's until their bounds have
+    /// passed.
     pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
         let mut bounds = Vec::new();
         for (source, taken) in taken.iter().enumerate() {
@@ -330,7 +287,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of a source that were not read yet.
-    fn read_unread(&mut self, source: usize) -> Result<(), Stop> {
+    fn read_unread(&mut self, source: usize) -> Result<(), FleetError> {
         let checked = self.check_marker(source);
         self.or_went_back(checked)?;
         let Some(held) = self.sources.get(source) else { return Ok(()) };
@@ -348,68 +305,68 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes an answer about a number's key, and returns its value.
-    fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
+    /// Checks the value of a number's key, as an answer gave it. Returns the parsed value.
+    fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let seen = self.see_one(source, at, text);
         self.or_went_back(seen)
     }
 
-    /// Returns `seen`. If it is a loss, polls first: the other keys may show that the coordinator
-    /// went back, which must be noticed before the daemon ends.
-    fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
+    /// Returns `seen`. If it is a loss, polls first: other keys may show that the coordinator went
+    /// back, and the daemon must raise the floor before it ends.
+    fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {
-            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
-                Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
-                _ => Err(stop),
+            Err(error) if error.is_of_one_key() => match self.poll() {
+                Err(FleetError::WentBack(reason)) => Err(FleetError::WentBack(reason)),
+                _ => Err(error),
             },
             seen => seen,
         }
     }
 
-    /// Takes an answer about a number's key, and returns its value.
-    fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
+    /// Checks one key as [`Member::see`] does, but does not poll after a loss.
+    fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, FleetError> {
         let key = text.map(NumberKey::parse).transpose();
-        // A value that cannot be read is a loss: the number's `Holding` reports it.
+        // If the value cannot be read, `Holding::see` reports a loss.
         if let Ok(Some(key)) = &key {
             self.check_bound(source, at, key)?;
         }
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &key, &held.term) {
             Seen::Ours(key) => Ok(*key),
-            Seen::Lost(loss) => Err(Stop::Lost(held.lost(at, &loss, &self.state))),
+            Seen::Lost(loss) => Err(FleetError::Held(held.lost(at, &loss, &self.state))),
             Seen::Older(loss) => {
-                let lost = Stop::WentBack(held.lost(at, &loss, &self.state));
+                let lost = FleetError::WentBack(held.lost(at, &loss, &self.state));
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);
                 match self.raise_floor(Some(older), granted) {
-                    // Without an answer the next start tries again. Going on would leave others
-                    // without a floor.
+                    // If there was no answer, the daemon ends as well, and its next start raises
+                    // the floor. If it went on, other daemons would have no floor.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
-                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(old_answer())),
+                    Ok(Noticed::OldAnswer) => Err(FleetError::NoAnswer(old_answer())),
                 }
             }
         }
     }
 
-    /// Checks that the key's bound can have been granted to somebody, before anything of the key is
-    /// remembered.
-    fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), Stop> {
+    /// Checks that the key's bound is one that a daemon can have been granted, before anything of
+    /// the key is remembered.
+    fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), FleetError> {
         let wall = self.clocks_now().wall;
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
         rules::check_bound(&held.numbering, key, wall.max(floor).max(own), held.reach()).map_err(|reason| {
-            Stop::Unusable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+            FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
         })
     }
 
     /// Writes a bound to all keys of a source.
-    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
+    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), FleetError> {
         self.read_unread(bound.source)?;
         let Some(held) = self.sources.get(bound.source) else {
-            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
+            return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
         let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
@@ -417,22 +374,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
         if is_all && self.polled.is_some() {
-            // A write that is done has compared all keys of the daemon, as a poll does.
+            // This write has compared all keys of the daemon, as a poll does.
             self.note_polled();
         }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
-        // Without the note a later start needs the coordinator's answer. Nothing else is lost.
+        // If the note is not kept, a later start must ask the coordinator.
         let _ = self.note(bound.source);
         Ok(())
     }
 
     /// Writes a bound to the keys of a source from index `from` on, as many as fit into one swap.
-    /// Returns the bound that the keys then have. A higher bound that is found at a key is kept,
-    /// except by a release.
-    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
+    /// Returns the bound that the keys then have. If a key has a higher bound, writes that one to
+    /// all, except for a release.
+    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, FleetError> {
         for _ in 0..TRIES_MAX {
             if !is_release {
                 self.poll_if_due()?;
@@ -449,8 +406,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
-            // The write is noted before it is tried, so that a later start recognises it. Without
-            // the note, that start must wait until the bound has passed.
+            // The write is noted before it is tried, so that a later start recognises it. If the
+            // note is not kept, that start must wait until the bound has passed.
             let _ = self.note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
@@ -473,7 +430,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                         highest = highest.max(seen.id_bound);
                     }
                     if is_done {
-                        // The write was done before, and its answer was lost.
+                        // An earlier try was done, and its answer was lost.
                         return Ok(bound.id_bound);
                     }
                     if !is_release {
@@ -482,7 +439,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
             }
         }
-        Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
+        Err(FleetError::NoAnswer(NoAnswer::passing("its key has changed at each try")))
     }
 
     /// Returns the value of a source's keys with a bound, without the identity of its write.

@@ -1,19 +1,19 @@
-//! The file `fleet` in the state directory: a daemon's own writes at the coordinator.
+//! The file `fleet` in the state directory: the writes of a daemon at the coordinator, and its
+//! ceilings.
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
-//! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them,
-//! because the machine does not remember for longer which copy is the newest. They count only in
-//! the directory that they were written in: a copy of that directory may have been made together
-//! with the locks that show which copy is the newest. If the file is missing or damaged, the daemon
-//! starts like any other, which takes longer. It has also forgotten how far other daemons reach,
-//! which matters if a restored marker has forgotten it too.
+//! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
+//! the marks in `lock_dir`, which show the newest copy, end with the boot. They count only in the
+//! directory where they were noted, because that directory may be copied together with `lock_dir`.
+//! If the file is missing or damaged, the daemon starts like a new one, which takes longer. It then
+//! does not know the longest reach of the fleet, which matters if a restored marker has lost it
+//! too.
 //!
-//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below a noted
-//! ceiling without asking. So the ceiling counts only in the same fleet at the same endpoints, and
-//! only while the difference of the clocks is as noted with it. If the difference has jumped, the
-//! machine may have been restored from a snapshot, perhaps twice. The state keeps a difference too,
-//! but takes the new one at a jump. A daemon may be killed right after taking it, so the ceiling
-//! needs its own difference.
+//! A ceiling is noted once the coordinator has acknowledged it. A start may go on without asking
+//! below a noted ceiling. So the ceiling counts only in the same fleet at the same endpoints, and
+//! only while the difference of the clocks is the one noted with it. If the difference has jumped,
+//! the machine may have been restored from a snapshot, perhaps twice. The difference in the state
+//! would not do: it is replaced right after a jump, and the daemon may be killed then.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -29,7 +29,7 @@ use super::rules::REACH_MAX;
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 1;
-/// Blanks fill the file up to a multiple of this, so that notes can grow on a full disk.
+/// Spaces fill the file up to a multiple of this size, so that notes can grow on a full disk.
 const ROOM_BYTES: usize = 4096;
 
 /// The writes of one source.
@@ -39,33 +39,33 @@ pub struct Note {
     pub source: String,
     /// Its ID space.
     pub space: String,
-    /// The place of that space in the fleet's marker.
+    /// The index of that space in the fleet's marker.
     pub place: usize,
     /// Its worker IDs, in text form.
     pub worker_ids: String,
-    /// Their numbers in the space.
+    /// The worker IDs' numbers in the space.
     pub numbers: Vec<u64>,
-    /// The writes that may be the last of its numbers' keys.
+    /// The writes of this state that may be the last of the numbers' keys.
     pub writes: Vec<String>,
     /// The term of the number: [`NumberKey::term`](super::NumberKey).
     pub term: String,
-    /// The fleet whose coordinator has acknowledged a bound: the marker's identity.
+    /// The identity of the marker under which the coordinator acknowledged the bound.
     pub identity: String,
-    /// The highest bound that the coordinator had acknowledged, and that was not released. A lower
-    /// bound at the coordinator shows that it went back. The bound counts in every boot and
-    /// directory, because it is a fact about the coordinator.
+    /// The highest acknowledged bound that was not released. If a key has a lower one, the
+    /// coordinator went back. This field counts in every boot and directory, because it is a fact
+    /// about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
     /// The lowest bound at which the source may start with these worker IDs. It is noted with the
-    /// first write, because the next start may recognise that write even if its answer was lost.
+    /// first write: even if the answer is lost, the next start may recognise that write.
     #[serde(with = "id_bound")]
     pub floor: u64,
-    /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the
-    /// numbers were released.
+    /// The fleet's ceiling that was acknowledged last, as an ID bound. 0 if there is none, or if
+    /// the numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
-    /// True while nobody else can have the numbers before `covered` has passed. False during the
-    /// pause after taking them, and once a release was tried.
+    /// True while no other daemon can take the numbers before `covered` has passed. False during
+    /// the pause after taking them, and once a release was tried.
     pub is_held: bool,
     /// The difference of the clocks, wall − boot, when `covered` was asked for, in microseconds.
     pub wall_minus_boot_us: i64,
@@ -75,15 +75,14 @@ pub struct Note {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Document {
     format: u64,
-    /// The boot and the directory where the writes count. `None`: they never do.
+    /// The boot and the directory in which the writes count. `None`: they count nowhere.
     life: Option<String>,
-    /// The fleet where the ceilings count.
+    /// The fleet in which the ceilings count.
     fleet: String,
     /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
-    /// forgotten it.
+    /// lost it.
     reach_ms: u64,
-    /// The longest reach that other daemons have read by now: this state has waited for their
-    /// polls.
+    /// The longest reach for which this state has waited until other daemons polled it.
     settled_reach_ms: u64,
     notes: Vec<Note>,
 }
@@ -97,9 +96,9 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
-    /// changes when the machine is restored from a snapshot. `fleet` identifies the fleet and its
-    /// coordinator.
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine. It is
+    /// another one after the machine was restored from a snapshot. `fleet` identifies the fleet and
+    /// its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -122,7 +121,7 @@ impl Notes {
         read
     }
 
-    /// Forgets the writes and the ceilings, as a boot does.
+    /// Forgets the writes and the ceilings, as after a boot.
     pub fn forget(&mut self) {
         self.document.notes.iter_mut().for_each(|note| note.writes.clear());
         self.forget_ceilings();
@@ -172,7 +171,7 @@ impl Notes {
         Duration::from_millis(self.document.settled_reach_ms)
     }
 
-    /// Notes that this state has waited until the polls of other daemons have read a reach.
+    /// Notes that this state has waited until other daemons have polled a reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
         self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }
@@ -208,8 +207,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Overwrites the notes, which needs no free disk space. The first byte is missing meanwhile, so
-/// that after a kill the file counts as damaged.
+/// Overwrites the notes, which needs no free disk space. Writes the first byte last, so that the
+/// file counts as damaged if the daemon is killed meanwhile.
 fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_read_back_and_their_writes_only_in_the_same_boot() {
+    fn notes_read_back_but_their_writes_only_in_the_same_boot() {
         let directory = tempfile::tempdir().unwrap();
         let read = |boot| Notes::read(Some(directory.path()), boot, "fleet");
         let mut notes = read(Some("boot"));
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_counts_in_its_fleet_and_nothing_in_another_directory() {
+    fn ceilings_count_in_one_fleet_and_writes_in_one_directory() {
         let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
         notes.set(note(7));
@@ -302,14 +301,14 @@ mod tests {
         let too_long = vec![b' '; ROOM_BYTES + 1];
         assert_eq!(overwrite(&path, too_long).unwrap_err().kind(), StorageFull);
         assert_eq!(read().of("orders", "space"), Some(&note(8)));
-        // A device that is always full takes the new file's place.
+        // The new file is a link to a device that is always full.
         symlink("/dev/full", path.with_extension("new")).unwrap();
         notes.keep(note(9)).unwrap();
         assert_eq!(read().of("orders", "space"), Some(&note(9)));
     }
 
     #[test]
-    fn a_damaged_file_is_none() {
+    fn a_damaged_file_has_no_notes() {
         let directory = tempfile::tempdir().unwrap();
         for text in [
             "",

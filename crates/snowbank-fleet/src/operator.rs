@@ -1,4 +1,5 @@
-//! An operator's commands at a coordinator: prepare a fleet, list its numbers, free a number.
+//! An operator's commands at a coordinator: prepare a fleet, list its numbers, free a number, set a
+//! counter.
 
 mod spaces;
 
@@ -10,28 +11,11 @@ use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
 use super::member::instant_of;
 use super::rules;
-use super::{Coordinator, KeyError, NoAnswer, NumberRange, Swap, Swapped};
+use super::{Coordinator, FleetError, KeyError, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 pub use spaces::{Begins, Prepared, Preparing, above};
-
-/// The reason why an operator's command failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OperatorError {
-    /// The coordinator did not answer.
-    #[error("the coordinator does not answer: {0}")]
-    NoAnswer(NoAnswer),
-    /// The command is refused, for this reason.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl From<NoAnswer> for OperatorError {
-    fn from(answer: NoAnswer) -> Self {
-        OperatorError::NoAnswer(answer)
-    }
-}
 
 /// A worker ID at the coordinator.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -52,16 +36,16 @@ pub struct Entry {
     pub id_bound: String,
     /// The instant of that ID.
     pub until: String,
-    /// True if a daemon can take the number now. A number that an operator released is free once
-    /// the clock is near its bound.
+    /// True if a daemon can take the number now. After an operator's release, a number is free only
+    /// once the clock is near its bound.
     #[serde(skip)]
     pub is_free: bool,
 }
 
-/// The name, for people, of the command that sets a counter.
+/// The writer's name in a counter that the command has set.
 const COUNTER_SETTER: &str = "snowbank ticket set";
 
-/// An operator's wish to free a number.
+/// An operator's request to free a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Freeing<'a> {
     /// The identity of the write.
@@ -70,18 +54,18 @@ pub struct Freeing<'a> {
     pub now: UnixMicros,
     /// True if the holder may still run.
     pub is_forced: bool,
-    /// True if the operator knows that a bound that no clock explains is wrong: no such IDs were
-    /// handed out.
+    /// True if the operator knows that a bound too far ahead for any clock is wrong: no such IDs
+    /// were handed out.
     pub is_lowering: bool,
 }
 
 impl Freeing<'_> {
     /// Returns the bound at which the next holder starts: the key's bound. If the key cannot be
-    /// read (`None`), returns the furthest bound that daemons accept.
+    /// read (`None`), returns the highest bound that daemons accept.
     ///
     /// # Errors
-    /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been
-    /// granted it.
+    /// The key's bound is too far ahead for any clock. But a daemon whose clock was ahead may have
+    /// been granted it.
     fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
         let numbering =
             Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
@@ -101,7 +85,7 @@ impl Freeing<'_> {
     }
 }
 
-/// A fleet as an operator sees it.
+/// An operator's access to a fleet.
 pub struct Operator<'c> {
     /// The coordinator.
     pub coordinator: &'c mut dyn Coordinator,
@@ -110,28 +94,28 @@ pub struct Operator<'c> {
 }
 
 impl Operator<'_> {
-    fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
+    fn marker(&mut self) -> Result<(Marker, String), FleetError> {
         let name = self.name;
         let key = Paths::of(self.name).marker();
         self.read_marker()?.ok_or_else(|| {
-            OperatorError::Refused(format!(
-                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
+            FleetError::Refused(format!(
+                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` prepares one"
             ))
         })
     }
 
-    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, OperatorError> {
+    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, FleetError> {
         let key = Paths::of(self.name).marker();
         let found = self.coordinator.read_one(&key)?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
-        marker.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))
+        marker.map_err(|error: KeyError| FleetError::Refused(format!("key {key}: {error}")))
     }
 
-    /// Lists the numbers of a layout's ID space that were ever used.
+    /// Lists all numbers of a layout's ID space that were ever used.
     ///
     /// # Errors
-    /// The fleet does not have the space, or the coordinator did not answer.
-    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
+    /// The fleet lacks the space, or the coordinator did not answer.
+    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, FleetError> {
         let (marker, _) = self.marker()?;
         let (place, space) = self.place(&marker, layout, Marker::place_of)?;
         let prefix = Paths::of(self.name).space(place);
@@ -150,13 +134,13 @@ impl Operator<'_> {
         marker: &Marker,
         layout: &Layout,
         find: impl Fn(&Marker, &str) -> Option<usize>,
-    ) -> Result<(usize, String), OperatorError> {
+    ) -> Result<(usize, String), FleetError> {
         let space = layout.space().to_string();
         let place = find(marker, &space).ok_or_else(|| {
             let name = self.name;
             let known = marker.shown();
-            OperatorError::Refused(format!(
-                "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
+            FleetError::Refused(format!(
+                "the fleet {name:?} lacks this ID space: found {space}, allowed: {known}"
             ))
         })?;
         Ok((place, space))
@@ -165,21 +149,21 @@ impl Operator<'_> {
     /// Returns the key of a shared counter.
     ///
     /// # Errors
-    /// There is none, or the coordinator did not answer.
-    pub fn counter(&mut self, source: &str) -> Result<CounterKey, OperatorError> {
+    /// The counter does not exist or cannot be read, or the coordinator did not answer.
+    pub fn counter(&mut self, source: &str) -> Result<CounterKey, FleetError> {
         let (key, found) = self.read_counter_text(source)?;
         let found = found.as_deref().map(CounterKey::parse).transpose();
-        let found = found.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+        let found = found.map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
         found.ok_or_else(|| {
-            OperatorError::Refused(format!(
+            FleetError::Refused(format!(
                 "source {source:?}: no counter at the coordinator (key {key}): `snowbank ticket set` makes one"
             ))
         })
     }
 
-    /// Stores the highest number of a shared counter that was handed out: daemons take only later
-    /// ones. `write` is the identity of this write. `is_lowering` is true if the operator knows
-    /// that the key's value is wrong.
+    /// Sets a shared counter above the highest number that was handed out, `value`. `write` is the
+    /// identity of this write. `is_lowering` is true if the operator knows that the key's value is
+    /// wrong.
     ///
     /// # Errors
     /// Higher numbers may have been handed out, or the coordinator did not answer.
@@ -189,15 +173,15 @@ impl Operator<'_> {
         value: u64,
         write: &str,
         is_lowering: bool,
-    ) -> Result<(), OperatorError> {
-        let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
+    ) -> Result<(), FleetError> {
+        let refused = |text: String| FleetError::Refused(format!("source {source:?}: {text}"));
         let (key, before) = self.read_counter_text(source)?;
         let found = match before.as_deref().map(CounterKey::parse).transpose() {
             Ok(found) => found,
             Err(_) if is_lowering => None,
             Err(error) => {
                 return Err(refused(format!(
-                    "key {key}: {error}; with --lower, the command writes over it, and daemons that run end"
+                    "key {key}: {error}; with --lower, the command overwrites it, and daemons that use it end"
                 )));
             }
         };
@@ -206,17 +190,18 @@ impl Operator<'_> {
             let writer = &found.writer;
             return Err(refused(format!(
                 "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
-                 {highest} may have been handed out ({writer} wrote it); if it is wrong, and no number above {value} was, add \
-                 --lower"
+                 {highest} may have been handed out ({writer} wrote it); if the key is wrong, and no number above {value} was \
+                 handed out, add --lower"
             )));
         }
-        // Daemons that took numbers under another identity end at their next look.
+        // A lowered counter gets a new identity, so that daemons that took numbers from it end at
+        // their next look.
         let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
         let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
         match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
             Swapped::Done => Ok(()),
-            // The answer was lost, and the write was tried again.
+            // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
             Swapped::Refused(_) => Err(refused(String::from(
                 "a daemon took numbers at the same time; try again with a higher value",
@@ -224,17 +209,16 @@ impl Operator<'_> {
         }
     }
 
-    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), OperatorError> {
+    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), FleetError> {
         let key = Paths::of(self.name).counter(source);
         let found = self.coordinator.read_one(&key)?;
         Ok((key, found))
     }
 
-    /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts
-    /// at the number's bound. Unless `freeing.is_forced`, a holder that may still run keeps the
-    /// number.
+    /// Frees a number. Its holder stops handing out IDs when it notices, and the next holder starts
+    /// at the number's bound. If the holder may still run, `freeing.is_forced` must be true.
     ///
-    /// A key that cannot be read gets the furthest bound that daemons accept.
+    /// A key that cannot be read gets the highest bound that daemons accept.
     ///
     /// # Errors
     /// The number is not held, its holder may run, or the coordinator did not answer.
@@ -243,10 +227,10 @@ impl Operator<'_> {
         layout: &Layout,
         number: u64,
         freeing: Freeing<'_>,
-    ) -> Result<NumberKey, OperatorError> {
+    ) -> Result<NumberKey, FleetError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
-        let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
+        let refused = |text: String| FleetError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
         let stored =
             self.coordinator.read_one(&key)?.ok_or_else(|| refused(String::from("nobody holds it")))?;
@@ -254,15 +238,15 @@ impl Operator<'_> {
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
             Ok(held) => held,
-            // The former holder finds another term that began at the bound, so it does not conclude
-            // that the coordinator went back.
+            // The former holder finds another term that began at this bound. So it does not
+            // conclude that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
                 from: id_bound.clone().map_err(refused)?,
                 ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
             },
             Err(error) => {
-                return Err(refused(format!("{error}; with --force, the command writes over it")));
+                return Err(refused(format!("{error}; with --force, the command overwrites it")));
             }
         };
         if held.released {
@@ -277,8 +261,8 @@ impl Operator<'_> {
             )));
         }
         let id_bound = id_bound.map_err(refused)?;
-        // The key stays in the holder's term. So if the coordinator had acknowledged more to a
-        // daemon, that daemon notices the loss.
+        // The key keeps the holder's term. So if the coordinator had acknowledged a higher bound to
+        // the holder, the holder notices that the coordinator lost it.
         let highest = held.highest.max(id_bound);
         let write = freeing.write.to_owned();
         let released = NumberKey { write, released: true, id_bound, highest, ..held.clone() };
@@ -288,7 +272,7 @@ impl Operator<'_> {
         ];
         match self.coordinator.swap(&swaps)? {
             Swapped::Done => Ok(held),
-            // The answer was lost, and the write was tried again.
+            // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
                 Err(refused(String::from("the fleet's marker has just changed; try again")))

@@ -1,7 +1,8 @@
-//! The peers of a daemon: other daemons that it asks for their worker IDs at its start, as a client
-//! does.
+//! The peers of a daemon: other daemons. At its start, a daemon asks them for their worker IDs, as
+//! a client does.
 //!
-//! A peer that is out of reach proves nothing, so peers do not replace a coordinator.
+//! If a peer does not answer, it may have the same worker ID. So peers do not replace a
+//! coordinator.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -16,15 +17,15 @@ use snowbank_client::protocol::Info;
 use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
 
-/// The most daemons that are asked. Later ones are left out.
+/// The most addresses that are asked. Further ones are not.
 pub const PEERS_MAX: usize = 256;
 
 /// The peers' addresses, and the credentials for them.
 #[derive(Clone)]
 pub struct PeerAccess {
-    /// Their addresses. A name stands for all daemons that it resolves to.
+    /// The configured addresses of peers. A name stands for all addresses that it resolves to.
     pub addresses: Vec<Address>,
-    /// The token. It is sent only where nobody on a network can read it.
+    /// The token. It is sent only to addresses where nobody on a network can read it.
     pub token: Option<Vec<u8>>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
@@ -46,11 +47,10 @@ pub struct Answer {
     pub result: Result<Info, String>,
 }
 
-/// Asks all peers at the same time, except those at `skipped` addresses, and waits at most
-/// `within`. A peer that refuses the connection is not asked again. Returns the answers in the
-/// order of the setting.
+/// Asks all peers at the same time, except those at `skipped` addresses. Resolving names and asking
+/// each take at most `within`. Returns the answers in the order of the setting.
 pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
-    // The addresses to ask, each with the place of the setting's address that led to it.
+    // The addresses to ask, each with the index of the configured address that led to it.
     let mut asked = Vec::new();
     let mut answers = Vec::new();
     for (place, address, found) in resolve_all(&access.addresses, within).await {
@@ -77,22 +77,23 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 }
 
 impl PeerAccess {
-    /// Returns the token for an address that one of the setting's addresses led to. A client sends
-    /// the token at once. So an address gets it only if both addresses are private
-    /// ([`is_private`]). A name that only happens to have a loopback address today gets none.
+    /// Returns the token for an address that the configured address of an index led to. A client
+    /// sends the token before it knows who answers. So both addresses must be private
+    /// ([`is_private`]): a name that resolves to a loopback address today may resolve to another
+    /// one tomorrow.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
     }
 }
 
-/// Returns whether nobody on a network can read what is sent to this address.
+/// Returns true if nobody on a network can read what a client sends to this address.
 pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns the client of an address that one of the setting's addresses led to. The server's
-/// certificate must have the name in the setting.
+/// Returns the client for an address that the configured address of an index led to. The server's
+/// certificate must have the configured name.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
     let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
@@ -147,7 +148,7 @@ async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Stri
     Ok(addresses)
 }
 
-/// Returns the socket address of an address that names an IP.
+/// Returns the socket address, if the address has an IP and no name.
 fn socket_address(address: &Address) -> Option<SocketAddr> {
     match address {
         Address::Tcp { host, port } | Address::Tls { host, port } => {
@@ -165,12 +166,12 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
     }
 }
 
-/// Returns the answers in the order of the setting, each daemon once. A name may have addresses of
-/// both families, IPv4 and IPv6. An address that does not answer is left out if one of the other
-/// family does: a daemon may have both addresses, and listen on one.
+/// Returns the answers in the order of the setting, each daemon once. A name may have IPv4 and IPv6
+/// addresses, and its daemon may listen on one of them. So an address that does not answer is left
+/// out if an address of the other family answers.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
-    // The places that answered, and whether by IPv6.
+    // The configured addresses that answered, and whether by IPv6.
     let mut answered = Vec::new();
     for (place, address, _) in all.iter().filter(|(.., result)| result.is_ok()) {
         answered.extend(socket_address(address).map(|at| (*place, at.is_ipv6())));
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_daemon_counts_once_and_a_family_on_which_it_does_not_listen_not_at_all() {
+    fn each_peer_is_listed_once_and_by_an_address_that_answers() {
         let all = vec![
             answer(1, "10.0.0.1:1", Some("a")),
             answer(0, "127.0.0.1:1", Some("a")),

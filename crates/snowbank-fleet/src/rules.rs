@@ -1,30 +1,29 @@
-//! The rules of a fleet: which daemon may take a number, where it starts, and what each answer of
-//! the coordinator means. Pure: times and answers come in, decisions go out.
+//! The rules of a fleet: who may take a number, where a daemon starts, and what each answer of the
+//! coordinator means. They are pure: times and answers come in, decisions go out.
 //!
 //! Five facts keep IDs unique:
-//! - Everything that was granted under a key is below the key's bound: a bound is written before it
-//!   is granted.
-//! - A daemon that takes a number starts at the key's bound. It continues below that bound only if
-//!   its own state made the key's last write, and this machine remembers that no copy of the state
-//!   was granted more ([`Proof::Newest`]).
-//! - A start that does not ask continues below the bound that was acknowledged last, if this
-//!   machine also remembers that no stop has returned the number ([`Proof::Held`],
-//!   `member::resume`). So it has only what the daemon before it had.
+//! - All IDs that were granted to a holder are below its key's bound, because the bound is written
+//!   before they are granted.
+//! - A daemon that takes a number starts at the key's bound. It starts lower only under two
+//!   conditions: its own state made the key's last write, and this machine's marks show that no
+//!   copy of the state was granted more ([`Proof::Newest`]).
+//! - A start that does not ask hands out IDs below the bound that was acknowledged last. The marks
+//!   must also show that no stop has returned the number ([`Proof::Held`], `member::resume`). So it
+//!   has only IDs that the process before it was granted.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
-//! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an
-//!   instant in the marker, and a daemon's every write of a key compares the marker. The floor is
-//!   above all IDs that the coordinator knows nothing of: those from before the fleet, those of
-//!   replaced ID spaces, and those that were granted by writes which a restored coordinator lost.
-//!   However far ahead a grant starts, it reaches no further than `max_ahead` and a horizon from
-//!   its holder's clock ([`counts_from`]). Daemons may differ in these settings, so the marker has
-//!   the longest [`reach`] of all.
+//! - With a number that it did not hold, a daemon starts above the fleet's *floor*. The floor is an
+//!   instant in the marker, and each write of a key compares the marker. The floor is above all IDs
+//!   that the keys do not show: IDs from before the fleet, IDs of replaced ID spaces, and IDs that
+//!   were granted by writes which a restore has lost. A grant ends at most `max_ahead` and a
+//!   horizon ahead of its holder's clock ([`counts_from`]). Daemons may have different settings, so
+//!   the marker has the longest [`reach`] of all.
 //!
-//! So a number may be taken from a daemon that still runs: both have their own positions. The clock
-//! only decides when a number counts as abandoned.
+//! So a number may be taken from a daemon that still runs: the two daemons have different
+//! positions. The clock only decides when a number counts as abandoned.
 //!
-//! A coordinator that was restored to an older state is recognised by a bound that is lower than
-//! one that it had acknowledged ([`Seen::Older`]). The daemon that sees such a bound raises the
-//! floor ([`floor_after_loss`]) before anything else.
+//! A bound that is lower than an acknowledged one shows that the coordinator went back
+//! ([`Seen::Older`]). The daemon that sees such a bound first raises the floor
+//! ([`floor_after_loss`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -37,28 +36,27 @@ use snowbank_state::{Fate, Mark};
 
 pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 
-/// The longest horizon that a fleet may have: others wait about this long for the number of a
-/// daemon that crashed.
+/// The longest horizon that a fleet may have. After a crash, other daemons wait about one horizon
+/// for the number.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
-/// The longest [`reach`] that is believed. A configuration has a `max_ahead` of a sixth of the
-/// horizon at most.
+/// The longest [`reach`] that is believed. It is longer than that of any configuration, because
+/// `max_ahead` is at most a sixth of the horizon.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
-/// The most that clocks of a fleet are expected to differ. A bound that is ahead by more than its
-/// holder's reach plus this was never granted.
+/// The most by which the clocks of a fleet may differ. A bound that is further ahead than this plus
+/// its holder's reach was never granted.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
-/// The start of a source under a number that it may take.
+/// How a source starts with a number that it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// The number is this state's, and nothing was written since: the source continues at its own
-    /// ceiling.
+    /// The key's last write is this state's: the source continues at its own ceiling.
     Resume,
-    /// The number is this state's, and the coordinator lost its last write. The source continues at
+    /// The number is this state's, but the coordinator lost its last write. The source continues at
     /// its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
-    /// The source starts at this bound, or above. 0: the number was never used in this fleet.
+    /// The source starts at this bound or higher. 0: the number was never used in this fleet.
     Above(u64),
 }
 
@@ -68,8 +66,8 @@ pub struct Taker<'a> {
     /// The writes of this state that may be the number's last. Empty if the state may be an older
     /// copy.
     pub writes: &'a [String],
-    /// The bound that the coordinator had acknowledged to this state. `None`: none, or the state
-    /// may be an older copy.
+    /// The bound that the coordinator had acknowledged to this state. `None` if there was none, or
+    /// if the state may be an older copy.
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,
@@ -103,18 +101,19 @@ pub enum Proof {
     /// No proof: the state may be an older copy.
     None,
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
-    /// a worker ID since, so only the coordinator knows whose it is.
+    /// a worker ID, so only the coordinator knows its holder.
     Newest,
     /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not
     /// returned.
     Held,
 }
 
-/// Returns the proof for a state with this many worker IDs. `stored` is its ceiling. `marks` are
-/// this machine's: they are written with each grant, and a copy of the state does not contain them.
+/// Returns the proof for a state with this many worker IDs. `stored` is the state's ceiling.
+/// `marks` are this machine's marks of the worker IDs. Each grant writes them, and a copy of the
+/// state does not contain them.
 ///
-/// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a
-/// new write of its own. So everything granted under a noted write was granted on this machine.
+/// A copy that starts on another machine finds no marks. So it starts at the key's bound, with a
+/// new write. So all IDs that were granted under a noted write were granted on this machine.
 pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Proof {
     let are_covered =
         marks.iter().all(|mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored);
@@ -127,11 +126,12 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
-/// Others may have taken a number in a history that the coordinator has lost. So a state gets its
-/// own number [`Again`](Taking::Again) only while nobody [may have](may_be_abandoned) taken it.
+/// If the coordinator went back, it may have lost the write of another daemon that took the number.
+/// So a state gets its number [`Again`](Taking::Again) only if no other daemon can have taken it
+/// ([`may_be_abandoned`]).
 ///
 /// # Errors
-/// Another daemon holds the number, and the clock has not come near its bound.
+/// Another daemon holds the number, and the clock is not yet near its bound.
 pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Result<Taking, Held> {
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
@@ -154,30 +154,30 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
-/// Returns the instant from which a number may be taken: once the clock is near its bound. A live
-/// holder's bound is minutes ahead. A clean stop leaves a bound that is near. An operator's release
-/// leaves the holder's bound: if a restore loses that release, the holder still knows by its clock
-/// that others may have had its number ([`may_be_abandoned`]). The instant is at most the holder's
-/// `max_ahead` before the bound, because the holder relies on that.
+/// Returns the instant from which a number may be taken: shortly before its bound. A running
+/// holder's bound is minutes ahead, and a clean stop leaves a near one. An operator's release
+/// leaves the holder's bound, so the number stays taken for a while. So if a restore loses the
+/// release, the holder knows by its clock whether others may have had its number
+/// ([`may_be_abandoned`]). The holder relies on the instant being at most its `max_ahead` before
+/// the bound.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
 }
 
-/// Returns whether others may have taken a number with this bound from a holder with this
-/// `max_ahead`. They may take it once their clocks, which may be ahead by `max_ahead`, are within
-/// `max_ahead` of the bound ([`free_at`]).
+/// Returns whether other daemons may have taken a number with this bound from a holder with this
+/// `max_ahead`. Their clocks may be ahead by `max_ahead`, and they may take it from `max_ahead`
+/// before the bound on ([`free_at`]).
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
 
-/// Returns the instant at which the clock is past all IDs below a bound.
+/// Returns the instant of a bound: at that instant the clock is past all IDs below it.
 pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
 
-/// Returns the lowest ID that a daemon may make under a number that it does not hold. Returns 0 for
-/// a fleet without a floor.
+/// Returns the lowest ID above a floor. Returns 0 for a fleet without a floor.
 pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     if floor.0 <= 0 {
         return 0;
@@ -194,42 +194,41 @@ pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
     Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the floor after the coordinator has lost writes: nobody can have been granted more
-/// ([`counts_from`]) with the longest [`reach`] of the fleet. `acknowledged` is the instant of the
-/// highest bound that the caller was granted, which is further ahead if its clock was set back
-/// since.
+/// Returns the floor after the coordinator has lost writes. No daemon can have been granted more
+/// ([`counts_from`]), if `longest_reach` is the longest [`reach`] of the fleet. `acknowledged` is
+/// the instant of the caller's highest granted bound. It may be further ahead, if the caller's
+/// clock was set back.
 ///
-/// For a caller that started at an earlier floor, `acknowledged` may be that floor. The reach is
-/// not added to it, so restores in a row do not push the floor away.
+/// If the caller started at an earlier floor, `acknowledged` may be that floor. The reach is not
+/// added to it, so repeated restores do not push the floor further ahead.
 pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reach: Duration) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(longest_reach))).max(acknowledged)
 }
 
-/// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a
-/// term. `acknowledged` is 0 if there was no such bound.
+/// Returns whether a key shows that the coordinator has lost the bound `acknowledged`, which it had
+/// acknowledged in this term. 0 means that it had acknowledged none.
 ///
-/// Another term begins at the number's bound or above. So the `from` of a key in another term must
-/// reach the acknowledged bound.
+/// A later term begins at the number's bound or higher. So the `from` of a key in another term must
+/// be at least the acknowledged bound.
 pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
     let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound.max(key.highest) } else { key.from };
     reaches < acknowledged
 }
 
-/// Returns the latest instant that a bound at the coordinator can have. A later one was never
-/// granted. If a later bound counted, a mistake, or somebody who writes keys, could take the number
-/// out of use for as long as the bound says. `from` is the wall clock, or a later instant that
-/// granted bounds are known to have reached.
+/// Returns the latest instant that a granted bound can have. A later bound is refused, because
+/// otherwise one wrong write by hand would take the number out of use until that instant. `from` is
+/// the wall clock, or a later instant that a granted bound has reached.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))
 }
 
-/// Checks that the bound of a key can have been granted to its holder, or to a daemon with this
+/// Checks that the key's bound can have been granted to its holder, or to a daemon with this
 /// [`reach`].
 ///
 /// # Errors
-/// Says why the bound cannot have been granted.
+/// Returns the reason why the bound cannot have been granted.
 pub fn check_bound(
     numbering: &Numbering,
     key: &NumberKey,
@@ -242,9 +241,9 @@ pub fn check_bound(
         return Ok(());
     }
     Err(format!(
-        "found IDs until {} of {}, and by this clock none can have been granted after {}; set the clock right. If \
-         somebody wrote the key by mistake, and no such IDs were handed out, free the number with `snowbank fleet release \
-         NUMBER --force --lower`",
+        "found a ceiling of {}, written by {}, allowed by this clock: {} at the latest; set the clock right. If somebody wrote the \
+         key by mistake, and no such IDs were handed out, free the worker ID with `snowbank fleet release NUMBER --force \
+         --lower`",
         until.rfc3339(0),
         key.holder,
         latest.rfc3339(0)
@@ -258,7 +257,7 @@ pub enum Loss {
     Gone,
     /// Another daemon wrote it.
     Taken(Box<NumberKey>),
-    /// The coordinator has an older value than the one that it had acknowledged.
+    /// The key has an older value than an acknowledged one.
     WentBack,
     /// The value cannot be read.
     Unreadable(KeyError),
@@ -276,41 +275,42 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The meaning of an answer about a held number.
+/// The meaning of a held number's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The last write of the key is one of ours: this one.
+    /// The key's last write is this daemon's. Has the value.
     Ours(Box<NumberKey>),
-    /// The bound is lower than one that the coordinator had acknowledged: the answer is old, or the
-    /// coordinator went back.
+    /// The value is older than an acknowledged one: the answer is old, or the coordinator went
+    /// back.
     Older(Loss),
-    /// The number is not ours any more.
+    /// Another daemon has the number, or the key is gone or cannot be read.
     Lost(Loss),
 }
 
-/// A number that this daemon holds: the writes by which it recognises its key, and what it knows of
-/// the key.
+/// A number that this daemon holds: the writes by which the daemon recognises the key, and the
+/// key's last known value.
 #[derive(Clone, Debug)]
 pub struct Holding {
-    /// The key's value when it was last known. `None`: it was not read yet.
+    /// The key's last known value. `None`: the key was not read yet.
     text: Option<String>,
-    /// The highest bound that the coordinator was known to have, and must not fall below.
+    /// The highest acknowledged bound. If the key has a lower one, the coordinator went back.
     acknowledged: u64,
-    /// Writes of this state that may be the key's last. Those before the last known one are
-    /// dropped.
+    /// The writes of this state that may be the key's last. Once a write is known to be done,
+    /// earlier ones are moved to `replaced`.
     writes: Vec<String>,
-    /// The latest of the dropped writes. None of them can take effect any more. So if the key has
-    /// one, the coordinator went back, even if only to a write with the same bound.
+    /// The latest of the earlier writes. They can no longer be done. So if the key has one of them,
+    /// the coordinator went back, even if the bound is the same.
     replaced: Vec<String>,
 }
 
-/// The replaced writes that a daemon remembers for each number. If a restore loses a raise, the
-/// bound shows it. Only writes that follow new connections leave the bound as it is.
+/// The most replaced writes that a daemon remembers for each number. They only matter for writes
+/// that leave the bound unchanged, one for each new connection: if a restore loses a raise, the
+/// bound shows that.
 const REPLACED_MAX: usize = 64;
 
 impl Holding {
-    /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these
-    /// writes was the key's last, and the coordinator had acknowledged this bound.
+    /// Returns a number whose key has not been read yet. One of these writes may be the key's last,
+    /// and the coordinator had acknowledged this bound.
     pub fn unseen(writes: Vec<String>, acknowledged: u64) -> Self {
         Holding { text: None, acknowledged, writes, replaced: Vec::new() }
     }
@@ -320,7 +320,7 @@ impl Holding {
         self.text.as_ref()
     }
 
-    /// Returns the highest bound that the coordinator was known to have.
+    /// Returns the highest acknowledged bound.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
@@ -332,7 +332,7 @@ impl Holding {
         }
     }
 
-    /// Records that a write of this value was done. A release may lower the bound.
+    /// Records that a write of this value was done. A release may have lowered the bound.
     pub fn written(&mut self, text: &str, key: &NumberKey) {
         self.try_write(&key.write);
         self.text = Some(text.to_owned());
@@ -340,13 +340,13 @@ impl Holding {
         self.forget_before(self.writes.len() - 1);
     }
 
-    /// Lets a release lower the bound. The caller tries the release after this.
+    /// Lowers the acknowledged bound, before the caller tries a release.
     pub fn lower(&mut self, id_bound: u64) {
         self.acknowledged = self.acknowledged.min(id_bound);
     }
 
-    /// Forgets the writes before this one. They expected an older value, so they can never be done
-    /// any more.
+    /// Moves the writes before this one to `replaced`. They expect an older value, so they can no
+    /// longer be done.
     fn forget_before(&mut self, at: usize) {
         self.replaced.extend(self.writes.drain(..at));
         let too_many = self.replaced.len().saturating_sub(REPLACED_MAX);
@@ -358,7 +358,8 @@ impl Holding {
         &self.writes
     }
 
-    /// Decides what an answer means, for a daemon in this term. `key` is the parsed text.
+    /// Decides what a value of the key means, for a daemon in this term. `key` is the parsed
+    /// `text`.
     pub fn see(&mut self, text: Option<&str>, key: &Result<Option<NumberKey>, KeyError>, term: &str) -> Seen {
         let key = match key.clone() {
             Ok(key) => key,
@@ -369,7 +370,7 @@ impl Holding {
             return if is_older { Seen::Older(Loss::Gone) } else { Seen::Lost(Loss::Gone) };
         };
         let known = self.writes.iter().position(|write| *write == key.write);
-        // This state's own last write may be of an earlier term.
+        // A write of this state may be of an earlier term.
         let its_term = if known.is_some() { &key.term } else { term };
         if self.replaced.contains(&key.write) || is_older(Some(&key), its_term, self.acknowledged) {
             return Seen::Older(Loss::WentBack);

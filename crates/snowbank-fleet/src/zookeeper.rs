@@ -1,8 +1,8 @@
-//! ZooKeeper. Each key is a persistent node, below the nodes of its path.
+//! ZooKeeper. Each key is a persistent node at the key's path.
 //!
-//! A swap reads the nodes first, compares their values, and then writes all of them or none: each
-//! must still have the count of writes that was read. Both steps use one session. The session ends
-//! if, between the steps, a server is restored from a backup or the daemon is paused.
+//! A swap reads the nodes and compares their values. Then it writes all of them or none: each must
+//! still have the version that was read. Both steps use one session. If the servers are restored
+//! from a backup between the steps, the session ends, so the restore is noticed.
 
 mod jute;
 mod session;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::endpoint::Endpoint;
-use super::line::{self, Access, Fault, Line};
-use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
+use super::line::{self, Access, Line};
+use super::{CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 
-/// ZooKeeper, as a configuration names it.
+/// ZooKeeper, as a kind of coordinator.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     name: "zookeeper",
     port: 2181,
@@ -31,39 +31,40 @@ const GET_CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
 const CHECK: i32 = 13;
 const MULTI: i32 = 14;
-/// The kind of a result that is an error, and of the mark after the last result.
+/// The operation of a result that is an error, and of the end mark after the last result.
 const ERROR: i32 = -1;
 
 /// All permissions.
 const ALL: i32 = 31;
 
-/// The most tries of one swap while other clients write the same nodes.
+/// The most tries of one swap. A try fails if another client writes a node, or if a parent node is
+/// missing.
 const TRIES_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Node {
     text: String,
-    /// The node's own count of its writes.
-    writes: i32,
+    /// ZooKeeper's count of the node's writes.
+    version: i32,
 }
 
-fn garbled() -> Fault {
-    Fault::Endpoint(String::from("ZooKeeper's answer ends too early"))
+fn garbled() -> NoAnswer {
+    NoAnswer::passing("ZooKeeper's answer ends too early")
 }
 
 fn get_data(path: &str) -> Request {
     (GET_DATA, Writer::default().text(path).boolean(false).0)
 }
 
-/// Encodes the body of a create. If there is a user, only that user may use the node.
+/// Encodes the body of a [`CREATE`]. If there is a user, only that user may use the node.
 fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
     let (scheme, id) = if has_user { ("auth", "") } else { ("world", "anyone") };
-    // One ACL entry; no flags: the node outlasts its session.
+    // One ACL entry, and no flags: a persistent node.
     writer.text(path).text(text).int(1).int(ALL).text(scheme).text(id).int(0)
 }
 
 /// Reads the answer to a [`GET_DATA`].
-fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
+fn node(answer: &Answer) -> Result<Option<Node>, NoAnswer> {
     match answer.error {
         0 => node_in(Reader(&answer.body)).map(Some).ok_or_else(garbled),
         _ => Ok(None),
@@ -72,17 +73,18 @@ fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
 
 fn node_in(mut reader: Reader<'_>) -> Option<Node> {
     let text = reader.text()?;
-    // The transactions of creation and last write, the times of both, and then the count of writes.
+    // The IDs of the transactions of creation and last write, and the times of both. The version
+    // follows.
     let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
-    Some(Node { text, writes: reader.int()? })
+    Some(Node { text, version: reader.int()? })
 }
 
 fn text_of(node: &Option<Node>) -> Option<String> {
     Some(node.as_ref()?.text.clone())
 }
 
-/// Reads the nodes of paths, as new as the leader has them.
-async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, Fault> {
+/// Reads the nodes at paths, after the server has caught up with the leader.
+async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, NoAnswer> {
     let mut nodes = Vec::with_capacity(paths.len());
     for paths in paths.chunks(SWAPS_MAX) {
         let mut requests = vec![(SYNC, Writer::default().text("/").0)];
@@ -94,7 +96,7 @@ async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node
     Ok(nodes)
 }
 
-async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Fault> {
+async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, NoAnswer> {
     let sync = (SYNC, Writer::default().text("/").0);
     let request = (GET_CHILDREN, Writer::default().text(path).boolean(false).0);
     let answers = session.ask(&[sync, request]).await?;
@@ -109,24 +111,24 @@ fn header(writer: Writer, kind: i32) -> Writer {
     writer.int(kind).boolean(false).int(-1)
 }
 
-/// Returns the request that writes all nodes if they are as found.
+/// Returns the request that writes all nodes if they still have the versions in `found`.
 fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
     let mut writer = Writer::default();
     for (swap, node) in swaps.iter().zip(found) {
         writer = match (node, &swap.text) {
-            (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.writes),
-            (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.writes),
+            (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.version),
+            (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.version),
             (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
-            // A key that must be missing is compared only when the nodes are read. No caller
-            // compares such a key if others may make it.
+            // A key that must be missing was compared when the nodes were read, and is not compared
+            // again. No caller compares a missing key that other daemons may create.
             (None, None) => writer,
         };
     }
     (MULTI, writer.int(ERROR).boolean(true).int(-1).0)
 }
 
-/// Returns the error of a [`MULTI`], or 0 if it was done.
-fn error_of(answer: &Answer) -> Result<i32, Fault> {
+/// Returns the error in the answer to a [`MULTI`], or 0 if it was done.
+fn error_of(answer: &Answer) -> Result<i32, NoAnswer> {
     let error = match answer.error {
         0 => error_in(Reader(&answer.body)).ok_or_else(garbled)?,
         error => error,
@@ -135,9 +137,9 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
 }
 
 /// Returns the first error among a transaction's results, or 0 if there is none. If the transaction
-/// was done, its first result is no error, and reading ends there. If it was not done, each result
-/// is an error code: 0 before the failed operation, and after it a code that says only that another
-/// one failed.
+/// was done, its first result is no error, so the rest is not read. Otherwise each result is an
+/// error code: 0 before the operation that failed, and after it a code for operations that were not
+/// tried.
 fn error_in(mut reader: Reader<'_>) -> Option<i32> {
     let mut first = 0;
     while reader.int()? == ERROR && !reader.boolean()? {
@@ -147,8 +149,8 @@ fn error_in(mut reader: Reader<'_>) -> Option<i32> {
     Some(first)
 }
 
-/// Makes the missing nodes above a path.
-async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
+/// Creates the missing nodes above a path.
+async fn make_parents(session: &mut Session, path: &str) -> Result<(), NoAnswer> {
     let mut requests = Vec::new();
     for (end, _) in path.match_indices('/').skip(1) {
         requests.push((CREATE, create(Writer::default(), &path[..end], "", session.has_user).0));
@@ -157,7 +159,7 @@ async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
 }
 
 impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer> {
         Session::connect(access, endpoint, within).await
     }
 
@@ -165,11 +167,11 @@ impl line::Session for Session {
         self.patience = patience;
     }
 
-    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         Ok(read(self, keys).await?.iter().map(text_of).collect())
     }
 
-    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let names = children(self, prefix.trim_end_matches('/')).await?;
         let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
         let nodes = read(self, &paths).await?;
@@ -177,7 +179,7 @@ impl line::Session for Session {
         Ok(listed.filter_map(|(path, node)| Some((path, node?.text))).collect())
     }
 
-    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let paths: Vec<String> = swaps.iter().map(|swap| swap.key.clone()).collect();
         for _ in 0..TRIES_MAX {
             let found = read(self, &paths).await?;
@@ -193,11 +195,11 @@ impl line::Session for Session {
                         make_parents(self, path).await?;
                     }
                 }
-                // Another client has written a node meanwhile.
+                // Another client has written a node since it was read.
                 _ => {}
             }
         }
-        Err(Fault::Endpoint(String::from("other clients of ZooKeeper write its keys all the time")))
+        Err(NoAnswer::passing("another client of ZooKeeper wrote the same keys at each try"))
     }
 }
 
@@ -210,12 +212,12 @@ mod tests {
         Answer { error, body }
     }
 
-    fn read_node(writes: i32) -> Node {
-        Node { text: String::from("x"), writes }
+    fn read_node(version: i32) -> Node {
+        Node { text: String::from("x"), version }
     }
 
     #[test]
-    fn a_node_is_its_text_and_its_count_of_writes() {
+    fn a_node_has_a_text_and_a_version() {
         let body = Writer::default().text("x").long(3).long(7).long(0).long(0).int(2).0;
         assert_eq!(node(&answer(0, body.clone())), Ok(Some(read_node(2))));
         assert_eq!(node(&answer(NO_NODE, Vec::new())), Ok(None));
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_written_only_at_the_count_that_was_found() {
+    fn nodes_are_written_only_at_the_version_that_was_read() {
         let [a, b, c, x, y] = ["/a", "/b", "/c", "x", "y"].map(String::from);
         let swaps =
             [Swap::write(a, Some(x.clone()), y.clone()), Swap::compare(b, Some(x)), Swap::write(c, None, y)];
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_multi_is_done_or_has_an_error() {
+    fn the_first_error_of_a_multi_is_reported() {
         let result = |writer: Writer, error| writer.int(ERROR).boolean(false).int(error).int(error);
         let end = |writer: Writer| writer.int(ERROR).boolean(true).int(-1).0;
         let failed = |errors: &[i32]| end(errors.iter().fold(Writer::default(), |all, &it| result(all, it)));
@@ -246,7 +248,7 @@ mod tests {
         assert_eq!(error_of(&answer(NODE_EXISTS, Vec::new())), Ok(NODE_EXISTS));
         let done = Writer::default().int(SET_DATA).boolean(false).int(0).0;
         assert_eq!(error_of(&answer(0, done)), Ok(0));
-        assert!(matches!(error_of(&answer(0, failed(&[-102]))), Err(Fault::Lasting(_))));
+        assert!(error_of(&answer(0, failed(&[-102]))).is_err_and(|fault| fault.is_lasting));
         assert_eq!(error_of(&answer(0, Vec::new())), Err(garbled()));
     }
 }

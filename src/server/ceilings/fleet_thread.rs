@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 use super::job_thread::JobThread;
 use crate::ceiling::TakenOver;
 use crate::config::SOURCES_MAX;
-use crate::fleet::{
-    Bound, Clocks, Coordinator, Count, Counted, Member, NoAnswer, NumberRange, Pool, Raised, Ranged,
-};
+use crate::fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAnswer, NumberRange, Pool};
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
@@ -91,8 +89,8 @@ struct Work {
     noticed: Noticed,
     /// When the last count began.
     noticed_at: Option<Instant>,
-    /// The pool that is being counted, and its count. `None`: all are counted.
-    counting: Option<(usize, Count)>,
+    /// The index of the pool that is being counted. `None`: all are counted.
+    counting: Option<usize>,
 }
 
 impl Work {
@@ -102,15 +100,16 @@ impl Work {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
             self.noticed_at = Some(Instant::now());
-            self.counting = Some((0, Count::default()));
+            self.counting = Some(0);
         }
         let InFleet { member, pools, .. } = &mut self.in_fleet;
-        let Some((at, mut count)) = self.counting.take() else { return };
-        let Some(pool) = pools.get(at) else { return };
+        let Some(pool) = self.counting.and_then(|at| pools.get_mut(at)) else {
+            self.counting = None;
+            return;
+        };
         // If there was no answer, the next look continues the count.
-        let counted = member.count_on(pool, &mut count, clocks).ok().flatten();
-        self.counting = Some((at + usize::from(counted.is_some()), count));
-        if let Some(counted) = counted {
+        if let Ok(Some(counted)) = member.count_on(pool, clocks) {
+            self.counting = self.counting.map(|at| at + 1);
             self.noticed.pools.retain(|pool| pool.source != counted.source);
             self.noticed.pools.push(counted);
         }
@@ -164,42 +163,40 @@ impl Fleet {
     }
 }
 
-fn lost(reason: String) -> Done {
-    Done::Lost(TakenOver(format!("the fleet: {reason}")))
+fn lost(loss: &FleetError) -> Done {
+    Done::Lost(TakenOver(format!("the fleet: {loss}")))
 }
 
 fn run(work: &mut Work, job: Job) -> Done {
     let member = &mut work.in_fleet.member;
     match job {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
-            Ranged::Taken(range) => Done::Ranged(wanted, Ok(range)),
-            Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
-            Ranged::Lost(reason) | Ranged::Unusable(reason) => lost(reason),
+            Ok(range) => Done::Ranged(wanted, Ok(range)),
+            Err(FleetError::NoAnswer(answer)) => Done::Ranged(wanted, Err(answer)),
+            Err(loss) => lost(&loss),
         },
-        Job::Confirm(clocks) => Done::Finished(match member.confirm(clocks) {
-            Raised::Done => Ok(()),
-            Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => Err(reason),
-        }),
+        Job::Confirm(clocks) => Done::Finished(member.confirm(clocks).map_err(FleetError::reason)),
         Job::Release(bounds, clocks) => Done::Finished(member.release(&bounds, clocks)),
         Job::Look(clocks) => {
             let looked = member.look(clocks);
             work.noticed.poll_period = member.poll_period();
             match looked {
-                Raised::Done => {
+                Ok(()) => {
                     work.notice(clocks);
                     Done::Looked(Ok(()), Box::new(work.noticed.clone()))
                 }
-                Raised::NoAnswer(answer) => Done::Looked(Err(answer), Box::new(work.noticed.clone())),
-                Raised::Lost(reason) => lost(reason),
+                Err(FleetError::NoAnswer(answer)) => {
+                    Done::Looked(Err(answer), Box::new(work.noticed.clone()))
+                }
+                Err(loss) => lost(&loss),
             }
         }
         Job::Raise { writer, number, bounds, generation, clocks } => {
-            let result = match member.raise(&bounds, generation, clocks) {
-                Raised::Done => Ok(()),
-                Raised::NoAnswer(answer) => Err(answer.reason),
-                Raised::Lost(reason) => return lost(reason),
-            };
-            Done::Raised(Outcome { writer, number, result })
+            let raised = member.raise(&bounds, generation, clocks);
+            if let Some(loss) = raised.as_ref().err().filter(|error| error.is_loss()) {
+                return lost(loss);
+            }
+            Done::Raised(Outcome { writer, number, result: raised.map_err(FleetError::reason) })
         }
     }
 }

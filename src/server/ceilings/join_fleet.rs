@@ -10,7 +10,7 @@ use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_work
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{self, Access, Clocks, Member, Names, Notes, Pool, Ranged, Taken, Tried, Want};
+use crate::fleet::{self, Access, Clocks, FleetError, Member, Names, Notes, Pool, Taken, Tried, Want};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -118,21 +118,20 @@ impl Joined {
             let floor = counter_floor(&found.records, &numbering);
             self.in_fleet.member.add_counter(index, &source.name, &numbering, floor);
             match self.in_fleet.member.take_range(index, FIRST_RANGE, 0) {
-                Ranged::Taken(range) => {
+                Ok(range) => {
                     // A counter that has reached its maximum is not refused: the daemon serves its
                     // other sources.
                     refuse_low_maximum(&source.name, source.maximum, range.from)?;
                     self.answers.ranges.push((index, range));
                 }
-                Ranged::NoAnswer(answer) if answer.is_lasting => {
-                    return Err(StartError::WrongSetting(answer.reason));
+                Err(FleetError::NoAnswer(answer)) if !answer.is_lasting => {
+                    self.notes.push(Note::Warning(format!(
+                        "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
+                        source.name
+                    )))
                 }
-                Ranged::NoAnswer(answer) => self.notes.push(Note::Warning(format!(
-                    "source {:?} has no numbers yet, and waits for its coordinator: {answer}",
-                    source.name
-                ))),
-                Ranged::Lost(reason) => return Err(StartError::WrongSetting(reason)),
-                Ranged::Unusable(reason) => return Err(StartError::MayPass(reason)),
+                Err(FleetError::Unreadable(reason)) => return Err(StartError::MayPass(reason)),
+                Err(error) => return Err(StartError::WrongSetting(error.reason())),
             }
         }
         Ok(())
@@ -259,7 +258,7 @@ fn pools(settings: &Settings) -> Vec<Pool> {
         } else {
             (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
         };
-        pools.push(Pool { source, numbers });
+        pools.push(Pool::new(source, numbers));
     }
     pools
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::ceiling::{Cause, StateError};
 use crate::config::Unpicked;
-use crate::fleet::JoinError;
+use crate::fleet::FleetError;
 use crate::system_error::may_pass;
 
 /// The reason why the daemon does not start, in one line: what was found, and what is allowed.
@@ -112,14 +112,14 @@ impl From<Unpicked> for StartError {
     }
 }
 
-impl From<JoinError> for StartError {
-    fn from(error: JoinError) -> Self {
+impl From<FleetError> for StartError {
+    fn from(error: FleetError) -> Self {
         let reason = error.to_string();
         match error {
-            JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
-            JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
-            JoinError::Held(_) => StartError::HeldInFleet(reason),
-            JoinError::Unreadable(_) => StartError::MayPass(reason),
+            FleetError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
+            FleetError::NoAnswer(_) | FleetError::Refused(_) => StartError::WrongSetting(reason),
+            FleetError::Held(_) | FleetError::WentBack(_) => StartError::HeldInFleet(reason),
+            FleetError::Unreadable(_) => StartError::MayPass(reason),
         }
     }
 }

@@ -91,10 +91,10 @@ fn coordinators_are_reached_over_tls() {
         let machine = Machine::new();
         assert_eq!(worker_of(&draw(&machine.start(&full))), 5);
         assert_waits_in_time(&bare, &["the coordinator does not answer", "certificate"]);
-        let parts = ["the coordinator does not answer", "or the lack of one", "fleet.certificate"];
+        let parts = ["the coordinator does not answer", "or requires one", "fleet.certificate"];
         assert_waits_in_time(&ca, &parts);
         let foreign = files.trusting(&bare, &files.other.issue_local("foreign"));
-        assert_waits_in_time(&foreign, &["it refuses this side's certificate", "fleet.certificate"]);
+        assert_waits_in_time(&foreign, &["it refuses the daemon's certificate", "fleet.certificate"]);
         let plain = full.replace(&at.tls_url(), &at.url());
         Machine::new().setup(&plain).assert_waits(&["the coordinator does not answer"]);
     });

@@ -187,7 +187,7 @@ fn endpoints_of_two_clusters_are_refused() {
     set(&toml(&one), "0");
     // Warms ZooKeeper up: its first answer takes longer than the next ones.
     other.put("/asked", "");
-    assert_two_clusters(&both, "none at ");
+    assert_two_clusters(&both, "no value at ");
     set(&toml(&other), "0");
     assert_two_clusters(&both, KEY);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, JoinError, Member, Names, Raised, Taken, Want};
+use snowbank::fleet::{Bound, Clocks, FleetError, Member, Names, Taken, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
@@ -225,11 +225,11 @@ impl World {
             Some(given) => member.take(want, given),
             None => {
                 let count = self.workers_each;
-                member.pick(want, count, None, |id| id < self.workers, |_| Ok::<bool, JoinError>(true))
+                member.pick(want, count, None, |id| id < self.workers, |_| Ok::<bool, FleetError>(true))
             }
         };
         match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            Err(FleetError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             taken => taken.ok(),
         }
     }
@@ -309,9 +309,9 @@ impl World {
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
         self.link.server().is_reliable = false;
         let result = match raised {
-            Raised::Done => Ok(()),
-            Raised::NoAnswer(answer) => Err(answer.reason),
-            Raised::Lost(_) => {
+            Ok(()) => Ok(()),
+            Err(FleetError::NoAnswer(answer)) => Err(answer.reason),
+            Err(_) => {
                 let ended = self.daemons.swap_remove(at);
                 self.note_loss(&ended);
                 return;
@@ -374,7 +374,7 @@ impl World {
         let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         let clocks = clocks(self.reading(daemon.machine));
-        let is_confirmed = daemon.member.confirm(clocks) == Raised::Done;
+        let is_confirmed = daemon.member.confirm(clocks).is_ok();
         let machine = &mut self.machines[daemon.machine];
         for bound in &bounds {
             let workers = &daemon.sources[bound.source].workers;

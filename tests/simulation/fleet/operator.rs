@@ -1,6 +1,6 @@
 //! The operator of the fleet, with the shipped commands.
 
-use snowbank::fleet::{Coordinator, Freeing, Operator, OperatorError, Preparing};
+use snowbank::fleet::{Coordinator, FleetError, Freeing, Operator, Preparing};
 use snowbank_client::layout::{Layout, UnixMicros};
 
 use super::world::World;
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    fn replace_layouts(&self, coordinator: &mut dyn Coordinator) -> Result<(), OperatorError> {
+    fn replace_layouts(&self, coordinator: &mut dyn Coordinator) -> Result<(), FleetError> {
         let now = UnixMicros(self.true_us);
         let mut operator = Operator { coordinator, name: FLEET };
         // All sources have one ID space, so one of them lists the numbers of all.

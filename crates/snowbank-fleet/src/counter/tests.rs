@@ -13,22 +13,25 @@ fn step(counter: &mut Counter, found: &String, generation: u64, write: &str) -> 
     counter.step(Some(found), 10, generation, || write.to_owned())
 }
 
-fn claim(write: &str, from: u64) -> Step {
-    let range = NumberRange { from, to: from + 10 };
-    Step::Write(Claim { write: write.to_owned(), range })
+/// Returns the claim of a range that begins at `from`.
+fn claim(write: &str, from: u64) -> Claim {
+    Claim { write: write.to_owned(), range: NumberRange { from, to: from + 10 } }
+}
+
+fn writes(write: &str, from: u64) -> Result<Step, CounterLoss> {
+    Ok(Step::Write(claim(write, from)))
 }
 
 #[test]
-fn a_range_begins_at_the_next_free_number_and_is_written_before_it_is_used() {
+fn a_range_begins_at_the_next_free_number() {
     let mut counter = counter(0);
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim("w1", 101)));
-    assert_eq!(counter.done(), Some(NumberRange { from: 101, to: 111 }));
-    assert_eq!(counter.done(), None, "once");
+    assert_eq!(step(&mut counter, &found, 0, "w1"), writes("w1", 101));
+    assert_eq!(counter.done(claim("w1", 101)), NumberRange { from: 101, to: 111 });
 }
 
 #[test]
-fn a_lost_answer_counts_only_if_the_key_has_its_identity_in_the_same_generation() {
+fn an_unanswered_write_counts_only_in_its_own_generation() {
     let tried = || {
         let mut counter = counter(0);
         assert!(step(&mut counter, &stored(101, "w0"), 0, "w1").is_ok());
@@ -37,15 +40,15 @@ fn a_lost_answer_counts_only_if_the_key_has_its_identity_in_the_same_generation(
     let found = stored(111, "w1");
     let ours = Step::Ours(NumberRange { from: 101, to: 111 });
     assert_eq!(step(&mut tried(), &found, 0, "w2"), Ok(ours));
-    assert_eq!(step(&mut tried(), &found, 1, "w2"), Ok(claim("w2", 111)), "a copy may have it");
+    assert_eq!(step(&mut tried(), &found, 1, "w2"), writes("w2", 111), "a copy may have the range of w1");
     let not_done = stored(101, "w0");
-    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), Ok(claim("w2", 101)));
+    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), writes("w2", 101));
     let by_another = stored(121, "x1");
-    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), Ok(claim("w2", 121)), "done or not");
+    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), writes("w2", 121), "the range of w1 is abandoned");
 }
 
 #[test]
-fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
+fn a_counter_that_is_gone_or_went_back_is_never_made_again() {
     let gone = counter(0).step(None, 10, 0, || String::from("w1"));
     assert_eq!(gone, Err(CounterLoss::Gone));
     let mut with_state = counter(101);
@@ -54,17 +57,17 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
     assert_eq!(with_state.went_back(&back), CounterLoss::WentBack(100, 101));
     let mut running = counter(0);
     assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
-    running.done();
+    running.done(claim("w1", 101));
     assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "below its last range");
     let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
-    assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "whatever its next number is");
+    assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "even if its next number is higher");
     let garbage = String::from("{}");
     assert!(matches!(running.check(Some(&garbage)), Err(CounterLoss::Unreadable(_))));
 }
 
-/// The daemon's own record stays as it was, so the key can be put right.
+/// The daemon's own record stays unchanged, so an operator can correct the key.
 #[test]
-fn a_counter_that_leaps_is_not_counted_on() {
+fn no_range_is_taken_from_a_counter_that_leaps() {
     let key = |from, to| CounterKey::new("c", NumberRange { from, to }, "w0", "host-b (process 9)").text();
     let mut counter = counter(101);
     for (from, to) in [(101, (1 << 63) - 1), (101, 101 + RANGE_IDS_MAX + 1), (201, 200), (u64::MAX, u64::MAX)]
@@ -81,12 +84,12 @@ fn a_counter_that_leaps_is_not_counted_on() {
         );
     }
     let found = stored(101, "w0");
-    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim("w1", 101)));
+    assert_eq!(step(&mut counter, &found, 0, "w1"), writes("w1", 101));
 }
 
 /// The counters differ in increment, offset and maximum.
 #[test]
-fn ranges_are_of_numbers_and_end_with_the_counter() {
+fn a_range_counts_numbers_and_ends_at_the_maximum() {
     let counter = |(increment, offset, maximum)| {
         let numbering = TicketCounter::new("orders", increment, offset).unwrap();
         Counter::new(numbering.up_to(maximum).unwrap().into(), 0)
@@ -102,7 +105,7 @@ fn ranges_are_of_numbers_and_end_with_the_counter() {
         let range = NumberRange { from: next, to };
         assert!(matches!(&taken, Ok(Step::Write(claim)) if claim.range == range), "{of:?}: {taken:?}");
     }
-    // A source with a higher maximum may have counted further.
+    // Another daemon's source with a higher maximum may have taken these numbers.
     for (of, next) in [
         ((1, 1, last), last + 1),
         ((1, 1, 105), 106),

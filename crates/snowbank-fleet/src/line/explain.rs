@@ -1,4 +1,5 @@
-//! The reasons why a connection to a coordinator failed, in the words of `[fleet]`'s settings.
+//! The reasons why a connection to a coordinator failed. They name the settings in `[fleet]` that
+//! help.
 
 use std::error::Error;
 use std::{io, iter};
@@ -12,7 +13,7 @@ pub(crate) fn explain(error: &io::Error) -> String {
     found.and_then(of_settings).or_else(|| tls::explain(error)).unwrap_or_else(|| error.to_string())
 }
 
-/// Returns the reason for an error of a library, which may hide an I/O error.
+/// Returns the reason for a library's error, or for the I/O error that caused it.
 pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     let found = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
@@ -24,8 +25,8 @@ fn of_settings(error: &rustls::Error) -> Option<String> {
     use AlertDescription as Alert;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => String::from(
-            "its certificate is not of an authority in fleet.ca, or, if that is not set, of one that the system trusts; \
-             give the certificate of the authority that signed it",
+            "no authority in fleet.ca signed its certificate, or, if fleet.ca is not set, none that the system trusts; set \
+             fleet.ca to the certificate of the authority that signed it",
         ),
         rustls::Error::InvalidCertificate(
             reason @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),
@@ -40,8 +41,8 @@ fn of_settings(error: &rustls::Error) -> Option<String> {
             | Alert::UnsupportedCertificate
             | Alert::AccessDenied),
         ) => format!(
-            "it refuses this side's certificate, or the lack of one ({alert:?}); set fleet.certificate and fleet.key to \
-             one of an authority that it trusts"
+            "it refuses the daemon's certificate, or requires one ({alert:?}); set fleet.certificate and fleet.key to a \
+             certificate of an authority that it trusts"
         ),
         _ => return None,
     })

@@ -5,34 +5,34 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::{Marker, zookeeper};
 
-/// A session with the endpoint of this host. The host `hangs` never answers, `away` refuses,
-/// `strange` asks for another password, and `empty` has no marker. Every other host has a marker
-/// whose identity is the host's name.
+/// A session with the endpoint of this host. The host `hangs` never answers, `away` refuses
+/// connections, `strange` refuses the password, and `empty` has no marker. Every other host has a
+/// marker whose identity is the host's name.
 #[derive(Debug)]
 struct Named(String);
 
 impl Session for Named {
-    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, Fault> {
+    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, NoAnswer> {
         match &*endpoint.host {
             "hangs" => pending().await,
-            "away" => Err(Fault::Endpoint(String::from("refuses"))),
-            "strange" => Err(Fault::Lasting(String::from("wrong password"))),
+            "away" => Err(NoAnswer::passing("refuses")),
+            "strange" => Err(NoAnswer::lasting("wrong password")),
             host => Ok(Named(host.to_owned())),
         }
     }
 
     fn set_patience(&mut self, _: Duration) {}
 
-    async fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, Fault> {
+    async fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         Ok(vec![(self.0 != "empty").then(|| marker(&self.0))])
     }
 
-    async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, Fault> {
-        unreachable!("only reads are tested")
+    async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        unreachable!("the tests only read keys")
     }
 
-    async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, Fault> {
-        unreachable!("only reads are tested")
+    async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, NoAnswer> {
+        unreachable!("the tests only read keys")
     }
 }
 
@@ -40,8 +40,8 @@ fn marker(identity: &str) -> String {
     Marker::new(identity, Vec::new()).text()
 }
 
-/// Makes a call at these endpoints, as a daemon that belongs to the cluster of `a`. Returns the
-/// host that answers.
+/// Makes a call at these hosts for a daemon of the cluster of host `a`. Returns the host that
+/// answers.
 fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
     let mut line = line(hosts);
     line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
@@ -58,9 +58,9 @@ fn line(hosts: &[&str]) -> Line<Named> {
 }
 
 #[test]
-fn a_connection_that_hangs_is_abandoned_soon_and_a_slow_coordinator_is_waited_for() {
+fn the_time_for_an_answer_follows_recent_answers() {
     let mut patience = Patience::long();
-    assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
+    assert_eq!(patience.answer(), ANSWER_TIMEOUT, "before a hurry");
     patience.hurry();
     let mut after = |took_ms| {
         patience.note(Duration::from_millis(took_ms));
@@ -70,7 +70,7 @@ fn a_connection_that_hangs_is_abandoned_soon_and_a_slow_coordinator_is_waited_fo
     assert_eq!(after(1), 500);
     assert_eq!(after(200), 800);
     assert_eq!([after(1), after(1)], [500, 500]);
-    // Each write takes a second, and each new connection a millisecond.
+    // A write takes a second. Each of its retries connects again in a millisecond.
     assert_eq!([after(500), after(1)], [2_000, 1_000]);
     assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
     assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
@@ -85,9 +85,10 @@ fn an_endpoint_that_hangs_delays_the_others_briefly() {
     assert_eq!(all(2, true), [None, short, short, None, None]);
 }
 
-/// The exchanges of the two endpoints that answer wait for each other.
+/// The exchanges with `a` and `b` wait for each other, so they end only if both run at the same
+/// time.
 #[test]
-fn endpoints_are_asked_at_the_same_time_and_the_first_that_answers_stays_connected() {
+fn all_endpoints_are_asked_at_once_and_the_first_stays_open() {
     let mut line = line(&["hangs", "a", "b"]);
     let barrier = Barrier::new(2);
     let found = line.call_each(async |session| {
@@ -108,23 +109,23 @@ fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
     let mut hanging = line(&["hangs", "hangs"]);
     assert!(hanging.call_each(name).unwrap().is_empty() && hanging.session.is_none());
     let fails_at_a = async |session: &mut Named| match session.0.as_str() {
-        "a" => Err(Fault::Endpoint(String::from("no"))),
+        "a" => Err(NoAnswer::passing("no")),
         _ => Ok(()),
     };
     assert_eq!(line(&["a", "b"]).call_each(fails_at_a), Ok(vec![(String::from("zookeeper://b:2181"), ())]));
 }
 
 #[test]
-fn no_call_reaches_another_cluster() {
+fn calls_go_only_to_the_daemons_own_cluster() {
     assert_eq!(host_that_answers(&["b", "empty", "a"]).as_deref(), Ok("a"));
     for hosts in [&["b"][..], &["empty"], &["b", "empty"]] {
         assert!(host_that_answers(hosts).is_err_and(|answer| answer.is_foreign), "{hosts:?}");
     }
     let away = host_that_answers(&["away", "b"]).unwrap_err();
-    assert!(!away.is_foreign && !away.is_lasting, "the own cluster may come back: {away}");
+    assert!(!away.is_foreign && !away.is_lasting, "the daemon's own cluster may come back: {away}");
     assert_eq!(host_that_answers(&["strange", "a"]).as_deref(), Ok("a"));
     let away = host_that_answers(&["strange", "away"]).unwrap_err();
-    assert!(!away.is_lasting, "the own cluster may come back: {away}");
+    assert!(!away.is_lasting, "the daemon's own cluster may come back: {away}");
     assert!(host_that_answers(&["strange"]).is_err_and(|answer| answer.is_lasting));
 }
 

@@ -1,12 +1,11 @@
-//! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the
-//! keys.
+//! The shared counters of a daemon: takes ranges of numbers, and checks the counters' keys.
 
-use super::{Member, Stop};
+use super::Member;
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
-use crate::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
+use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take one range, each after another daemon was faster.
+/// The most tries to take one range. A try fails if another daemon was faster.
 const TRIES_MAX: usize = 100;
 
 /// A shared counter of a daemon.
@@ -19,53 +18,46 @@ pub(super) struct HeldCounter {
     counter: Counter,
 }
 
-/// The end of a request for a range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ranged {
-    /// The numbers are this daemon's.
-    Taken(NumberRange),
-    /// Nothing is known of the outcome.
-    NoAnswer(NoAnswer),
-    /// The counter cannot go on, for this reason.
-    Lost(String),
-    /// The key has a value that Snowbank did not write. Somebody may put it right.
-    Unusable(String),
-}
-
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Adds the shared counter of the source of this index and name. All numbers below `floor` may
-    /// have been handed out.
+    /// Adds a source's shared counter. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
         let key = self.paths.counter(source);
         let counter = Counter::new(numbering.clone(), floor);
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
-    /// Takes a range of `count` numbers for the source of this index. `generation` changes when its
-    /// grant is lost.
-    pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
+    /// Takes a range of `count` numbers for the source with this index. `generation` changes when
+    /// the source's grant is taken away.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, the counter cannot go on, or a number is lost.
+    pub fn take_range(
+        &mut self,
+        index: usize,
+        count: u64,
+        generation: u64,
+    ) -> Result<NumberRange, FleetError> {
         let taken = self.try_take_range(index, count, generation);
-        if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
-            // If the coordinator went back, the keys of worker IDs may show it, which must be
-            // noticed before the daemon ends.
+        if taken.as_ref().is_err_and(FleetError::is_of_one_key) {
+            // The keys of worker IDs may show that the coordinator went back. Then the daemon must
+            // raise the floor before it ends.
             let _ = self.poll_again();
         }
-        let taken = self.ended(taken);
-        match taken {
-            Ok(range) => Ranged::Taken(range),
-            Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
-            Err(Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Foreign(reason)) => Ranged::Lost(reason),
-            Err(Stop::Unusable(reason)) => Ranged::Unusable(reason),
-        }
+        self.ended(taken)
     }
 
-    fn try_take_range(&mut self, index: usize, count: u64, generation: u64) -> Result<NumberRange, Stop> {
+    fn try_take_range(
+        &mut self,
+        index: usize,
+        count: u64,
+        generation: u64,
+    ) -> Result<NumberRange, FleetError> {
         let Some(at) = self.counters.iter().position(|held| held.index == index) else {
-            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
+            return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
         };
         let key = self.counters[at].key.clone();
         self.compare_at(&key, CounterKey::identity_in)
-            .map_err(|reason| Stop::Lost(self.counters[at].named(&reason)))?;
+            .map_err(|reason| FleetError::Held(self.counters[at].named(&reason)))?;
         let mut found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(Ok(cluster)) = found.as_ref().map(|text| Cluster::of(&key, text, CounterKey::identity_in))
         {
@@ -73,33 +65,29 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         for _ in 0..TRIES_MAX {
             self.poll_if_due()?;
-            let swap = match self.step(at, found.as_ref(), count, generation)? {
+            let held = &mut self.counters[at];
+            let step = held.counter.step(found.as_ref(), count, generation, self.draw);
+            let claim = match step.map_err(|loss| held.lost(&loss))? {
                 Step::Ours(range) => return Ok(range),
                 Step::Verify => {
                     found = self.verify(at, found)?;
                     continue;
                 }
-                Step::Write(claim) => {
-                    let text = self.counters[at].counter.text(&claim, &self.holder);
-                    Swap::write(key.clone(), found.take(), text)
-                }
+                Step::Write(claim) => claim,
             };
+            let text = held.counter.text(&claim, &self.holder);
+            let swap = Swap::write(key.clone(), found.take(), text);
             match self.coordinator.as_mut().swap(&[swap])? {
-                Swapped::Done => {
-                    return self.counters[at]
-                        .counter
-                        .done()
-                        .ok_or_else(|| Stop::NoAnswer(NoAnswer::passing("the range was abandoned")));
-                }
+                Swapped::Done => return Ok(self.counters[at].counter.done(claim)),
                 Swapped::Refused(now) => found = now.into_iter().next().flatten(),
             }
         }
-        Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
+        Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Compares the key with an answer that is older than an earlier answer. Returns the key's
-    /// value if it differs.
-    fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
+    /// Checks by a swap whether the key really has this value, which is older than an earlier one.
+    /// Returns the key's value if it is another.
+    fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {
             Swapped::Done => {
@@ -110,14 +98,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn step(&mut self, at: usize, found: Option<&String>, count: u64, generation: u64) -> Result<Step, Stop> {
-        let held = &mut self.counters[at];
-        let draw = self.draw;
-        held.counter.step(found, count, generation, draw).map_err(|loss| held.lost(&loss))
-    }
-
     /// Checks the keys of all shared counters.
-    pub(super) fn look_at_counters(&mut self) -> Result<(), Stop> {
+    pub(super) fn look_at_counters(&mut self) -> Result<(), FleetError> {
         if self.counters.is_empty() {
             return Ok(());
         }
@@ -135,10 +117,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 }
 
 impl HeldCounter {
-    /// Returns the reason why the counter cannot go on, in words.
-    fn lost(&self, loss: &CounterLoss) -> Stop {
+    /// Returns the error for a counter that cannot go on.
+    fn lost(&self, loss: &CounterLoss) -> FleetError {
         let reason = self.named(loss);
-        if loss.is_of_others() { Stop::Unusable(reason) } else { Stop::Lost(reason) }
+        if loss.is_of_others() { FleetError::Unreadable(reason) } else { FleetError::Held(reason) }
     }
 
     fn named(&self, loss: &impl std::fmt::Display) -> String {

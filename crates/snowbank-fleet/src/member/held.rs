@@ -12,12 +12,13 @@ pub(super) struct Held {
     pub(super) source: String,
     /// The source's index in the daemon.
     pub(super) index: usize,
-    /// Its numbering with these worker IDs, and the ID space.
+    /// The numbering of its layout with these worker IDs.
     pub(super) numbering: Numbering,
+    /// Its ID space.
     pub(super) space: String,
     /// Its worker IDs, in text form.
     pub(super) worker_ids: String,
-    /// The place of its ID space in the marker.
+    /// The index of its ID space in the marker.
     pub(super) place: usize,
     pub(super) numbers: Vec<(u64, Holding)>,
     /// The term of the numbers: [`NumberKey::term`](crate::NumberKey).
@@ -28,28 +29,28 @@ pub(super) struct Held {
     pub(super) horizon: Duration,
     /// How far IDs may be ahead of the wall clock.
     pub(super) max_ahead: Duration,
-    /// False if this process went on without asking the coordinator, until it has written the keys.
+    /// True once this process has written the keys. False for a source that went on without asking.
     pub(super) is_claimed: bool,
-    /// The instant since which the source has the numbers, for people.
+    /// When the source took the numbers, for people.
     pub(super) since_unix_s: i64,
-    /// The bound at which the source started. Its keys never go below it.
+    /// The bound at which the source started. Its keys never get a lower one.
     pub(super) floor: u64,
     /// The bound that may be granted.
     pub(super) covered: u64,
-    /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
+    /// The bound that was acknowledged last. After a release or a loss, `covered` is lower.
     pub(super) acknowledged: u64,
-    /// True during the pause after the numbers were taken, or after a bound that had passed was
-    /// raised. During that pause the notes have no ceiling.
+    /// True during the pause after the numbers were taken, or after a passed bound was raised. The
+    /// notes have no ceiling during the pause.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,
-    /// The difference of the clocks when `covered` was asked for.
+    /// The wall clock minus the boot clock when `covered` was asked for.
     pub(super) wall_minus_boot_us: i64,
-    /// The write that is being tried, if its outcome is not known.
+    /// The write whose outcome is unknown.
     pub(super) trying: Option<String>,
-    /// The number of connections that had been opened when the last identity of a write was drawn.
+    /// How many connections had been opened when the last write's identity was drawn.
     pub(super) drawn_on: u64,
-    /// The generation of the grants when that write was drawn.
+    /// The generation of the grants when that identity was drawn.
     pub(super) generation: u64,
 }
 
@@ -59,7 +60,7 @@ impl Held {
         rules::reach(self.horizon, self.max_ahead)
     }
 
-    /// Returns the loss of a number in words, for a daemon with this state.
+    /// Returns the message for the loss of a number. `state` is this daemon's.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
         let number = self.numbers[at].0;
         let source = &self.source;
@@ -76,7 +77,7 @@ impl Held {
         format!("worker ID {number} of source {source:?}: {loss}")
     }
 
-    /// Returns the writes that may be the latest of one of its keys.
+    /// Returns the writes that may be the last of one of the source's keys.
     fn writes(&self) -> Vec<String> {
         let mut writes: Vec<String> = Vec::new();
         for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
@@ -87,7 +88,7 @@ impl Held {
         writes
     }
 
-    /// Returns the highest bound that the coordinator had acknowledged for all of its numbers.
+    /// Returns the bound that the coordinator had acknowledged for all numbers of the source.
     pub(super) fn lowest_acknowledged(&self) -> u64 {
         self.numbers.iter().map(|(_, holding)| holding.acknowledged()).min().unwrap_or(0)
     }

@@ -1,37 +1,40 @@
-//! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*,
-//! reads the keys. A poll is also made between the steps of other jobs whenever it is due, so that
-//! no job delays it (`notice`).
+//! A *look* checks a daemon's keys, and writes those that need it. Its first part is a *poll*,
+//! which reads the keys. Other jobs poll between their steps whenever a poll is due, so that no job
+//! delays it (`notice`).
 //!
-//! A look writes the keys of a source once after each new connection, under an identity that was
-//! drawn on that connection. Two copies of one memory cannot share a connection, so at least one
-//! copy connects again, even if nothing shows that the machine was restored. Both copies take the
-//! key's last write for their own until one of them writes. That write is foreign to the other
-//! copy, which ends at its next look. A write whose identity was drawn before the connection does
-//! not count, because both copies may try it, and both take it for their own.
+//! A look writes the keys of a source once on each new connection, with a new identity. This tells
+//! two copies of one memory apart, even if nothing shows that the machine was restored. Two copies
+//! cannot share a connection, so at least one of them connects again. Until a copy writes, both
+//! recognise the key's last write as their own. The other copy does not recognise the new write,
+//! and ends at its next look. The identity must be drawn on the new connection: both copies may
+//! know an earlier one.
 //!
 //! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look
-//! tries it again under the same identity, so the writes to recognise stay few. A failure ends the
-//! daemon only if the key is another daemon's. All keys are read before one is written, so a failed
-//! write hides no loss.
+//! tries it again with the same identity, so that the notes have few writes. Without an answer the
+//! daemon continues: it ends only if a key is another's. All keys are read before one is written,
+//! so a failed write hides no loss.
 
 use std::time::Duration;
 
-use super::{Bound, Clocks, Member, Polled, Raised, Stop};
-use crate::Coordinator;
+use super::{Bound, Clocks, Member, Polled};
+use crate::{Coordinator, FleetError};
 use snowbank_core::clock::BootMicros;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that all keys are this daemon's, and writes those that need it.
-    pub fn look(&mut self, clocks: Clocks) -> Raised {
+    /// Checks that all keys are this daemon's, and writes those that need a new write.
+    ///
+    /// # Errors
+    /// The coordinator did not answer, or a number is lost.
+    pub fn look(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let looked =
             self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
-        Raised::from(self.ended(looked))
+        self.ended(looked)
     }
 
-    /// Returns the time until a poll is due. The first poll is the keeper's first look, or a write
-    /// that took numbers. If that look has no answer, a poll is due at once, because nobody knows
-    /// how old the coordinator's state will be when it answers next.
+    /// Returns the time until a poll is due. The first poll is the keeper's first look. A write
+    /// that takes numbers counts as a poll. If the first look has no answer, a poll is due at once,
+    /// because the coordinator may have been restored before it answers again.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {
@@ -41,12 +44,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Notes that all keys were compared.
+    /// Notes that all keys have just been compared.
     pub(super) fn note_polled(&mut self) {
         self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
-    /// Notes that the keys of the sources that took their numbers were compared. Those of a source
+    /// Notes that the keys of all claimed sources were compared at this time. The keys of a source
     /// that went on without asking were not.
     pub(super) fn note_taken(&mut self, at: BootMicros) {
         let is_answered = self.sources.iter().all(|held| held.is_claimed);
@@ -54,18 +57,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Polls if a poll is due. Called before each step, which waits for at most two answers.
-    pub(super) fn poll_if_due(&mut self) -> Result<(), Stop> {
+    pub(super) fn poll_if_due(&mut self) -> Result<(), FleetError> {
         if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
     }
 
-    /// Polls, unless the keeper's first look is still to come.
-    pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
+    /// Polls, unless this is before the keeper's first look.
+    pub(super) fn poll_again(&mut self) -> Result<(), FleetError> {
         if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
-    /// highest bound in them.
-    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, Stop> {
+    /// highest bound of its keys.
+    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
         }
@@ -74,7 +77,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
                 // The keys may still show that the coordinator went back.
-                Err(stop @ Stop::Lost(_)) => lost = lost.or(Some(stop)),
+                Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                 checked => checked?,
             }
         }
@@ -82,7 +85,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for held in &self.sources {
             keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
         }
-        // Shared counters alone need neither the marker nor a key here.
+        // A daemon with shared counters alone has no numbers, and needs no marker.
         let found =
             if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
         self.note_polled();
@@ -93,9 +96,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
-                    // The next keys may show that the coordinator went back.
-                    Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => lost = lost.or(Some(stop)),
-                    Err(stop) => return Err(stop),
+                    // Keys that follow may show that the coordinator went back.
+                    Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
+                    Err(error) => return Err(error),
                 }
             }
             let held = &self.sources[source];
@@ -103,16 +106,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 due.push(Bound { source, id_bound });
             }
         }
-        if let Some(stop) = lost {
-            return Err(stop);
+        if let Some(error) = lost {
+            return Err(error);
         }
         self.look_at_counters()?;
         Ok(due)
     }
 
     /// Writes the keys of a source with the bound that they have. The write has a new identity,
-    /// unless an earlier write is still being tried. No bound sinks.
-    fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
+    /// unless the outcome of an earlier write is unknown.
+    fn write_again(&mut self, found: Bound) -> Result<(), FleetError> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);
         }

@@ -1,23 +1,22 @@
-//! The fleet's marker: its ID spaces, and the floor below which no daemon starts under a number it
-//! does not hold.
+//! The fleet's marker: its ID spaces, and the floor, above which a daemon starts with a number that
+//! it did not hold.
 //!
-//! A daemon's write of a number's key compares the marker, and is done only if the daemon knows the
-//! marker's newest value. So once the floor is raised, no number changes hands below it, and once
-//! an ID space is replaced, no daemon starts in it.
+//! Each write of a number's key compares the marker, so it is done only if the daemon knows the
+//! newest marker. So once the floor is raised, no number changes hands below it. Once an ID space
+//! is replaced, no daemon starts in it.
 
 use std::time::Duration;
 
 use super::held::Held;
-use super::take::not_taken;
-use super::want::{JoinError, Want};
-use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
+use super::want::Want;
+use super::{Bound, Clocks, Member, NoAnswer, Note};
 use crate::notice::shortest_horizon;
 use crate::rules;
-use crate::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
+use crate::{Cluster, Coordinator, FleetError, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to write the marker, each after the marker has changed again.
+/// The most tries to write the marker. A try fails if the marker has changed.
 const TRIES_MAX: usize = 10;
 
 /// The marker as it was last read.
@@ -27,12 +26,12 @@ pub(super) struct Known {
     pub(super) marker: Marker,
 }
 
-/// The grant of a daemon under one number.
+/// What the coordinator granted to a daemon.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
-    /// The instant of the highest bound that was acknowledged.
+    /// The instant of the highest acknowledged bound.
     pub(super) until: UnixMicros,
-    /// How far the daemon's IDs may be ahead of other clocks.
+    /// The daemon's reach.
     pub(super) reach: Duration,
 }
 
@@ -42,19 +41,19 @@ impl Granted {
         Granted { until, reach: held.reach() }
     }
 
-    /// Returns the grant that a start finds in its note.
+    /// Returns the grant that an earlier process has noted.
     pub(super) fn noted(note: &Note, want: Want<'_>) -> Granted {
         let until = instant_of(want.layout, note.acknowledged);
         Granted { until, reach: want.reach() }
     }
 }
 
-/// The reason why a bound is lower than an acknowledged one.
+/// The reason why a key has a lower bound than an acknowledged one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
-    /// The coordinator went back. The floor is above all that the coordinator has forgotten.
+    /// The coordinator went back. The floor is raised above all that it has lost.
     WentBack,
-    /// The answer was old. The key has another value now.
+    /// The answer was old: the key has another value.
     OldAnswer,
 }
 
@@ -65,83 +64,73 @@ pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
 }
 
-fn lost(error: JoinError) -> Stop {
-    Stop::Lost(error.to_string())
-}
-
-/// Returns the reason to ask again.
+/// Returns the error for an old answer: the caller must ask again.
 pub(super) fn old_answer() -> NoAnswer {
     NoAnswer::passing("it gave an answer that is older than an earlier one")
 }
 
-/// Returns the reason to give up after the last try.
+/// Returns the error after the last try to write the marker.
 pub(super) fn marker_changes() -> NoAnswer {
-    NoAnswer::passing("the fleet's marker changes with each answer")
+    NoAnswer::passing("the fleet's marker has changed at each try")
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that the fleet's marker has an ID space, and returns its place.
+    /// Reads the marker and checks that daemons may use an ID space. Returns the space's index.
     ///
     /// # Errors
-    /// There is no marker, it has other spaces, or the endpoints are of two clusters.
-    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
+    /// There is no marker, daemons may not use the space, or the endpoints belong to two clusters.
+    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, FleetError> {
         let key = self.paths.marker();
         // The comparison comes first, because it connects to an endpoint that answers.
-        self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
+        self.compare_at(&key, Marker::identity_in).map_err(FleetError::Refused)?;
         let found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(text) = &found {
             let cluster = Cluster::of(&key, text, Marker::identity_in);
-            self.stay_in(cluster.map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?);
+            self.stay_in(cluster.map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?);
         }
         self.know_marker(found)?;
         self.check_space(space)
     }
 
     /// Remembers the marker as it was read.
-    fn know_marker(&mut self, found: Option<String>) -> Result<(), JoinError> {
+    fn know_marker(&mut self, found: Option<String>) -> Result<(), FleetError> {
         let key = self.paths.marker();
         let Some(text) = found else {
-            return Err(JoinError::Refused(format!(
-                "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init --new`; if \
-                 it lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
+            return Err(FleetError::Refused(format!(
+                "the coordinator has no fleet of this name (key {key}): if the fleet is new, run `snowbank fleet init --new`; if \
+                 the coordinator lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
             )));
         };
         let marker =
-            Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
+            Marker::parse(&text).map_err(|error| FleetError::Unreadable(format!("key {key}: {error}")))?;
         // The next note makes the reach durable.
         self.notes.lengthen_reach(marker.reach());
         self.marker = Some(Known { text, marker });
         Ok(())
     }
 
-    /// Checks that the known marker has an ID space that daemons may use. Returns its place.
-    pub(super) fn check_space(&self, space: &str) -> Result<usize, JoinError> {
+    /// Checks that the known marker allows an ID space. Returns the space's index.
+    pub(super) fn check_space(&self, space: &str) -> Result<usize, FleetError> {
         let key = self.paths.marker();
         let Known { marker, .. } = self.known_marker()?;
         let Some(place) = marker.place_of(space) else {
-            return Err(JoinError::Refused(format!(
+            return Err(FleetError::Refused(format!(
                 "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
                  another fleet.name",
                 marker.shown()
             )));
         };
-        if let Some(rival) = marker.rival_of(space) {
-            return Err(JoinError::Refused(format!(
-                "the fleet has two ID spaces that can make the same IDs (key {key}): {space} and {rival}, allowed: one of \
-                 them; stop the daemons of the other one, and run `snowbank fleet init --add` with this configuration"
-            )));
-        }
         Ok(place)
     }
 
-    /// Prepares a source to take numbers: records its reach in the marker, and returns the place of
+    /// Prepares a source to take numbers: records its reach in the marker, and returns the index of
     /// its ID space.
-    pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
+    pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, FleetError> {
         self.place_of(&want.space())?;
         let marker = &self.known_marker()?.marker;
         let latest = rules::latest(want.clocks.wall, rules::REACH_MAX);
         if marker.floor() > latest {
-            return Err(JoinError::Unreadable(format!(
+            return Err(FleetError::Unreadable(format!(
                 "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
                  right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
                  init --above INSTANT --lower`, with an instant that no ID has reached",
@@ -150,32 +139,32 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 latest.rfc3339(0)
             )));
         }
-        // A state that was granted nothing pauses after it has taken its number.
+        // A state without a grant pauses later, after it has taken its number.
         let waits_later = self.known(want).is_none_or(|note| note.acknowledged == 0);
         self.record_reach(want.horizon, want.reach(), waits_later)?;
         self.check_space(&want.space())
     }
 
-    /// Records a reach in the marker, and waits until the other daemons have polled it. Whoever
-    /// raises the floor must know the longest reach, even if a restored marker has forgotten it. So
-    /// no daemon may write with a reach that is not recorded.
+    /// Records a reach in the marker, and waits until the other daemons have polled it. The daemon
+    /// that raises the floor must know the longest reach, even if a restored marker has forgotten
+    /// it. So each daemon must record its reach before it writes a key.
     ///
-    /// A state that has not yet waited for this reach must wait, whoever recorded the reach. If
-    /// `waits_later`, a pause follows before anything is handed out, so a reach already recorded
+    /// A state that has not waited for this reach must wait, even if another daemon recorded the
+    /// reach. If `waits_later`, a pause follows before anything is handed out, so a recorded reach
     /// needs no wait here.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
         reach: Duration,
         waits_later: bool,
-    ) -> Result<(), JoinError> {
+    ) -> Result<(), FleetError> {
         self.check_horizon(horizon)?;
         let mut must_wait = !waits_later && self.notes.settled_reach() < reach;
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             if !marker.lengthen_reach(reach) {
                 if must_wait {
-                    self.pause_and_compare(horizon, &[]).map_err(not_taken)?;
+                    self.pause_and_compare(horizon, &[])?;
                     self.notes.settle_reach(reach);
                     let _ = self.notes.save();
                 }
@@ -186,20 +175,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => self.know_marker(Some(marker.text()))?,
-                // Another daemon was faster, and may have recorded a longer reach. Or this write
-                // was done, and its answer was lost.
+                // Another daemon has changed the marker. Or this write was done, but its first
+                // answer was lost.
                 Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
-        Err(JoinError::NoAnswer(marker_changes()))
+        Err(FleetError::NoAnswer(marker_changes()))
     }
 
-    /// Learns the longest reach from the marker as a poll found it. Other changes of the marker
-    /// show at the next write.
+    /// Notes the reach in the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
-    /// It is another fleet's marker.
-    pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), Stop> {
+    /// The marker's identity is not the one that it had when the daemon took its numbers.
+    pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
         if self.notes.lengthen_reach(found.reach()) {
             let _ = self.notes.save();
@@ -211,11 +199,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker under which the daemon did not take its numbers, and returns
-    /// the reason to end. Either the fleet was prepared again, or its coordinator was restored to
-    /// an earlier marker: nothing tells the two apart. Under that marker nobody knows what was
-    /// granted under this daemon's.
-    pub(super) fn meet_other_fleet(&mut self) -> Stop {
+    /// Raises the floor of a marker with another identity, and returns the reason to end. Either
+    /// the fleet was prepared again, or the coordinator was restored to an earlier marker: nothing
+    /// tells the two apart. The daemons of that marker do not know what this daemon was granted.
+    pub(super) fn meet_other_fleet(&mut self) -> FleetError {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
         let highest = grants.reduce(|one, other| Granted {
@@ -223,34 +210,33 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             reach: one.reach.max(other.reach),
         });
         match highest.map(|granted| self.raise_floor(None, granted)) {
-            Some(Ok(Noticed::OldAnswer)) => Stop::NoAnswer(old_answer()),
-            _ => Stop::WentBack(String::from(
+            Some(Ok(Noticed::OldAnswer)) => FleetError::NoAnswer(old_answer()),
+            _ => FleetError::WentBack(String::from(
                 "the fleet was prepared again, or its coordinator was restored to before that",
             )),
         }
     }
 
-    /// If all endpoints lead to another cluster, raises that cluster's floor, if it has any marker.
-    /// The cluster may be the daemon's own, restored from a backup: to a state before the fleet was
+    /// Raises the floor of the cluster that all endpoints now lead to, if it has a marker. It may
+    /// be the daemon's own cluster, restored from a backup: to a state before the fleet was
     /// prepared, or under another cluster ID.
-    pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
-        let Stop::Foreign(reason) = stop else { return stop };
+    pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
         self.coordinator.as_mut().leave_cluster();
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
         if self.know_marker(found.ok().flatten()).is_ok() {
             let _ = self.meet_other_fleet();
         }
-        Stop::Lost(reason)
+        FleetError::Held(foreign.reason)
     }
 
     /// Checks that a horizon leaves time for the pause of a start.
-    fn check_horizon(&self, horizon: Duration) -> Result<(), JoinError> {
+    fn check_horizon(&self, horizon: Duration) -> Result<(), FleetError> {
         let period = self.poll_period();
         let shortest = shortest_horizon(period);
         if horizon >= shortest {
             return Ok(());
         }
-        Err(JoinError::Refused(format!(
+        Err(FleetError::Refused(format!(
             "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
              horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
              fleet.horizon, or prepare a fleet of another name with this one"
@@ -261,7 +247,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn poll_period(&self) -> Duration {
         match &self.marker {
             Some(known) => known.marker.poll_period(),
-            // If there are only shared counters, nobody's numbers depend on the polls.
+            // If the daemon has only shared counters, no number depends on its polls.
             None if self.sources.is_empty() => POLL_PERIOD_MAX,
             None => POLL_PERIOD_MIN,
         }
@@ -272,24 +258,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.marker.as_ref().ok_or_else(|| NoAnswer::passing("the fleet's marker was not read yet"))
     }
 
-    /// Takes the marker that a refused write of a source's keys has found.
-    pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), Stop> {
+    /// Checks the marker that a refused write of a source's keys has found.
+    pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), FleetError> {
         let before = self.known_marker()?.clone();
         if found.as_ref() == Some(&before.text) {
             return Ok(());
         }
-        self.know_marker(found).map_err(lost)?;
+        self.know_marker(found)?;
         let held = &self.sources[source];
         let marker = &self.known_marker()?.marker;
-        // A recorded reach never shrinks, unless the coordinator went back.
+        // A recorded reach never gets shorter, unless the coordinator went back.
         if marker.identity != before.marker.identity || marker.reach() < held.reach() {
             return Err(self.meet_other_fleet());
         }
-        self.check_space(&held.space).map(drop).map_err(lost)
+        self.check_space(&held.space).map(drop)
     }
 
-    /// Returns the passed bounds of sources: the sources' numbers count as abandoned. Includes a
-    /// source whose bound was raised since, until the pause after the raise is over.
+    /// Returns the bounds of the sources whose bound has passed, so that other daemons may have
+    /// taken their numbers. Includes each source whose bound was raised after that, until its pause
+    /// is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
@@ -303,33 +290,36 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks a source against the floor if its bound has passed.
-    pub(super) fn check_passed(&mut self, source: usize) -> Result<(), Stop> {
+    pub(super) fn check_passed(&mut self, source: usize) -> Result<(), FleetError> {
         let clocks = self.clocks_now();
         let passed = self.passed(clocks);
         passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
     }
 
-    /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went
-    /// back, and others may have had the number in the history that is gone. So the source must
-    /// start above the floor, as with another daemon's number.
-    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), Stop> {
+    /// Checks that a passed bound is above the floor. If it is not, the coordinator went back, and
+    /// others may have had the number before that. So the source must start again, above the floor.
+    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), FleetError> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
         if passed.id_bound < floor {
-            return Err(Stop::Lost(String::from(
-                "its ceiling had passed, and the fleet's floor is above it now",
+            return Err(FleetError::Held(String::from(
+                "its ceiling had passed, and the fleet's floor has been raised above it",
             )));
         }
         Ok(())
     }
 
-    /// Raises the fleet's floor above all that a coordinator which went back has forgotten. Does
-    /// nothing if the key in `older` no longer has the old value. If `older` is `None`, the known
-    /// marker itself is the old value.
+    /// Raises the fleet's floor above all that the coordinator has lost. `older` compares the key
+    /// that shows the loss: if that key has another value by now, does nothing. If `older` is
+    /// `None`, the known marker shows the loss.
     ///
-    /// Whoever notices that the coordinator went back does this before anything else: another
-    /// daemon may be about to take a number whose holder was granted more than its key shows.
-    pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
+    /// A daemon that notices that the coordinator went back calls this first: another daemon may be
+    /// about to take a number whose holder was granted more than its key shows.
+    pub(super) fn raise_floor(
+        &mut self,
+        older: Option<Swap>,
+        granted: Granted,
+    ) -> Result<Noticed, FleetError> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             let longest = granted.reach.max(self.notes.longest_reach());
@@ -350,20 +340,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     let now = found.next().flatten();
                     let key = found.next().flatten();
                     if now.as_ref() == Some(&raised) {
-                        // The write was done before, and its answer was lost.
+                        // An earlier try was done, and its answer was lost.
                         self.marker = Some(Known { text: raised, marker });
                         return Ok(Noticed::WentBack);
                     }
                     if now == Some(text) && older.as_ref().is_some_and(|older| key != older.expected) {
                         return Ok(Noticed::OldAnswer);
                     }
-                    self.know_marker(now).map_err(lost)?;
+                    self.know_marker(now)?;
                     if older.is_none() && self.known_marker()?.marker.identity != marker.identity {
                         return Ok(Noticed::OldAnswer);
                     }
                 }
             }
         }
-        Err(Stop::NoAnswer(marker_changes()))
+        Err(FleetError::NoAnswer(marker_changes()))
     }
 }

@@ -1,12 +1,12 @@
-//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever the
-//! holder does at the coordinator. The tests restore at moments spread over each job.
+//! Tests: a holder notices a restore of the coordinator within the pause of a taker, whatever job
+//! the holder does meanwhile. The restores come at moments spread over each job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tests::{
-    self, HORIZON, MAX_AHEAD, WALL, clocks, draw, five, key_five, marker_key, names, twitter,
+    self, HORIZON, MAX_AHEAD, WALL, clocks, draw, five, is_lost, key_five, marker_key, names, twitter,
 };
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
@@ -15,14 +15,13 @@ use snowbank_id::numbering::{Numbering, TicketCounter};
 
 /// The number of a daemon's sources.
 const SOURCES: usize = 16;
-/// The time after which the bounds of all sources have passed.
+/// A time after which the bounds of all sources have passed.
 const OUTAGE: Duration = Duration::from_secs(400);
 const COUNTER: &str = "tickets";
-/// A horizon that lengthens no pause: daemons of a fleet prepared with it poll as often as
-/// possible.
+/// A horizon that makes no pause longer, because its poll period is the shortest.
 const SHORT_HORIZON: Duration = Duration::from_secs(60);
 
-/// A coordinator whose answers take time.
+/// The state of a coordinator whose answers take time.
 struct World {
     keys: BTreeMap<String, String>,
     now: Duration,
@@ -31,13 +30,13 @@ struct World {
     restore: Option<(Duration, BTreeMap<String, String>)>,
     /// When the floor was raised.
     noticed: Option<Duration>,
-    /// How many writes to the counter other daemons still make before this daemon's.
+    /// How many more of this daemon's writes to the counter another daemon's write overtakes.
     rivals: u32,
     is_away: bool,
     stall: Option<Stall>,
 }
 
-/// A period in which answers come only at its end, or, in an outage, not at all.
+/// A time in which answers come only at its end, or never if `is_outage`.
 #[derive(Clone, Copy)]
 struct Stall {
     from: Duration,
@@ -68,7 +67,7 @@ impl World {
         Marker::parse(&self.keys[&marker_key()]).unwrap().floor()
     }
 
-    /// Takes a range for another daemon.
+    /// Takes a range for another daemon, if one more write is to be overtaken.
     fn outrun(&mut self, key: &str) {
         let Ok(counter) = CounterKey::parse(&self.keys[key]) else { return };
         if self.rivals > 0 {
@@ -102,7 +101,7 @@ impl Coordinator for Slow {
         self.0.lock().unwrap().now += time;
     }
 
-    /// Reads the keys before the answer's delay, so that a restore shows as late as possible.
+    /// Reads the keys before the answer's delay, so that a restore is seen as late as possible.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut world = self.0.lock().unwrap();
         world.restore_if_due();
@@ -112,7 +111,7 @@ impl Coordinator for Slow {
     }
 
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        unreachable!("a list has as many keys as the fleet has numbers")
+        unreachable!("no job lists keys")
     }
 
     /// Writes the keys after the answer's delay.
@@ -130,7 +129,8 @@ impl Coordinator for Slow {
     }
 }
 
-/// Returns the want of a daemon whose pause is as long as the marker says.
+/// Returns the want of a daemon whose horizon makes its pause no longer than the marker's period
+/// does.
 fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     Want { horizon: SHORT_HORIZON, ..tests::want(wall, is_proven) }
 }
@@ -140,7 +140,7 @@ fn member(world: &Slow, notes: Notes) -> Member<Slow> {
     Member::new(world.clone(), names("state"), notes, draw)
 }
 
-/// Returns the clocks after this time.
+/// Returns the clocks this long after the beginning.
 fn after(time: Duration) -> Clocks {
     clocks(WALL).at_boot(BootMicros(0).after(time))
 }
@@ -156,7 +156,7 @@ fn add_counter(member: &mut Member<Slow>) {
     member.add_counter(SOURCES, COUNTER, &numbering, 0);
 }
 
-/// The pace of a fleet.
+/// The poll period and the time for an answer.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     period: Duration,
@@ -184,13 +184,12 @@ fn world(Pace { period, answer }: Pace) -> Slow {
     Slow(Arc::new(Mutex::new(world)))
 }
 
-/// A daemon with many sources. A restore of the coordinator loses their last bounds.
+/// A daemon with many sources. `backup` lacks their last bounds.
 struct Holder {
     member: Member<Slow>,
     world: Slow,
     backup: BTreeMap<String, String>,
     pool: Pool,
-    count: Count,
     covered: u64,
 }
 
@@ -207,18 +206,18 @@ impl Holder {
         let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
         add_counter(&mut member);
         let backup = world.0.lock().unwrap().keys.clone();
-        let pool = Pool { source: 0, numbers: (0..1_024).collect() };
-        let mut holder = Holder { member, world, backup, pool, count: Count::default(), covered };
-        assert_eq!(holder.raise(1, Duration::ZERO), Raised::Done);
+        let pool = Pool::new(0, (0..1_024).collect());
+        let mut holder = Holder { member, world, backup, pool, covered };
+        assert_eq!(holder.raise(1, Duration::ZERO), Ok(()));
         holder
     }
 
     /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look
-    /// has no answer. The restore loses only a write of the last source.
+    /// has no answer. A later restore loses only a write of the last source.
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
-        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Raised::Done);
+        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Ok(()));
         self.member = member(&self.world, self.member.notes().clone());
         for (index, (source, worker_id)) in sources().enumerate() {
             let want = Want { index, source: &source, ..want(WALL, true) };
@@ -226,21 +225,21 @@ impl Holder {
         }
         add_counter(&mut self.member);
         self.world.0.lock().unwrap().is_away = true;
-        assert!(matches!(self.look(later), Raised::NoAnswer(_)));
+        assert!(matches!(self.look(later), Err(FleetError::NoAnswer(_))));
         self.world.0.lock().unwrap().is_away = false;
     }
 
     /// Raises the bounds of all sources.
-    fn raise(&mut self, by: u64, later: Duration) -> Raised {
+    fn raise(&mut self, by: u64, later: Duration) -> Result<(), FleetError> {
         let id_bound = self.covered + by;
         let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
         self.member.raise(&bounds, 0, after(later))
     }
 
-    fn look(&mut self, later: Duration) -> Raised {
+    fn look(&mut self, later: Duration) -> Result<(), FleetError> {
         let looked = self.member.look(after(later));
-        if looked == Raised::Done {
-            let _ = self.member.count_on(&self.pool, &mut self.count, clocks(WALL));
+        if looked == Ok(()) {
+            let _ = self.member.count_on(&mut self.pool, clocks(WALL));
         }
         looked
     }
@@ -250,7 +249,7 @@ impl Holder {
     }
 }
 
-/// The daemon's look before a job.
+/// The look of the daemon before the job.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Look,
@@ -264,9 +263,9 @@ enum Job {
     Nothing,
     /// A raise for many sources.
     Raise,
-    /// A raise of bounds that have passed, so that it pauses.
+    /// A raise of bounds that have passed, which includes a pause.
     RaiseAfterOutage,
-    /// A range that is taken only after other daemons' ranges.
+    /// A range of a counter, after other daemons have taken many.
     Range,
 }
 
@@ -275,25 +274,21 @@ impl Job {
         if matches!(self, Job::RaiseAfterOutage) { OUTAGE } else { Duration::ZERO }
     }
 
-    fn run(self, holder: &mut Holder) -> Raised {
+    fn run(self, holder: &mut Holder) -> Result<(), FleetError> {
         match self {
-            Job::Nothing => Raised::Done,
+            Job::Nothing => Ok(()),
             Job::Raise | Job::RaiseAfterOutage => holder.raise(1 << 40, self.later()),
             Job::Range => {
                 holder.world.0.lock().unwrap().rivals = 60;
-                match holder.member.take_range(SOURCES, 1_000, 0) {
-                    Ranged::Taken(_) => Raised::Done,
-                    Ranged::NoAnswer(answer) => Raised::NoAnswer(answer),
-                    Ranged::Lost(reason) | Ranged::Unusable(reason) => Raised::Lost(reason),
-                }
+                holder.member.take_range(SOURCES, 1_000, 0).map(drop)
             }
         }
     }
 }
 
-/// Restores the coordinator at a moment after the beginning of a look, or after the end of an
-/// outage. A job follows. Returns the time until the floor is raised, and whether the last look
-/// began after the restore.
+/// Restores the coordinator this long after the beginning of a look, or after the end of an outage.
+/// The job follows. Returns the time until the floor is raised, and whether the last look began
+/// after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);
@@ -306,23 +301,23 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     let mut looked_at = holder.now();
     let mut ended = match before {
         Before::Look => holder.look(job.later()),
-        Before::UnansweredLook => Raised::Done,
+        Before::UnansweredLook => Ok(()),
     };
     let mut is_job_done = false;
-    while !matches!(ended, Raised::Lost(_)) {
+    while !is_lost(&ended) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
             holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
             looked_at = holder.now();
             ended = holder.look(job.later());
         } else {
-            // The job begins right before the next poll is due.
+            // The job begins shortly before the next poll is due.
             holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
             ended = job.run(&mut holder);
         }
-        assert!(!matches!(ended, Raised::NoAnswer(_)), "{ended:?}");
+        assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
     }
-    let noticed = holder.world.0.lock().unwrap().noticed.expect("a floor");
+    let noticed = holder.world.0.lock().unwrap().noticed.expect("the floor was raised");
     (noticed - restored_at, looked_at >= restored_at)
 }
 
@@ -339,7 +334,7 @@ fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
     }
 }
 
-/// Returns the longest time until a restore is noticed, whenever the restore comes.
+/// Returns the longest time until a restore is noticed, over all moments of the restore.
 fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     let mut slowest = Duration::ZERO;
     let mut after = Duration::ZERO;
@@ -353,7 +348,7 @@ fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     }
 }
 
-/// Only a daemon in the pause of its start has lost a write.
+/// The only daemon that has lost a write is in the pause of its start.
 #[test]
 fn a_taker_notices_a_restore_within_another_takers_pause() {
     for pace in paces() {
@@ -369,20 +364,20 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
             let settled = taker.settle(&mut taken, clocks(WALL));
             let noticed = world.0.lock().unwrap().noticed;
             if settled.is_err() {
-                let within = noticed.expect("a floor") - restored_at;
-                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed within {within:?}");
+                let within = noticed.expect("the floor was raised") - restored_at;
+                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed after {within:?}");
             } else {
-                assert!(after + pace.answer >= pause, "{pace:?}, {after:?} after the write");
+                assert!(after + pace.answer >= pause, "{pace:?}: missed {after:?} after the write");
             }
         }
     }
 }
 
-/// Daemons of a marker poll as the marker says, whatever the taker's horizon is. If the fleet was
-/// prepared again with a longer horizon, and the coordinator then restored to an older state, the
-/// daemons of the lost marker still poll as that marker said.
+/// Daemons poll at the marker's period, whatever the taker's horizon is. But a restore may bring
+/// back an earlier marker. Then the daemons of the lost marker still poll at that marker's period,
+/// which may be longer.
 #[test]
-fn a_pause_is_long_enough_for_daemons_of_the_marker_and_of_a_lost_one() {
+fn a_pause_covers_the_period_of_the_marker_and_of_a_lost_one() {
     let answer = Duration::from_millis(10);
     for (period, horizon) in [(POLL_PERIOD_MAX, SHORT_HORIZON), (POLL_PERIOD_MIN, HORIZON)] {
         let world = world(Pace { period, answer });
@@ -405,12 +400,11 @@ fn a_start_compares_its_keys_after_its_pause_again() {
         taker.check_taken(clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&key_five());
         let checked = taker.check_taken(clocks(WALL));
-        assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
+        assert!(matches!(checked, Err(FleetError::WentBack(_))), "{pace:?}: {checked:?}");
     }
 }
 
-/// Takes number 5, and stalls the coordinator for a while in the pause after that. Returns how long
-/// the pause lasted.
+/// Takes number 5, and stalls the coordinator during the pause. Returns how long the pause lasted.
 fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: bool) -> Duration {
     let world = world(pace);
     let mut taker = member(&world, Notes::default());
@@ -424,7 +418,7 @@ fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: boo
     ended - began
 }
 
-/// A holder meets the stall too: its last answer before the restore may come at the end of the
+/// The stall delays holders too: the last answer before the restore may come at the end of the
 /// stall.
 #[test]
 fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
@@ -445,24 +439,27 @@ fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
     }
 }
 
-/// Other jobs delayed the job, or the machine slept.
+/// The job waited for other jobs, or the machine slept.
 #[test]
-fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
+fn a_queued_job_adds_the_time_that_it_waited_to_its_clocks() {
     for pace in paces() {
         let mut holder = Holder::new(pace);
         holder.world.0.lock().unwrap().now += OUTAGE;
         let began = holder.now();
-        assert_eq!(holder.raise(1 << 40, Duration::ZERO), Raised::Done);
+        assert_eq!(holder.raise(1 << 40, Duration::ZERO), Ok(()));
         let paused = holder.now() - began;
-        assert!(paused >= noticed_within(pace.period, pace.answer), "its bound has passed: {paused:?}");
+        assert!(
+            paused >= noticed_within(pace.period, pace.answer),
+            "no pause after the bound has passed: {paused:?}"
+        );
 
         let mut holder = Holder::new(pace);
         let backup = holder.backup.clone();
         holder.world.0.lock().unwrap().keys = backup;
         holder.world.0.lock().unwrap().now += OUTAGE;
-        assert!(matches!(holder.look(Duration::ZERO), Raised::Lost(_)));
+        assert!(is_lost(&holder.look(Duration::ZERO)));
         let floor = holder.world.0.lock().unwrap().floor();
         let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
-        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");
+        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "the floor is only {ahead:?} ahead");
     }
 }

@@ -1,40 +1,40 @@
-//! The choice of free worker IDs for a source that has none configured.
+//! The choice of free worker IDs for a source without configured ones.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::TRIES_MAX;
-use super::want::{Busy, Found, JoinError, Own, Taken, Want};
+use super::want::{Busy, Found, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, NoAnswer, SWAPS_MAX};
+use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most worker IDs that are looked through before all keys are listed, so that a layout with
-/// millions of workers delays no start.
+/// The most worker IDs that a start searches for unused ones before it lists all keys: in a layout
+/// with millions of workers, a longer search would delay the start.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
-/// The worker IDs that one try picks.
+/// The request for worker IDs in one try.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick<'a> {
     pub(super) want: Want<'a>,
-    /// The place of the ID space in the marker.
+    /// The index of the ID space in the marker.
     pub(super) place: usize,
     pub(super) count: usize,
     /// The worker IDs that the state had before it belonged to a fleet.
     pub(super) had: Option<&'a WorkerSet>,
-    /// The tries before this one.
+    /// How many tries came before.
     pub(super) tried: usize,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs among the allowed ones. Prefers those that the state had.
-    /// `lock` locks them on this machine, or returns `false` if they are in use there.
+    /// Takes this many free worker IDs among the allowed ones. Prefers worker IDs that the state
+    /// had. `lock` locks worker IDs on this machine, or returns `false` if one is in use there.
     ///
     /// # Errors
     /// Too few worker IDs are free, the coordinator did not answer, or they cannot be locked.
-    pub fn pick<E: From<JoinError>>(
+    pub fn pick<E: From<FleetError>>(
         &mut self,
         want: Want<'_>,
         count: usize,
@@ -50,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
             let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
             let worker_ids = WorkerSet::from_list(ids.iter().copied());
-            let worker_ids = worker_ids.map_err(|error| JoinError::Refused(error.to_string()))?;
+            let worker_ids = worker_ids.map_err(|error| FleetError::Refused(error.to_string()))?;
             let numbering = want.numbering(&worker_ids)?;
             if !lock(&numbering)? {
                 busy.extend(ids);
@@ -61,22 +61,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(taken);
             }
         }
-        Err(JoinError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
+        Err(FleetError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
             .into())
     }
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can
-    /// use at once, then unused ones, then those whose bound passed longest ago. After a lost race,
-    /// each state begins its search for unused ones at another place: otherwise all but one of the
-    /// daemons that start together would lose each time.
+    /// use at once, then unused ones, then those with the earliest bounds. After a lost race, each
+    /// state searches for unused ones from another worker ID on. Otherwise daemons that start
+    /// together would all choose the same one at each try.
     ///
-    /// No promise depends on what is read here: a number is written only if its key is still as it
-    /// was found.
+    /// The reads may be old: a key is written only if it still has the value that was read.
     pub(super) fn free(
         &mut self,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-    ) -> Result<Vec<(u64, Found)>, JoinError> {
+    ) -> Result<Vec<(u64, Found)>, FleetError> {
         let want = pick.want;
         let mut free = self.own_ready(pick, &allowed)?;
         if free.len() == pick.count {
@@ -88,7 +87,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        // For a small fleet one read is enough, which is one transaction of etcd.
+        // In a small fleet one read finds enough. It is one transaction of etcd.
         let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
         let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
@@ -105,15 +104,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(free)
     }
 
-    /// Lists all keys. Returns at most `missing` of these worker IDs that are free: unused ones,
-    /// then those whose bound passed longest ago. If fewer are free, also returns those that are
-    /// not.
+    /// Lists all keys. Returns at most `missing` free worker IDs of `ids`: unused ones, then those
+    /// with the earliest bounds. If fewer are free, also returns the holders of the others.
     fn listed(
         &mut self,
         pick: Pick<'_>,
         ids: impl Iterator<Item = u64>,
         missing: usize,
-    ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+    ) -> Result<(Vec<(u64, Found)>, BusyHolders), FleetError> {
         let want = pick.want;
         let prefix = self.paths.space(pick.place);
         let keys: HashMap<String, String> = self.coordinator.as_mut().list(&prefix)?.into_iter().collect();
@@ -142,12 +140,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the allowed worker IDs that this state had and can use at once, at most as many as
-    /// are picked. Most starts need no others.
+    /// the pick wants. Most starts need no others.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-    ) -> Result<Vec<(u64, Found)>, JoinError> {
+    ) -> Result<Vec<(u64, Found)>, FleetError> {
         let want = pick.want;
         let own = self.own(want).or_else(|| pick.had.cloned());
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
@@ -185,16 +183,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
-/// Worker IDs that are not free, with their holders and the instants at which they may become free.
+/// The holders of worker IDs that are not free, each after the instant at which the worker ID may
+/// become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Splits used worker IDs into those that are free, the one whose bound passed longest ago first,
-/// and those that are not.
+/// Splits used worker IDs into free ones, the earliest bound first, and the holders of the others.
 fn of_others(
     want: Want<'_>,
     own: &Own,
     used: Vec<(u64, Found)>,
-) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+) -> Result<(Vec<(u64, Found)>, BusyHolders), FleetError> {
     let mut free = Vec::new();
     let mut busy = BusyHolders::new();
     for (id, found) in used {
@@ -209,26 +207,26 @@ fn of_others(
     Ok((free.into_iter().map(|(_, free)| free).collect(), busy))
 }
 
-fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
-    /// The most holders that one line names.
+fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError {
+    /// The most holders that the message names.
     const NAMED_MAX: usize = 5;
     busy.sort();
     let first = busy.first().map(|(free_at, _)| *free_at).filter(|free_at| free_at.0 < i64::MAX);
     let first = first.map_or_else(String::new, |at| {
-        format!("; if its holder no longer runs, the first one is free from {} on", at.rfc3339(0))
+        format!("; if its holder no longer runs, the first of them is free from {} on", at.rfc3339(0))
     });
     let holders: Vec<&str> = busy.iter().take(NAMED_MAX).map(|(_, holder)| holder.as_str()).collect();
     let more = busy.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let held = match holders.join(", ") {
         none if none.is_empty() => String::from("worker_ids allows no others"),
-        holders => format!("held are {holders}{more}{first}"),
+        holders => format!("held: {holders}{more}{first}"),
     };
     let missing = match count {
         1 => String::from("no free worker ID"),
         _ => format!("fewer than {count} free worker IDs"),
     };
-    JoinError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
+    FleetError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
 }
 
 #[cfg(test)]

@@ -1,16 +1,27 @@
-//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a
+//! The count of held worker IDs, for the operator. Each step of the count is one read, so that the
 //! count delays no poll.
 
 use super::{Clocks, Member, NoAnswer};
 use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
 
-/// The numbers that a source may have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The numbers that a source may have, and how far they are counted.
+#[derive(Clone, Debug)]
 pub struct Pool {
-    /// The source's index in the daemon.
-    pub source: usize,
+    source: usize,
     /// The numbers in its ID space.
-    pub numbers: Vec<u64>,
+    numbers: Vec<u64>,
+    /// How many numbers were read.
+    read: usize,
+    /// How many of those are held.
+    held: u64,
+}
+
+impl Pool {
+    /// Returns the pool of the source of this index: these numbers of its ID space, not yet
+    /// counted.
+    pub fn new(source: usize, numbers: Vec<u64>) -> Self {
+        Pool { source, numbers, read: 0, held: 0 }
+    }
 }
 
 /// A pool, counted.
@@ -20,48 +31,36 @@ pub struct Counted {
     pub source: usize,
     /// All numbers.
     pub numbers: u64,
-    /// The numbers that no other daemon can take now.
+    /// The numbers that no daemon can take now.
     pub held: u64,
 }
 
-/// The count of a pool, as far as it has come.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Count {
-    /// How many numbers were read.
-    read: usize,
-    held: u64,
-}
-
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Counts some more of a pool's numbers. Returns the result once all are counted. The next call
-    /// then begins again.
+    /// Continues to count a pool's numbers. Returns the result once all are counted. The next call
+    /// begins a new count.
     ///
     /// # Errors
     /// The coordinator did not answer.
-    pub fn count_on(
-        &mut self,
-        pool: &Pool,
-        count: &mut Count,
-        clocks: Clocks,
-    ) -> Result<Option<Counted>, NoAnswer> {
+    pub fn count_on(&mut self, pool: &mut Pool, clocks: Clocks) -> Result<Option<Counted>, NoAnswer> {
         let Some(held) = self.sources.iter().find(|held| held.index == pool.source) else { return Ok(None) };
-        let next: Vec<u64> = pool.numbers.iter().skip(count.read).take(SWAPS_MAX).copied().collect();
+        let next: Vec<u64> = pool.numbers.iter().skip(pool.read).take(SWAPS_MAX).copied().collect();
         let keys: Vec<String> = next.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        count.read += next.len();
+        pool.read += next.len();
         for text in found.iter().flatten() {
-            // Nobody takes a number whose key cannot be read.
+            // No daemon takes a number whose key cannot be read.
             let is_free = NumberKey::parse(text).is_ok_and(|key| {
                 let until = rules::instant_of(&held.numbering, key.id_bound);
                 rules::free_at(&key, until, held.max_ahead) < clocks.wall
             });
-            count.held += u64::from(!is_free);
+            pool.held += u64::from(!is_free);
         }
-        if count.read < pool.numbers.len() {
+        if pool.read < pool.numbers.len() {
             return Ok(None);
         }
-        let Count { held, .. } = std::mem::take(count);
-        Ok(Some(Counted { source: pool.source, numbers: pool.numbers.len() as u64, held }))
+        let counted = Counted { source: pool.source, numbers: pool.numbers.len() as u64, held: pool.held };
+        (pool.read, pool.held) = (0, 0);
+        Ok(Some(counted))
     }
 }
 
@@ -80,13 +79,12 @@ mod tests {
         take(&mut two, want(WALL, false), &WorkerSet::single(6));
         take(&mut member(&store, Notes::default()), want(WALL, false), &WorkerSet::single(9));
         store.put(&Paths::of("f").number(0, 7), "garbage");
-        let pool = Pool { source: 0, numbers: vec![5, 6, 7, 8] };
-        let mut count = Count::default();
+        let mut pool = Pool::new(0, vec![5, 6, 7, 8]);
         let mut held = || {
-            let counted = two.count_on(&pool, &mut count, clocks(WALL)).unwrap();
+            let counted = two.count_on(&mut pool, clocks(WALL)).unwrap();
             counted.map(|counted| (counted.held, counted.numbers))
         };
-        assert_eq!(held(), Some((3, 4)), "9 is of another pool");
+        assert_eq!(held(), Some((3, 4)), "5, 6 and 7 are held, and 9 is not in the pool");
         one.release(&[Bound { source: 0, id_bound: 1 }], clocks(WALL)).unwrap();
         assert_eq!(held(), Some((2, 4)));
     }
@@ -96,10 +94,9 @@ mod tests {
         let store = store();
         let mut one = member(&store, Notes::default());
         take(&mut one, want(WALL, false), &WorkerSet::single(250));
-        let pool = Pool { source: 0, numbers: (0..301).collect() };
-        let mut count = Count::default();
+        let mut pool = Pool::new(0, (0..301).collect());
         let before = store.0.lock().unwrap().reads;
-        let mut on = || one.count_on(&pool, &mut count, clocks(WALL)).unwrap().map(|counted| counted.held);
+        let mut on = || one.count_on(&mut pool, clocks(WALL)).unwrap().map(|counted| counted.held);
         assert_eq!([(); 5].map(|()| on()), [None, None, None, Some(1), None]);
         assert_eq!(store.0.lock().unwrap().reads, before + 5);
     }

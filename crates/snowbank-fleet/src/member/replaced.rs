@@ -1,10 +1,11 @@
-//! An operator replaces an ID space with a colliding one while a daemon takes a number.
+//! Tests: an operator's commands beside daemons. They replace ID spaces, free numbers, and set
+//! counters.
 
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, draw, five, key_five, lengthen_reach, marker_at, marker_key, member,
-    numbering, operate, preparing, store, take, twitter, want,
+    HORIZON, Store, WALL, clocks, draw, five, holder, is_lost, key_five, lengthen_reach, marker_at,
+    marker_key, member, numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::{Begins, Freeing, Marker, Prepared, Preparing};
@@ -19,16 +20,16 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
     prepared.map_err(|error| error.to_string())
 }
 
-/// Adds a layout to the store's fleet. Returns the spaces that it replaced; `None` if the layout
-/// was there already.
+/// Adds a layout to the store's fleet. Returns the spaces that it replaced, or `None` if the fleet
+/// had the layout.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let prepared = init(store, layout, Preparing { is_growing: true, ..preparing(None) })?;
-    Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
+    Ok((!prepared.added.is_empty()).then_some(prepared.replaced))
 }
 
 /// Adds a layout that collides with that of the store's fleet.
 fn replace(store: &Store) -> Result<Vec<String>, String> {
-    add(store, &after()).map(|replaced| replaced.expect("it is new"))
+    add(store, &after()).map(|replaced| replaced.expect("the layout is new"))
 }
 
 fn active(store: &Store) -> Vec<String> {
@@ -40,9 +41,9 @@ fn number_key(id_bound: u64, released: bool) -> String {
     NumberKey { id_bound, released, ..NumberKey::new("state", "holder", "orders", 0) }.text()
 }
 
-/// An earlier command may have ended between its writes.
+/// An earlier command may have failed between its writes.
 #[test]
-fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
+fn a_space_replaced_before_must_have_no_held_number() {
     let store = store();
     let key = key_five();
     let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
@@ -57,9 +58,9 @@ fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
     assert_eq!(active(&store), [after().space().to_string()]);
 }
 
-/// The clock of a new daemon may be behind the clocks of the replaced space's daemons.
+/// The new daemon's clock is behind the clocks of the replaced space's daemons.
 #[test]
-fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
+fn a_replacing_space_starts_above_the_replaced_spaces_ids() {
     let layout = twitter();
     let store = store();
     let key = key_five();
@@ -75,7 +76,7 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
 }
 
 #[test]
-fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
+fn a_new_fleet_is_refused_unless_told_which_ids_were_made() {
     let store = Store::default();
     let layout = twitter();
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
@@ -88,11 +89,11 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let raised = init(&store, &layout, preparing(Some(Begins::Above(later)))).unwrap();
     assert_eq!((raised.is_new, raised.is_floor_changed, raised.floor), (false, true, Some(later)));
     let again = init(&store, &layout, preparing(Some(Begins::Above(WALL)))).unwrap();
-    assert_eq!((again.is_floor_changed, again.floor), (false, Some(later)), "it never sinks");
+    assert_eq!((again.is_floor_changed, again.floor), (false, Some(later)), "a floor is not lowered");
     assert_eq!(init(&store, &layout, preparing(None)).unwrap().floor, Some(later));
 }
 
-/// The clock of the daemon is behind the instant that the operator gave.
+/// The daemon's clock is behind the instant that the operator gave.
 #[test]
 fn a_number_that_was_never_used_starts_above_the_floor() {
     let store = Store::default();
@@ -105,47 +106,22 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
 }
 
 #[test]
-fn a_space_comes_back_whatever_its_own_numbers_are() {
+fn a_replaced_space_can_return_while_its_numbers_are_held() {
     let store = store();
     let key = key_five();
     let mut markers = Vec::new();
     for _ in 0..3 {
         replace(&store).unwrap();
-        // A daemon that was refused after its write has left this value.
+        // A daemon that was refused after its write may leave this value.
         store.put(&key, &number_key(7, false));
-        assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
+        assert_eq!(add(&store, &after()), Ok(None), "the fleet has the layout already");
         assert_eq!(add(&store, &twitter()), Ok(Some(vec![after().space().to_string()])));
         assert_eq!(active(&store), [twitter().space().to_string()]);
         store.put(&key, &number_key(7, true));
         markers.push(store.text(&marker_key()));
     }
-    // From the second one on, the markers have the same floors.
-    assert_ne!(markers[1], markers[2], "no text comes back");
-}
-
-/// A marker of an earlier release may have both spaces.
-#[test]
-fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
-    let store = store();
-    let both = [twitter(), after()].map(|layout| layout.space().to_string());
-    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
-    for layout in [twitter(), after()] {
-        let want = Want { layout: &layout, ..want(WALL, false) };
-        let taken = member(&store, Notes::default()).take(want, &five());
-        assert!(
-            matches!(&taken, Err(JoinError::Refused(line)) if line.contains("fleet init --add")),
-            "{taken:?}"
-        );
-    }
-}
-
-#[test]
-fn a_space_replaces_one_that_was_beside_it() {
-    let store = store();
-    let both = [twitter(), after()].map(|layout| layout.space().to_string());
-    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
-    assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
-    assert_eq!(active(&store), [both[1].clone()]);
+    // The second and the third marker have the same floor.
+    assert_ne!(markers[1], markers[2], "each write of the marker has another text");
 }
 
 fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, String> {
@@ -160,7 +136,7 @@ fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Resul
 
 /// Another command replaces the ID space while this one frees a number.
 #[test]
-fn a_number_is_not_freed_beside_another_marker() {
+fn a_number_is_not_freed_if_the_marker_has_changed() {
     let store = store();
     let key = key_five();
     store.put(&key, &number_key(7, false));
@@ -172,10 +148,10 @@ fn a_number_is_not_freed_beside_another_marker() {
     assert!(release(&store, 5, true).is_ok());
 }
 
-/// If nobody can have been granted the bound of a number, no daemon takes the number, so an
-/// operator must be able to free it.
+/// No daemon takes a number whose bound cannot have been granted, so an operator must be able to
+/// free it.
 #[test]
-fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
+fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
     let store = store();
     let key = key_five();
     let numbering = numbering();
@@ -184,8 +160,8 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         let taken = member(&store, Notes::default()).take(want(wall, false), &five());
         taken.map_err(|error| error.to_string())
     };
-    // A daemon whose clock was ahead may have been granted the first row's bound: only an operator
-    // knows.
+    // A daemon whose clock was far ahead may have been granted the first row's bound. Only an
+    // operator knows.
     let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 320 + 3_600)];
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
@@ -199,38 +175,40 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         let freed = NumberKey::parse(&store.text(&key)).unwrap();
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
-        assert!(wrong != "garbage" || freed.from == freed.id_bound, "another term: {freed:?}");
-        // A daemon whose clock is behind the operator's accepts the furthest bound only later.
+        assert!(wrong != "garbage" || freed.from == freed.id_bound, "the term is not a new one: {freed:?}");
+        // A daemon whose clock is behind the operator's takes the number only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }
-    // A bound that somebody may have been granted is kept.
+    // A bound that a daemon may have been granted is kept.
     let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));
     store.put(&key, &number_key(ahead, false));
     release(&store, 5, true).unwrap();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
 }
 
-/// The daemon remembers nothing of such a bound, so it can go on once the key is put right.
+/// The daemon notes nothing of the bound, so its next start can go on once the key is corrected.
 #[test]
-fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
+fn an_impossible_bound_ends_a_daemon_and_leaves_its_notes() {
     let layout = twitter();
     let store = store();
     let key = key_five();
-    let mut member = member(&store, Notes::default());
-    let taken = take(&mut member, want(WALL, false), &five());
+    let (mut member, covered) = holder(&store);
     let right = store.text(&key);
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
     let looked = member.look(clocks(WALL));
-    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker ID 5")), "{looked:?}");
+    assert!(
+        matches!(&looked, Err(FleetError::Unreadable(line)) if line.contains("worker ID 5")),
+        "{looked:?}"
+    );
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
-    assert_eq!(note.acknowledged, taken.covered);
+    assert_eq!(note.acknowledged, covered);
 }
 
-/// The first answer was lost with its connection, and the second try is refused.
+/// The first try was done but its answer was lost, and the second try is refused.
 #[test]
-fn a_counter_that_was_set_by_a_lost_write_is_set() {
+fn a_counter_is_set_although_the_first_answer_was_lost() {
     let store = store();
     store.0.lock().unwrap().repeats = true;
     let set = operate(&store, |operator| operator.set_counter("tickets", 100, "w1", false));
@@ -239,45 +217,42 @@ fn a_counter_that_was_set_by_a_lost_write_is_set() {
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
-/// The daemon with the longer horizon may be paused, and the marker's record of that horizon is
-/// lost.
+/// The daemon with the longer horizon may sleep, and the restored marker lacks its reach.
 #[test]
-fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
+fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
     let clocks = clocks(WALL);
     for is_polled in [true, false] {
         let store = store();
         let [marker_key, key] = [marker_key(), key_five()];
-        let mut member = member(&store, Notes::default());
-        let taken = take(&mut member, want(WALL, false), &five());
-        let bound = Bound { source: 0, id_bound: taken.covered + 1 };
+        let (mut member, covered) = holder(&store);
+        let bound = Bound { source: 0, id_bound: covered + 1 };
         let before = store.text(&key);
         if is_polled {
-            assert_eq!(member.raise(&[bound], 0, clocks), Raised::Done);
+            assert_eq!(member.raise(&[bound], 0, clocks), Ok(()));
         }
         let restored = store.text(&marker_key);
         lengthen_reach(&store, 3 * HORIZON);
         let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
-        assert_eq!(learnt, Raised::Done);
+        assert_eq!(learnt, Ok(()));
         store.put(&marker_key, &restored);
         store.put(&key, &before);
-        assert!(matches!(member.look(clocks), Raised::Lost(_)));
+        assert!(is_lost(&member.look(clocks)));
         let floor = marker_at(&store).floor();
-        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
+        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "after a poll: {is_polled}, the floor is {floor:?}");
     }
 }
 
-/// Only the daemon's notes know what it has polled.
+/// The longer reach is only in the daemon's notes.
 #[test]
-fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
+fn a_restarted_daemon_remembers_a_longer_horizon() {
     let clocks = clocks(WALL);
     let store = store();
     let [marker_key, key] = [marker_key(), key_five()];
-    let mut first = member(&store, Notes::default());
-    let covered = take(&mut first, want(WALL, false), &five()).covered;
+    let (mut first, covered) = holder(&store);
     let restored = store.text(&marker_key);
     let older = store.text(&key);
     lengthen_reach(&store, 3 * HORIZON);
-    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Raised::Done);
+    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Ok(()));
     store.put(&marker_key, &restored);
     store.put(&key, &older);
     let mut again = member(&store, first.notes().clone());
@@ -286,13 +261,12 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }
 
-/// The longer horizon is recorded already: by a command, by another daemon, or by a write whose
-/// answer was lost.
+/// The marker has the longer reach already: a command, another daemon, or a write without an answer
+/// has recorded it.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     lengthen_reach(&store, 3 * HORIZON);
     let has_paused = |notes: &Notes| {
         store.0.lock().unwrap().has_paused = false;
@@ -307,7 +281,7 @@ fn each_state_waits_once_for_a_longer_horizon() {
 }
 
 #[test]
-fn a_marker_without_the_reach_of_a_daemon_was_restored() {
+fn a_marker_without_a_daemons_reach_counts_as_restored() {
     let clocks = clocks(WALL);
     let store = store();
     let marker_key = marker_key();
@@ -317,7 +291,7 @@ fn a_marker_without_the_reach_of_a_daemon_was_restored() {
     let covered = take(&mut daemon, longer, &five()).covered;
     store.put(&marker_key, &before);
     let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
-    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}");
+    assert!(is_lost(&raised), "{raised:?}");
     let floor = marker_at(&store).floor();
     assert!(floor.0 - WALL.0 >= 2 * 300_000_000, "{floor:?}");
 }

@@ -1,48 +1,49 @@
-//! Starts that go on without an answer from the coordinator, under the numbers that the state had.
+//! Starts that go on without asking the coordinator, with the numbers that the state had.
 //!
-//! Such a start is safe for the same reason as a daemon that runs through an outage, or wakes up
-//! late: it hands out nothing above the ceiling that the coordinator has acknowledged, and every
-//! other daemon that takes the number starts at that ceiling or above. So nothing depends on what
-//! the key has become. The proof that the ceiling is this daemon's is local:
+//! Such a start is safe for the same reason as a daemon that runs through an outage or wakes up
+//! late. It hands out nothing above the ceiling that the coordinator has acknowledged, and every
+//! other daemon that takes the number starts at that ceiling or above. So the key's present value
+//! does not matter. The start proves without the coordinator that the ceiling is its own:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers
 //!   ([`Proof::Held`]). Of this state's writes, only the release of a clean stop lowers a key's
-//!   bound. A stop marks the numbers as returned before it sends a release, and it sends one only
-//!   once the coordinator has confirmed the numbers ([`Member::confirm`]). So a stop in an outage
-//!   returns nothing, and a release whose answer was lost counts as done: another daemon may have
-//!   the number at a lower bound than this state's. The machine was neither booted nor restored:
-//!   [`Notes`](super::Notes) checks this. So all that was granted under the note is below the
+//!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
+//!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
+//!   answer to a release was lost, the next start must ask, because another daemon may have the
+//!   number at a lower bound. The machine was neither booted nor restored, as
+//!   [`Notes`](super::Notes) checks. So all IDs that were granted under the note are below the
 //!   state's own ceiling.
-//! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)).
-//!   A copy that was made together with `lock_dir` is in another directory.
-//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps a
-//!   difference too, but a daemon that notices a jump stores the new difference there before the
-//!   coordinator has acknowledged a ceiling again.
-//! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
+//! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
+//!   state was copied together with `lock_dir`, the copy is in another directory.
+//! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
+//!   state would not do: after a jump, a daemon stores the new one there before the coordinator has
+//!   acknowledged a ceiling again.
+//! - The ceiling was acknowledged. A raise whose outcome is unknown does not change the note.
 //!
-//! The start writes no note. So a chain of starts that are killed has one proof and one ceiling,
-//! until a raise is acknowledged. When the ceiling is near, a start asks the coordinator.
+//! The start writes no note. So if starts are killed one after the other, all use the same proof
+//! and ceiling, until a raise is acknowledged. When the ceiling is near, a start asks the
+//! coordinator.
 //!
-//! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the
-//! proof failed, because nothing showed that the machine was restored from a snapshot, one of two
-//! copies ends at once. A daemon that has lost its number forgets its ceiling before it ends, so
-//! that its next start asks.
+//! The next call checks the marker, and writes the keys ([`Member::look`]). The proof is wrong if
+//! nothing showed that the machine was restored from a snapshot. Then this write ends one of the
+//! two copies. A daemon that has lost its number forgets its ceiling before it ends, so that its
+//! next start asks.
 
-use super::{Held, Member, Stop};
-use crate::Coordinator;
-use crate::member::want::{Found, JoinError, Own, Taken, Want};
+use super::{Held, Member};
+use crate::member::want::{Found, Own, Taken, Want};
 use crate::rules::{self, Proof};
+use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The part of the horizon, as a divisor, that a start must have left to go on without asking. A
-/// daemon that runs has at least half of its horizon left. So its restart may take a quarter, and
-/// as much is left for the coordinator's first answer.
+/// The divisor of the horizon: a start asks the coordinator if its ceiling is less than this part
+/// of the horizon ahead. A daemon that runs has at least half of its horizon left. So its restart
+/// may take a quarter, and another quarter is left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Continues at once with the worker IDs that this state had, if their ceiling is far enough
-    /// ahead. Otherwise the start must ask the coordinator.
+    /// Goes on without asking with the worker IDs that this state had, if their ceiling is far
+    /// enough ahead. Otherwise returns `None`: the start must ask the coordinator.
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
@@ -50,9 +51,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
-    /// Continues with the worker IDs that this state had, while the coordinator does not answer.
-    /// Returns `None` if the state had other worker IDs, has no ceiling for these, or lacks the
-    /// proof.
+    /// Goes on without asking with the worker IDs that this state had, however near their ceiling
+    /// is: the coordinator did not answer. Returns `None` if the state had other worker IDs, has no
+    /// ceiling for these, or lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -60,7 +61,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let numbers = want.layout.numbers_in_space(worker_ids);
-        // The same worker ID is another number if a constant of the layout has changed.
+        // If a constant of the layout has changed, the same worker ID is another number.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }
@@ -71,7 +72,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.identity.clone_from(&note.identity);
         held.wall_minus_boot_us = note.wall_minus_boot_us;
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
-        // Nothing was tried yet. The first write is drawn when the coordinator can be asked.
+        // No write was tried yet. The first write's identity is drawn when the coordinator answers.
         held.trying = None;
         self.sources.push(held);
         let worker_ids = worker_ids.clone();
@@ -80,16 +81,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Some(Taken { worker_ids, floor, unused_from: covered, covered, is_new: false, is_same_term: true })
     }
 
-    /// Returns whether the clocks have jumped against each other since the noted ceiling was asked
-    /// for. The machine may have been restored from a snapshot.
+    /// Returns whether the clocks have jumped against each other since the noted ceiling was
+    /// requested. If so, the machine may have been restored from a snapshot.
     pub fn has_jumped(&self, want: Want<'_>) -> bool {
         let note = self.known(want).filter(|note| note.covered > 0);
         note.is_some_and(|note| clock::has_jumped(want.clocks.wall_minus_boot_us, note.wall_minus_boot_us))
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they
-    /// take a number. The marker is read only once, because each write compares it.
-    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
+    /// take a number. Reads the marker only the first time, because each write compares it.
+    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), FleetError> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();
         let noted = held.place;
@@ -100,18 +101,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
         let recorded = place.and_then(|_| self.record_reach(horizon, reach, false));
-        match recorded.and_then(|()| self.check_space(&space)) {
-            Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
-                self.check_passed(source)
-            }
-            Ok(_) => Err(self.meet_other_fleet()),
-            Err(JoinError::NoAnswer(answer)) => Err(Stop::from(answer)),
-            Err(error) => Err(Stop::Lost(error.to_string())),
+        recorded?;
+        if self.check_space(&space)? == noted && self.known_marker()?.marker.identity == identity {
+            self.check_passed(source)
+        } else {
+            Err(self.meet_other_fleet())
         }
     }
 
     /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, that start goes on below its ceiling, and ends as this daemon does.
+    /// written, the next start goes on below its ceiling, until its first look ends it.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

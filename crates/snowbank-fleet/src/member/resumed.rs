@@ -1,37 +1,30 @@
-//! Tests: starts that go on, or wait, without an answer from the coordinator.
+//! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
 use super::tests::{
-    Fault, HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, pick, store,
-    store_of, take, twitter, want,
+    Fault, HORIZON, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, marker_at, marker_key,
+    member, pick, store, store_of, take, twitter, want,
 };
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
-/// Returns a daemon that took number 5, and its ceiling.
-fn taken(store: &Store) -> (Member<Store>, u64) {
-    let mut first = member(store, Notes::default());
-    let covered = take(&mut first, want(WALL, false), &five()).covered;
-    (first, covered)
-}
-
-/// Returns the ceiling below which a start goes on with these notes.
+/// Returns the ceiling below which a start with these notes goes on without asking.
 fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
     let taken = member(store, notes.clone()).resume_at_once(want, worker_ids);
     taken.map(|taken| taken.covered)
 }
 
 #[test]
-fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
+fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     store.set(Fault::Away);
     let at = |wall, is_proven| resumed(&store, first.notes(), want(wall, is_proven), &five());
     let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(in_time, true), Some(covered));
-    assert_eq!(at(too_late, true), None, "it would soon reach its ceiling");
-    assert_eq!(at(WALL, false), None, "a copy of the state");
+    assert_eq!(at(too_late, true), None, "its ceiling is too near");
+    assert_eq!(at(WALL, false), None, "the state may be a copy");
 }
 
 #[test]
@@ -48,45 +41,46 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
         |layout, worker_ids| resumed(&store, first.notes(), Want { layout, ..want(WALL, true) }, &worker_ids);
     assert!(at(&one, five()).is_some());
     assert_eq!(at(&one, WorkerSet::single(6)), None);
-    assert_eq!(at(&two, five()), None, "worker 5 of another site");
+    assert_eq!(at(&two, five()), None, "worker ID 5 is another number there");
     let renamed = Want { source: "another", layout: &one, ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
-/// Each daemon is killed, the second one in a raise.
+/// Each daemon is killed, the second one during a raise.
 #[test]
-fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
+fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
-    assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(second.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert_eq!(second.look(clocks(WALL)), Raised::Done);
+    assert_eq!(second.look(clocks(WALL)), Ok(()));
     store.set(Fault::Away);
     assert!(matches!(
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
-        Raised::NoAnswer(_)
+        Err(FleetError::NoAnswer(_))
     ));
-    assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(five_at(&store).id_bound, covered + 9, "the raise was done without an answer");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
-    assert_eq!(third.look(clocks(WALL)), Raised::Done);
-    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(third.look(clocks(WALL)), Ok(()));
+    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound is lowered");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
     third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
-    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "the daemon has released the number");
 }
 
-/// Another daemon would start at the key's bound, which is lower.
+/// If the start went on below its own ceiling, it would collide with another daemon, which would
+/// start at the key's lower bound.
 #[test]
-fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
+fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
     let store = store();
-    let (first, _) = taken(&store);
+    let (first, _) = holder(&store);
     let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
     store.set(Fault::ReadOnly);
     let mut second = member(&store, first.notes().clone());
@@ -95,54 +89,54 @@ fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
 }
 
-/// A stop asks the coordinator before it returns a number.
+/// Before a stop returns a number, the coordinator must confirm it.
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(first.confirm(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
-    assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
+    assert_eq!(first.confirm(clocks(WALL)), Ok(()));
     store.set(Fault::Mute);
     first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
-    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have the number");
 }
 
 /// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed
-/// before it could ask.
+/// before it asked the coordinator.
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let mut jumped = want(WALL, true);
     jumped.clocks.wall_minus_boot_us += 30_000_000;
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
-    // Once the coordinator has acknowledged a ceiling with the new difference, that ceiling counts.
+    // A ceiling that was acknowledged with the new difference of the clocks counts.
     let bound = Bound { source: 0, id_bound: covered + 9 };
-    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
+    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Ok(()));
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
 }
 
-/// Nothing shows that the machine was restored from a snapshot.
+/// The machine was restored from a snapshot twice, and nothing shows that.
 #[test]
-fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
+fn of_two_copies_the_first_to_be_answered_has_the_number() {
     let store = store();
-    let (first, _) = taken(&store);
+    let (first, _) = holder(&store);
     let copies = [(); 2].map(|()| {
         let mut copy = member(&store, first.notes().clone());
         copy.resume_at_once(want(WALL, true), &five()).unwrap();
         copy
     });
     let [mut one, mut two] = copies;
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
     assert!(
-        matches!(two.look(clocks(WALL)), Raised::Lost(reason) if reason.contains("another copy of this daemon"))
+        matches!(two.look(clocks(WALL)), Err(FleetError::Held(reason)) if reason.contains("another copy of this daemon"))
     );
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
 }
 
 #[test]
@@ -155,47 +149,47 @@ fn a_start_after_a_loss_asks() {
     ];
     for lose in lose {
         let store = store();
-        let (first, _) = taken(&store);
+        let (first, _) = holder(&store);
         lose(&store);
         let mut again = member(&store, first.notes().clone());
         again.resume_at_once(newest, &five()).unwrap();
-        assert!(matches!(again.look(clocks(WALL)), Raised::Lost(_)));
+        assert!(is_lost(&again.look(clocks(WALL))));
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
 }
 
 #[test]
-fn a_start_that_does_not_ask_records_its_longer_horizon() {
+fn a_start_that_did_not_ask_records_its_longer_horizon() {
     let store = store();
-    let (first, covered) = taken(&store);
+    let (first, covered) = holder(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
     let mut again = member(&store, first.notes().clone());
     again.resume_at_once(longer, &five()).unwrap();
     let bound = Bound { source: 0, id_bound: covered + 1 };
-    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Ok(()));
     let marker = marker_at(&store);
     assert_eq!(marker.reach(), longer.reach());
 }
 
-/// The state has its first ceiling before the numbers are checked once more.
+/// The number is lost before the start compares its keys the second time.
 #[test]
-fn a_start_after_a_number_was_lost_during_the_start_asks() {
+fn the_next_start_asks_if_a_number_was_lost_during_a_start() {
     let store = store();
-    let (mut first, covered) = taken(&store);
+    let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);
     store.set(Fault::Away);
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set(Fault::None);
     store.remove(&key_five());
-    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(FleetError::WentBack(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 
-/// Each try writes, and its answer is lost.
+/// Each try writes a key, but the answer is lost.
 #[test]
-fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
+fn a_start_tries_the_number_of_its_unanswered_write_again() {
     let layout = twitter();
     let store = store();
     let mut notes = Notes::default();
@@ -210,10 +204,14 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     store.set(Fault::Mute);
     for _ in 0..100 {
         let (picked, writes) = try_again();
-        assert!(matches!(picked, Err(JoinError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
+        assert!(matches!(picked, Err(FleetError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
     }
     store.set(Fault::None);
     let (picked, _) = try_again();
     let taken = picked.unwrap();
-    assert_eq!((taken.worker_ids, taken.floor), (WorkerSet::single(0), 0), "nothing was handed out under it");
+    assert_eq!(
+        (taken.worker_ids, taken.floor),
+        (WorkerSet::single(0), 0),
+        "nothing was handed out with this number"
+    );
 }

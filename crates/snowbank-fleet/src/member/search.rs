@@ -1,21 +1,21 @@
-//! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three
-//! machines, two numbers, and at most two faults. The shipped members and rules run over a
-//! coordinator whose faults are choices. At any moment, each clock shows one of a few times. A
-//! state that differs from an earlier one only in drawn names is not visited again.
+//! An exhaustive breadth-first search through all orders of events in a small fleet: three
+//! machines, two numbers, and at most two faults. The shipped members and rules run. The
+//! coordinator is simulated, and the search tries each of its faults. Clocks show one of a few
+//! times. A state that differs from an earlier one only in drawn names is not visited again.
 //!
-//! [`world`]: all that can happen. [`machine`]: a machine. [`operator`]: the shipped commands.
-//! [`wire`]: the coordinator. [`canonical`]: which states are the same.
+//! [`world`]: the events. [`machine`]: a machine. [`operator`]: the shipped commands. [`wire`]: the
+//! coordinator. [`canonical`]: which states are the same.
 //!
-//! The search leaves out shared counters. It also leaves out daemons with several sources, and
-//! starts that wait and try again: the simulation has those. Time does not pass within an event, so
-//! the pause of a start always lasts until a daemon that lost a write has asked. In the simulation
-//! the pause may be too short. `member/noticed.rs` tests that daemons ask in time. The coordinator
-//! goes back only if no two clocks differ by more than the shortest `max_ahead`. It never comes
-//! back as another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts
-//! between the record of that reach and a restore.
+//! The search has no shared counters, no daemons with several sources, and no starts that wait and
+//! try again. `tests/simulation/fleet.rs` has the last two. Time does not pass within an event, so
+//! the pause of a start always lasts until a daemon that lost a write has asked the coordinator.
+//! `member/noticed.rs` tests that daemons ask in time. The coordinator goes back only if no two
+//! clocks differ by more than the shortest `max_ahead`. It never comes back as another cluster
+//! (`member/went_back.rs` tests that), and no daemon with a longer reach restarts between the
+//! record of that reach and a restore.
 //!
-//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far the search goes: `tests/long`
-//! goes further.
+//! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
+//! number of faults. `tests/long` searches deeper than `cargo test`.
 
 mod canonical;
 mod machine;
@@ -24,53 +24,58 @@ mod wire;
 mod world;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::thread;
 
 use self::machine::Ids;
-use self::wire::Left;
 use self::world::{AllClocks, World};
 
-/// The most states that are visited. Those of the last layer are in memory in full, a kilobyte
-/// each; of the others only the hash is kept.
+/// The most states that are visited. The states of the last layer are kept in memory, a kilobyte
+/// each, and of the others only the hash.
 const STATES_MAX: usize = 20_000_000;
-/// The number of states whose successors are found together, so that these fit into memory.
+/// The number of states whose successors are computed together, so that the successors fit into
+/// memory.
 const CHUNK: usize = 20_000;
 
-/// The states that were visited, each with the faults that could happen from then on.
+/// The states that were visited, each with the most faults that could still happen at a visit.
 #[derive(Default)]
-struct Visited(HashMap<u128, Vec<Left>>);
+struct Visited(HashMap<u128, u8>);
 
 impl Visited {
-    /// Notes a state. Returns `false` if all that can follow from it also follows from an earlier
-    /// visit.
-    fn is_new(&mut self, hash: u128, left: Left) -> bool {
-        let visits = self.0.entry(hash).or_default();
-        if visits.iter().any(|visit| visit.covers(left)) {
-            return false;
+    /// Notes a visit of a state. Returns `false` if an earlier visit had as many faults left,
+    /// because then nothing new can follow.
+    fn is_new(&mut self, hash: u128, faults_left: u8) -> bool {
+        match self.0.entry(hash) {
+            Entry::Occupied(most) if *most.get() >= faults_left => false,
+            visit => {
+                visit.insert_entry(faults_left);
+                true
+            }
         }
-        visits.push(left);
-        true
     }
 }
 
-/// Visits every state that this many events lead to. Returns how many there are.
+/// Visits every state that up to `depth` events lead to. Returns the number of states.
 fn search(start: World, depth: usize) -> usize {
     let mut visited = Visited::default();
-    visited.is_new(canonical::hash(&start), start.server.left);
+    visited.is_new(canonical::hash(&start), start.server.faults_left);
     let mut layer = vec![start];
     for _ in 0..depth {
         let mut next = Vec::new();
         for chunk in layer.chunks(CHUNK) {
             let new = successors(chunk).into_iter();
-            next.extend(new.filter(|(hash, world)| visited.is_new(*hash, world.server.left)));
-            assert!(visited.0.len() < STATES_MAX, "too many states: fewer events, or fewer faults");
+            next.extend(new.filter(|(hash, world)| visited.is_new(*hash, world.server.faults_left)));
+            assert!(
+                visited.0.len() < STATES_MAX,
+                "too many states: set SNOWBANK_SEARCH_DEPTH or SNOWBANK_SEARCH_FAULTS lower"
+            );
         }
         layer = next.into_iter().map(|(_, world)| world).collect();
     }
     visited.0.len()
 }
 
-/// Returns all that follows from these states, found on all processors.
+/// Returns the states that one event leads to from these states. Uses all processors.
 fn successors(worlds: &[World]) -> Vec<(u128, World)> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = worlds.len().div_ceil(threads).max(1);
@@ -80,7 +85,7 @@ fn successors(worlds: &[World]) -> Vec<(u128, World)> {
         for world in worlds {
             world.for_each_successor(|next| {
                 let hash = canonical::hash(&next);
-                if seen.is_new(hash, next.server.left) {
+                if seen.is_new(hash, next.server.faults_left) {
                     all.push((hash, next));
                 }
             });
@@ -97,10 +102,10 @@ fn successors(worlds: &[World]) -> Vec<(u128, World)> {
 /// Reads a number from the environment.
 fn number<T: std::str::FromStr>(name: &str, usual: T) -> T {
     let Ok(text) = std::env::var(name) else { return usual };
-    text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted"))
+    text.parse().unwrap_or_else(|_| panic!("found {name}={text}, allowed: a number"))
 }
 
-/// Returns how many events to search. The usual run takes seconds.
+/// Returns the number of events in a row. With `usual`, the search takes seconds.
 fn depth(usual: usize) -> usize {
     number("SNOWBANK_SEARCH_DEPTH", usual)
 }
@@ -112,7 +117,7 @@ fn faults(usual: u8) -> u8 {
 
 fn search_from(start: World, depth: usize) {
     let states = search(start, depth);
-    eprintln!("{states} states, by {depth} events, and no ID twice");
+    eprintln!("{states} states after up to {depth} events, and no ID twice");
 }
 
 #[test]
@@ -120,29 +125,29 @@ fn no_order_of_events_repeats_an_id() {
     search_from(World::new(faults(2), AllClocks::Differ), depth(5));
 }
 
-/// A coordinator that is restored to an older state repeats nothing once one daemon that lost a
-/// write has asked it.
+/// A restore repeats no ID if a daemon that lost a write asks the coordinator before a pause ends.
 #[test]
 fn no_restore_of_the_coordinator_repeats_an_id() {
-    // A restore needs more events than other faults: taking numbers before and after it.
+    // A restore matters only with more events than other faults: numbers must be taken before and
+    // after it.
     search_from(World::new(faults(1), AllClocks::Agree), depth(6));
 }
 
-/// By one clock the number of a daemon is free, and by another clock it is not.
+/// A daemon's number is free by one machine's clock, and held by another's.
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
     search_from(World::new(faults(1), AllClocks::AreSkewed).with_a_daemon(), depth(5));
 }
 
-/// An operator replaces the ID space of two machines with that of the third machine, and back. Both
+/// An operator replaces the ID space of two machines with the third machine's space, and back. Both
 /// spaces can make the same IDs.
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
     search_from(World::new(faults(1), AllClocks::Agree).with_two_spaces(), depth(5));
 }
 
-/// An operator frees the numbers of daemons that run, before a restore that loses the release, or
-/// after a restore that the number's daemon has not noticed.
+/// An operator frees the number of a daemon that runs: before a restore that loses the release, or
+/// after a restore that the daemon has not noticed.
 #[test]
 fn no_release_beside_a_restore_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
@@ -150,8 +155,8 @@ fn no_release_beside_a_restore_repeats_an_id() {
     }
 }
 
-/// Some machines are given both worker IDs. An operator frees one of them, and another machine's
-/// daemon takes it, or has it already.
+/// Some machines are configured with both worker IDs. An operator frees one of them, and another
+/// machine's daemon takes it.
 #[test]
 fn no_daemon_with_two_worker_ids_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
@@ -163,8 +168,8 @@ fn no_daemon_with_two_worker_ids_repeats_an_id() {
     }
 }
 
-/// A second restore comes while the daemon that started at the floor of the first restore is cut
-/// off. The first restore is one more fault.
+/// A second restore comes while a daemon that started at the first restore's floor is cut off. The
+/// first restore counts as a fault too.
 #[test]
 fn no_second_restore_of_the_coordinator_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {

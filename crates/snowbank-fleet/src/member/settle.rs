@@ -1,32 +1,32 @@
-//! The pause of a daemon that has taken a number which it did not hold.
+//! The pause of a daemon after it has taken a number that it did not hold.
 //!
-//! A coordinator that was restored to an older state may show numbers as free although their
-//! holders still run. Holders that are connected poll their keys, so one of them soon sees that a
-//! write of its own is gone, and raises the floor. So a taker writes its key, waits as long as the
-//! holders need for that ([`noticed_within`]), and compares the marker and its keys again before it
-//! hands out anything. Answers may become slow meanwhile. So the taker keeps asking, and the
-//! slowest answer sets the length of the pause. The taker polls too, because its write has made it
-//! a holder. A start that goes on with its own number does not wait.
+//! A coordinator that went back may show numbers as free although their holders still run. Each
+//! holder polls its keys. So a holder whose write was lost soon notices that, and raises the floor.
+//! A taker writes its key, waits as long as holders need to notice ([`noticed_within`]), and
+//! compares the marker and its keys again before it hands out anything. Answers may become slow
+//! during the wait. So the taker keeps asking, and the slowest answer sets the length of the pause.
+//! The taker polls too, because its write has made it a holder. A start that goes on with its own
+//! number does not wait.
 //!
-//! A daemon whose bound has passed, after a long pause or outage, waits in the same way when it
-//! raises the bound: another daemon may have taken the number since, and the coordinator may have
-//! lost that write.
+//! A daemon whose bound has passed, because the daemon slept or the coordinator was away, pauses in
+//! the same way when it raises the bound. Another daemon may have taken the number since, and the
+//! coordinator may have lost that write.
 
 use std::time::Duration;
 
 use super::marker::marker_changes;
-use super::take::not_taken;
-use super::want::JoinError;
-use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
+use super::{Bound, Clocks, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
-use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
+use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
-/// The most tries to compare the marker and the keys, if they change or no answer comes.
+/// The most tries to compare the marker and the keys. A try fails if a value has changed or no
+/// answer comes.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. If answers are slow for longer, one question
-/// takes at least the rest of the slow time. Five times that rest is longer than the whole, if the
-/// whole is more than a second. [`noticed_within`] allows for a second anyway.
+/// The time from one question to the next in a pause. If answers become slow for some time, a
+/// question is asked within this time, and takes the rest of the slow time. The pause has room for
+/// five such answers, which is more than the slow time if that is longer than a second.
+/// [`noticed_within`] always allows for a second.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The progress of a pause.
@@ -41,19 +41,19 @@ struct Pause {
 }
 
 impl Pause {
-    /// Returns the length of the pause by the slowest answer so far.
+    /// Returns the length of the pause, which follows from the slowest answer so far.
     fn length(&self) -> Duration {
         noticed_within(self.period, self.slowest)
     }
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Waits, if one of these sources did not hold its numbers before. Raises the starts of such
+    /// Pauses if one of these sources did not hold its numbers before. Raises the floors of those
     /// sources to the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), JoinError> {
+    pub fn settle(&mut self, taken: &mut [Option<Taken>], clocks: Clocks) -> Result<(), FleetError> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
@@ -61,9 +61,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let claimed: Vec<usize> =
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
         let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
-        // After a loss, `ended` forgets the ceilings: otherwise the next start would go on below
-        // them.
-        self.ended(paused).map_err(not_taken)?;
+        // After a loss, `ended` forgets the ceilings, so that the next start asks.
+        self.ended(paused)?;
         let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
         self.notes.settle_reach(reach.unwrap_or_default());
         for (index, taken) in taken.iter_mut().enumerate() {
@@ -75,18 +74,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that the numbers which a start took are still its own, right before it hands out
-    /// anything. The start may have waited for peers, for storage, or until the connections of the
-    /// waiting daemon had ended.
+    /// anything. The start may have waited for peers, for storage, or for connections to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
                 let compared = self.compare(source);
-                self.ended(compared).map_err(not_taken)?;
+                self.ended(compared)?;
             }
         }
         if self.polled.is_some() {
@@ -99,15 +97,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
     }
 
-    /// Waits as long as other daemons need to notice what they have lost, and then compares the
-    /// keys of these sources. The slowest answer decides how long. Polls meanwhile, because the
+    /// Waits as long as other daemons need to notice a lost write, and then compares the keys of
+    /// these sources. The slowest answer decides how long. Polls in the meantime, because the
     /// daemon is a holder too.
-    pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
-        // The fleet may have been prepared again with this horizon, and the coordinator then
-        // restored to an older marker. The daemons of the lost marker poll by this horizon.
+    pub(super) fn pause_and_compare(
+        &mut self,
+        horizon: Duration,
+        sources: &[usize],
+    ) -> Result<(), FleetError> {
+        // The fleet may have been prepared again with this horizon, and a restore may then have
+        // brought back an older marker. The daemons of the lost marker poll by this horizon.
         let period = self.poll_period().max(poll_period(horizon));
-        // `max_ahead` is at most a sixth of the horizon, so the bound does not count as passed
-        // within two thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` is an
+        // `max_ahead` is at most a sixth of the horizon, so the bound is not passed after two
+        // thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` counts as an
         // outage.
         let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
         let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
@@ -124,8 +126,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn wait(&mut self, pause: &mut Pause) -> Result<(), Stop> {
-        /// The shortest part of the pause, even if polls take longer than their period.
+    fn wait(&mut self, pause: &mut Pause) -> Result<(), FleetError> {
+        /// The shortest wait between two questions, even if polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let mut asked_at = self.coordinator.as_mut().now();
         while pause.passed < pause.length() {
@@ -135,8 +137,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // The wait ends with a pause, not with an answer. So the next question comes after
-            // other daemons had time to notice.
+            // The wait ends with a pause, and not with an answer. So the comparison that follows
+            // comes after the time that other daemons have to notice.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
@@ -146,12 +148,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Asks the coordinator until it answers. All tries count as one slow answer, because daemons
-    /// that lost a write get no answer meanwhile either.
+    /// that lost a write get no answer in that time either.
     fn ask(
         &mut self,
         pause: &mut Pause,
-        question: impl Fn(&mut Self) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        question: impl Fn(&mut Self) -> Result<(), FleetError>,
+    ) -> Result<(), FleetError> {
         let asked_at = pause.passed;
         loop {
             let began = self.coordinator.as_mut().now();
@@ -161,18 +163,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             pause.slowest = pause.slowest.max(took);
             let is_late = pause.length() > pause.longest;
             match answer {
-                Err(Stop::NoAnswer(reason)) if is_late || reason.is_lasting => {
-                    return Err(Stop::NoAnswer(reason));
+                Err(FleetError::NoAnswer(reason)) if is_late || reason.is_lasting => {
+                    return Err(FleetError::NoAnswer(reason));
                 }
-                Err(Stop::NoAnswer(_)) => {
+                Err(FleetError::NoAnswer(_)) => {
                     self.coordinator.as_mut().pause(ASK_EVERY);
                     pause.passed += ASK_EVERY;
                 }
                 Ok(()) if is_late => {
-                    return Err(Stop::NoAnswer(NoAnswer::passing(format!(
-                        "an answer took {took:.1?}, and numbers that were just taken cannot be used before others have \
-                         noticed a restore at this pace, allowed: {:.1?}; find out why it is slow, or give all daemons a \
-                         longer fleet.horizon",
+                    return Err(FleetError::NoAnswer(NoAnswer::passing(format!(
+                        "an answer took {took:.1?}, which makes the pause before new worker IDs are used longer than allowed: \
+                         {:.1?}; find out why the coordinator is slow, or give all daemons a longer fleet.horizon",
                         pause.longest
                     ))));
                 }
@@ -182,22 +183,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes the marker's text again, so that the next comparison sees every floor that another
-    /// daemon wrote before. etcd answers a comparison without its log, where such a floor may still
-    /// wait for a stalled disk.
-    fn follow_writes(&mut self) -> Result<(), Stop> {
+    /// daemon wrote before. Without a write, etcd answers a comparison although a floor may still
+    /// wait for its log's slow disk.
+    fn follow_writes(&mut self) -> Result<(), FleetError> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
         self.coordinator.as_mut().swap(&[swap])?;
         Ok(())
     }
 
-    fn read_marker(&mut self) -> Result<(), Stop> {
+    fn read_marker(&mut self) -> Result<(), FleetError> {
         self.coordinator.as_mut().read_one(&self.paths.marker())?;
         Ok(())
     }
 
-    /// Waits after a raise, if these bounds had passed before it.
-    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), Stop> {
+    /// Pauses after a raise of these bounds, which had passed before it.
+    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), FleetError> {
         if passed.is_empty() {
             return Ok(());
         }
@@ -211,8 +212,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Returns the bound at which a source starts, after its keys were compared.
-    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, JoinError> {
+    /// Returns the bound at which a source starts after its pause.
+    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, FleetError> {
         let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
         let fleets_floor = self.known_marker()?.marker.floor();
         let held = &mut self.sources[at];
@@ -225,14 +226,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that the marker is the known one, and that a source's keys are its own. Uses a swap,
-    /// which unlike a read never lags.
-    pub(super) fn compare(&mut self, source: usize) -> Result<(), Stop> {
-        let mut stop = Stop::NoAnswer(marker_changes());
+    /// because a read may lag behind writes.
+    pub(super) fn compare(&mut self, source: usize) -> Result<(), FleetError> {
+        let mut stop = FleetError::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {
             match self.compare_once(source) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(Stop::NoAnswer(answer)) => stop = Stop::NoAnswer(answer),
+                Err(FleetError::NoAnswer(answer)) => stop = FleetError::NoAnswer(answer),
                 Err(lost) => return Err(lost),
             }
         }
@@ -240,7 +241,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns `false` if the marker or a key no longer has its known value.
-    fn compare_once(&mut self, source: usize) -> Result<bool, Stop> {
+    fn compare_once(&mut self, source: usize) -> Result<bool, FleetError> {
         let count = self.sources[source].numbers.len();
         for from in (0..count).step_by(SWAPS_MAX) {
             let held = &self.sources[source];

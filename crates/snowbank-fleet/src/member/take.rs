@@ -1,23 +1,23 @@
-//! The taking of numbers at a start, by writes to their keys.
+//! A start takes numbers by writing their keys.
 
 use super::marker::{Granted, Noticed};
-use super::want::{Busy, Found, JoinError, Own, Taken, Want};
-use super::{Held, Member, Note, SWAPS_MAX, Stop};
+use super::want::{Busy, Found, Own, Taken, Want};
+use super::{Held, Member, Note, SWAPS_MAX};
 use crate::rules::{self, Holding, Proof, Taking};
-use crate::{Coordinator, Marker, NumberKey, Swap, Swapped};
+use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 /// The most tries to take free numbers. A try fails if another daemon is faster.
 pub(super) const TRIES_MAX: usize = 100;
 
-/// The bounds of a source that takes numbers, by what was found at their keys.
+/// The bounds of a source that takes numbers. They follow from the values of the keys.
 struct Bounds {
     /// The lowest bound at which it may start.
     floor: u64,
     /// The lowest bound that its first write may have.
     lowest: u64,
-    /// True if it goes on in the term of its note.
+    /// True if it continues the term of its note.
     is_same_term: bool,
     /// True if it must pause before it serves.
     is_new: bool,
@@ -28,7 +28,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// Another daemon holds one of them, or the coordinator did not answer.
-    pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, JoinError> {
+    pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, FleetError> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
@@ -42,7 +42,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(taken);
             }
         }
-        Err(JoinError::Held(format!("source {:?}: other daemons write its keys all the time", want.source)))
+        Err(FleetError::Held(format!("source {:?}: other daemons changed its keys at each try", want.source)))
     }
 
     /// Returns this state's note of a source.
@@ -50,8 +50,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.of(want.source, &want.space())
     }
 
-    /// Returns what this state knows of its own writes. If the state may be an older copy, only the
-    /// writes of this process count, which has handed out nothing yet.
+    /// Returns this state's own writes and its note. If the state may be an older copy, only the
+    /// writes of this process count, because it has handed out nothing yet.
     pub(super) fn own_of(&self, want: Want<'_>) -> Own {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
@@ -63,26 +63,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
-    /// acknowledged to this state. An older copy of the state raises nothing, because it may not
-    /// know of a later stop.
+    /// acknowledged to this state. If the state may be an older copy, does nothing, because a later
+    /// clean stop may have lowered the bound.
     ///
-    /// A start may end early, while it takes another source's numbers. Such a start does not notice
-    /// that its writes were lost, but nothing was handed out under them. The grants of earlier
-    /// lives are as safe as those of a stopped daemon: the next start notices their loss here.
-    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
+    /// A start that ends early notices no lost writes of its own, but it has handed out nothing.
+    /// The next start notices here if writes of earlier processes were lost.
+    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), FleetError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
         if note.identity != self.known_marker()?.marker.identity {
             return self.notice_other_fleet(note, want);
         }
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
-            // A value that cannot be read shows nothing. It is refused when the number is taken.
+            // A value that cannot be read has no bound. The number cannot be taken later.
             let Ok(key) = key else { continue };
             if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            match self.raise_floor(Some(older), Granted::noted(&note, want)).map_err(not_taken)? {
+            match self.raise_floor(Some(older), Granted::noted(&note, want))? {
                 Noticed::WentBack => return Ok(()),
                 Noticed::OldAnswer => {}
             }
@@ -90,11 +89,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor once for a state that holds numbers in another fleet: see
-    /// [`Member::meet_other_fleet`].
-    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), JoinError> {
+    /// Raises the floor, once, for a state that holds numbers under a marker with another identity:
+    /// see [`Member::meet_other_fleet`].
+    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), FleetError> {
         while note.is_held && note.identity != self.known_marker()?.marker.identity {
-            let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
+            let noticed = self.raise_floor(None, Granted::noted(&note, want))?;
             if noticed == Noticed::WentBack {
                 // If the note is not kept, the next start raises the floor again.
                 let _ = self.notes.keep(Note { is_held: false, ..note });
@@ -104,14 +103,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes numbers if their keys are as found. Returns `None` if a key or the marker has changed.
+    /// Takes numbers if their keys still have the values that were found. Returns `None` if a key
+    /// or the marker has changed.
     pub(super) fn try_take(
         &mut self,
         want: Want<'_>,
         place: usize,
         numbering: &Numbering,
         found: Vec<Found>,
-    ) -> Result<Option<Taken>, JoinError> {
+    ) -> Result<Option<Taken>, FleetError> {
         let own = self.own_of(want);
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
@@ -121,16 +121,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !is_same_term {
             held.term = (self.draw)();
         }
-        // Until this write is done, the key's last write may be an earlier one of this state, with
+        // If this write is not done, the key's last write may be an earlier one of this state, with
         // another floor.
         held.floor = floor.max(noted_floor);
-        // Writes before the found one can no longer take effect.
+        // Forgets the writes before the one that was found: they can no longer be done.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        // In an outage the coordinator may have been restored. Then a release that was found may
-        // not be the last write of its key.
+        // While this start waited, the coordinator may have been restored. Then the release that
+        // was found may not be the key's last write.
         let is_release_stale = self.tried.has_waited && !is_same_term;
         let was_tried = found.iter().filter_map(Found::readable).any(|key| self.tried.has(&key.write));
         let is_new = is_new || is_release_stale || was_tried;
@@ -153,14 +153,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
     }
 
-    /// Returns the bounds of a source that takes numbers whose keys are as found.
+    /// Returns the bounds of a source that takes numbers with these keys.
     fn bounds_of(
         &self,
         want: Want<'_>,
         numbering: &Numbering,
         found: &[Found],
         own: &Own,
-    ) -> Result<Bounds, JoinError> {
+    ) -> Result<Bounds, FleetError> {
         let noted_floor = self.known(want).map_or(0, |note| note.floor);
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
@@ -184,7 +184,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             bounds.floor = bounds.floor.max(noted_floor);
             let until = rules::instant_of(numbering, lowest);
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
-            // Also false if an earlier pause did not end.
+            // False also if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             if is_released || !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);
@@ -196,9 +196,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(bounds)
     }
 
-    /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since
-    /// it was found.
-    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
+    /// Writes the keys of all numbers. Returns `false` if a key or the marker no longer has the
+    /// value that was found.
+    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, FleetError> {
         let marker = self.known_marker()?.text.clone();
         let text = key.text();
         for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
@@ -215,8 +215,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(true)
     }
 
-    /// Returns a source's numbers before their first write. Draws the identity of that write, and
-    /// adds it to the writes that may be the last.
+    /// Returns a source with numbers whose keys are not written yet. Draws the identity of their
+    /// first write, and adds it to the writes that may be the keys' last.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,
@@ -260,12 +260,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> JoinError {
+    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> FleetError {
         let source = want.source;
         let rules::Held { key, free_at } = match busy {
             Busy::Held(held) => held,
             Busy::Unreadable(reason) => {
-                return JoinError::Unreadable(format!(
+                return FleetError::Unreadable(format!(
                     "source {source:?}: the key of worker ID {number}: {reason}"
                 ));
             }
@@ -273,29 +273,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let holder = key.holder;
         let free_at = free_at.rfc3339(0);
         if key.released {
-            return JoinError::Held(format!(
-                "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \
-                 ahead of this clock; wait until {free_at}, or give this source another number"
+            return FleetError::Held(format!(
+                "source {source:?}: worker ID {number} was released, but {holder}, which had it, may have handed out IDs \
+                 ahead of this clock; wait until {free_at}, or give this source another worker ID"
             ));
         }
         if key.state == self.state {
-            return JoinError::Held(format!(
+            return FleetError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
-                 no mark in lock_dir from this boot lets this one go on with it; wait until {free_at}, or give this \
-                 source another number"
+                 no mark in lock_dir from this boot proves that this state is the newest; wait until {free_at}, or give \
+                 this source another worker ID"
             ));
         }
-        JoinError::Held(format!(
-            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another, stop \
-             that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+        FleetError::Held(format!(
+            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another worker ID, stop \
+             that daemon, or wait: if that daemon no longer runs, its worker ID is free from {free_at} on"
         ))
-    }
-}
-
-pub(super) fn not_taken(stop: Stop) -> JoinError {
-    match stop {
-        Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-        Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Foreign(reason) => JoinError::Held(reason),
-        Stop::Unusable(reason) => JoinError::Unreadable(reason),
     }
 }

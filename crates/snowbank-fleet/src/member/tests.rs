@@ -14,20 +14,20 @@ pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(10);
 pub(super) const HORIZON: Duration = Duration::from_secs(300);
 
-/// The state of a store.
+/// The fault of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fault {
     #[default]
     None,
-    /// It does not answer. It still does writes.
+    /// It answers nothing, but it does writes.
     Away,
-    /// Until a client leaves its cluster, new connections lead to another cluster.
+    /// All connections lead to another cluster, until the client leaves its cluster.
     Foreign,
-    /// It answers reads alone. It still does writes.
+    /// It answers reads but no writes, and it does writes.
     Mute,
-    /// It answers reads alone, and does no writes.
+    /// It answers reads, and does no writes.
     ReadOnly,
-    /// Its log stalls: it still answers reads and comparisons.
+    /// Its log stalls: it answers reads and comparisons, and does no writes.
     Stalled,
 }
 
@@ -35,19 +35,19 @@ pub(super) enum Fault {
 pub(super) struct Keys {
     found: BTreeMap<String, String>,
     fault: Fault,
-    /// True if the next write is sent twice: the first answer is lost with its connection, and the
-    /// second try is refused.
+    /// True if the next write is sent twice: the answer to the first try is lost with the
+    /// connection, and the second try is refused.
     pub(super) repeats: bool,
     pub(super) reads: usize,
     pub(super) has_paused: bool,
     pub(super) lists: usize,
-    /// The answer to the next read of any key.
+    /// An older value, which the next read returns for any key.
     stale: Option<String>,
-    /// A write that is done after the next read.
+    /// A write that is done right after the next read.
     late: Option<(String, String)>,
 }
 
-/// A client of the store, and the connections that it has opened.
+/// A client of the store, with the count of its connections.
 #[derive(Clone, Default)]
 pub(super) struct Store(pub(super) Arc<Mutex<Keys>>, u64);
 
@@ -69,7 +69,7 @@ impl Store {
         self.0.lock().unwrap().found.insert(key.to_owned(), text.to_owned());
     }
 
-    /// Connects again.
+    /// Opens another connection.
     pub(super) fn connect(&mut self) {
         self.1 += 1;
     }
@@ -91,7 +91,7 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    /// No time passes.
+    /// Returns always the same time.
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }
@@ -213,7 +213,7 @@ pub(super) fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
     UnixMicros(wall.0 + seconds * 1_000_000)
 }
 
-/// Returns the coordinator of a fleet that is prepared.
+/// Returns a coordinator with a prepared fleet.
 pub(super) fn store() -> Store {
     store_of(&TWITTER)
 }
@@ -249,6 +249,11 @@ pub(super) fn names(state: &str) -> Names<'_> {
     Names { fleet: "f", state, holder: state }
 }
 
+/// Returns true if a daemon with this result ends.
+pub(super) fn is_lost<T>(ended: &Result<T, FleetError>) -> bool {
+    ended.as_ref().is_err_and(FleetError::is_loss)
+}
+
 pub(super) fn draw() -> String {
     fastrand::u64(..).to_string()
 }
@@ -273,11 +278,18 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
-pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, JoinError> {
-    member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true))
+/// Returns a daemon that has taken number 5, and its ceiling.
+pub(super) fn holder(store: &Store) -> (Member<Store>, u64) {
+    let mut member = member(store, Notes::default());
+    let covered = take(&mut member, want(WALL, false), &five()).covered;
+    (member, covered)
 }
 
-/// Takes number 5 once a second, and returns how far ahead of the clock its bound gets.
+pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, FleetError> {
+    member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true))
+}
+
+/// Takes number 5 once a second. Returns how far ahead of the clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
     let store = store();
     let numbering = numbering();
@@ -295,7 +307,7 @@ fn ahead_after_starts(is_proven: bool) -> Duration {
 }
 
 #[test]
-fn starts_in_a_row_do_not_push_the_bound_away() {
+fn repeated_starts_do_not_push_the_bound_ahead() {
     let limit = HORIZON + MAX_AHEAD + Duration::from_secs(1);
     for is_proven in [true, false] {
         let furthest = ahead_after_starts(is_proven);
@@ -303,44 +315,42 @@ fn starts_in_a_row_do_not_push_the_bound_away() {
     }
 }
 
-/// A start may write a higher bound than a raise that was asked for earlier.
+/// The bound of the raise was chosen before the start wrote a higher one.
 #[test]
 fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let store = store();
     let mut member = member(&store, Notes::default());
     let taken = member.take(want(WALL, false), &five()).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
-    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Ok(()));
     let key = store.text(&key_five());
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
 
-/// The bounds of the keys were granted by a clock that was two hours ahead.
+/// The bounds were written while the clock was two hours ahead.
 #[test]
-fn own_keys_stay_credible_after_the_clock_was_set_back() {
+fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let store = store();
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
-    let mut first = member(&store, Notes::default());
-    let taken = take(&mut first, want(WALL, false), &five());
-    assert_eq!(first.look(clocks(corrected)), Raised::Done);
-    let bound = Bound { source: 0, id_bound: taken.covered };
-    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Raised::Done);
+    let (mut first, covered) = holder(&store);
+    assert_eq!(first.look(clocks(corrected)), Ok(()));
+    let bound = Bound { source: 0, id_bound: covered };
+    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Ok(()));
     let key = key_five();
-    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound sinks");
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, covered, "no bound is lowered");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());
-    assert!(again.is_ok_and(|again| again.covered >= taken.covered), "so does a start");
+    assert!(again.is_ok_and(|again| again.covered >= covered), "a start believes it too");
     let by_another = member(&store, Notes::default()).take(want(corrected, false), &five());
-    assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
+    assert!(matches!(by_another, Err(FleetError::Unreadable(_))), "{by_another:?}");
 }
 
 #[test]
-fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
+fn a_copy_of_the_state_cannot_continue_with_its_number() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
-    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    assert!(matches!(&refused, FleetError::Held(line) if line.contains("a copy of it")), "{refused}");
     let taken = pick(&mut member(&store, notes.clone()), want(WALL, false));
     assert_ne!(taken.unwrap().worker_ids, five(), "another number is free");
     store.set(Fault::Away);
@@ -350,11 +360,10 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &five()).is_some());
 }
 
-/// A daemon that was killed before it stored its start finds an old ceiling in its state. So
-/// nothing proves that its state is the newest. But no copy of the state can have made the write of
-/// this start.
+/// Nothing proves that the state is the newest. But no copy of the state can have made the write of
+/// this process.
 #[test]
-fn a_first_start_whose_write_was_repeated_has_its_number() {
+fn a_first_start_whose_write_was_sent_twice_has_its_number() {
     let store = store();
     store.0.lock().unwrap().repeats = true;
     let taken = member(&store, Notes::default()).take(want(WALL, false), &five());
@@ -362,7 +371,7 @@ fn a_first_start_whose_write_was_repeated_has_its_number() {
 }
 
 #[test]
-fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
+fn a_start_that_finds_its_own_write_keeps_that_writes_floor() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let ours = first.take(want(WALL, false), &five()).unwrap();
@@ -380,7 +389,7 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     assert_eq!(resumed.floor, theirs.covered);
 }
 
-/// A daemon that waited is stopped as it gets its number.
+/// A daemon that waited for a number is stopped when it gets one.
 #[test]
 fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let store = store();
@@ -397,11 +406,11 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     assert_eq!(taken.floor, 0, "nothing was handed out before");
     let notes = give_back("used", used.notes().clone(), WALL);
     let key = five_at(&store);
-    assert!(!key.released, "it goes on with its own number");
+    assert!(!key.released, "a number of an earlier term is kept");
     let mut again = member_of(&store, "used", notes);
     take(&mut again, want(WALL, true), &five());
     again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
-    // By its own note, this state starts lower than another daemon may.
+    // By its own note, this state may start lower than another daemon.
     give_back("used", again.notes().clone(), WALL);
     give_back("third", Notes::default(), later);
     let last = take(&mut member_of(&store, "last", Notes::default()), want(later, false), &five());
@@ -409,13 +418,13 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
 }
 
 #[test]
-fn a_record_is_held_once_all_its_numbers_have_its_bound() {
+fn numbers_are_held_once_all_their_keys_have_the_bound() {
     let store = store();
     let workers = |text: &str| text.parse::<WorkerSet>().unwrap();
     let mut earlier = member(&store, Notes::default());
     let covered = earlier.take(want(WALL, false), &workers("5,6")).unwrap().covered;
     let mut now = member(&store, Notes::default());
-    assert_eq!(now.holds(0, &[5], 1), Ok(false), "it has no number yet");
+    assert_eq!(now.holds(0, &[5], 1), Ok(false), "the source has no number yet");
     now.take(want(WALL, false), &workers("9")).unwrap();
     assert_eq!(now.holds(0, &[5, 6], covered), Ok(true));
     assert_eq!(now.holds(0, &[5, 6], covered + 1), Ok(false));
@@ -424,7 +433,7 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     assert!(now.holds(0, &[6], 1).is_err());
 }
 
-/// The copy tries again and again, while the coordinator is away and afterwards.
+/// The copy tries again during an outage and after it.
 #[test]
 fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     let store = store();
@@ -440,16 +449,16 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
         taken
     };
     store.set(Fault::Away);
-    assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(try_at(WALL), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
+    assert!(matches!(try_at(WALL), Err(FleetError::Held(line)) if line.contains("a copy of it")));
     let taken = try_at(at(WALL, 400)).unwrap();
     assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
 }
 
-/// The coordinator may have lost what another holder wrote after the release.
+/// During the wait the coordinator may have lost what another holder wrote after the release.
 #[test]
-fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() {
+fn a_start_that_waited_pauses_even_with_a_released_number() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let taken = take(&mut first, want(WALL, false), &five());
@@ -464,21 +473,22 @@ fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() 
     }
 }
 
-/// A floor that a holder wrote may wait in the coordinator's log. A comparison would overtake it.
+/// A floor that a holder wrote may still wait in the coordinator's log, and a comparison would not
+/// see it.
 #[test]
 fn a_pause_does_not_end_while_writes_have_no_answer() {
     let store = store();
     let mut member = member(&store, Notes::default());
     let mut taken = [member.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Stalled);
-    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
 }
 
-/// The clock is past all bounds.
+/// The clock of the last daemon is past all bounds.
 #[test]
-fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
+fn the_free_number_with_the_earliest_bound_is_taken_first() {
     let store = store();
     for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
         let mut other = member(&store, Notes::default());
@@ -486,7 +496,7 @@ fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_firs
     }
     let pick = |count| {
         let mut member = member(&store, Notes::default());
-        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let all = |_: &Numbering| Ok::<bool, FleetError>(true);
         let allowed = |id| (1..4).contains(&id);
         member.pick(want(at(WALL, 1_000), false), count, None, allowed, all).unwrap().worker_ids.to_string()
     };
@@ -522,5 +532,5 @@ fn daemons_that_start_together_soon_have_different_numbers() {
             break;
         }
     }
-    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and one key for each");
 }

@@ -1,18 +1,18 @@
-//! The tries of a start to take numbers. A start that waits tries again and again, each time with
-//! another member.
+//! The tries of a start to take numbers. A start that waits tries again, each time with a new
+//! member.
 
 use super::Member;
 use crate::Notes;
 
-/// The most writes that are remembered. A try makes a few.
+/// The most writes that are remembered. One try makes a few writes.
 const WRITES_MAX: usize = 100;
 
-/// What the tries of a process leave to its next try.
+/// The facts that the tries of a process pass on to its next try.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
-    /// The identities of the writes by which the process tried to take numbers. A write whose
-    /// answer was lost may have been done. Nothing was handed out under such a write, so the
-    /// process may take the number, even if its state is an older copy.
+    /// The identities of the writes by which the process tried to take numbers. If an answer was
+    /// lost, the write may have been done. Then the process may take the number even if its state
+    /// is an older copy, because nothing was handed out since.
     writes: Vec<String>,
     /// True if an earlier try got no number.
     pub(super) has_waited: bool,
@@ -38,12 +38,12 @@ impl Tried {
 }
 
 impl<C> Member<C> {
-    /// Goes on where earlier tries of this process ended.
+    /// Continues after earlier tries of this process.
     pub fn after(self, tried: Tried) -> Self {
         Member { tried, ..self }
     }
 
-    /// Returns what this try leaves to the next one, which then counts as one that has waited.
+    /// Returns the facts for the next try, which counts as one that has waited.
     pub fn into_tried(self) -> Tried {
         Tried { has_waited: true, notes: self.notes, ..self.tried }
     }

@@ -1,10 +1,10 @@
-//! A source that wants numbers, and the numbers that it may take by the rules.
+//! A source that wants numbers, and the decision which of them it may take.
 
 use std::time::Duration;
 
 use super::{Clocks, Note};
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
-use crate::{KeyError, NoAnswer, NumberKey};
+use crate::{FleetError, KeyError, NumberKey};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -33,42 +33,18 @@ pub struct Want<'a> {
 pub struct Taken {
     /// The worker IDs.
     pub worker_ids: WorkerSet,
-    /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
+    /// The lowest ID at which the source may start. 0: it starts at its own ceiling.
     pub floor: u64,
-    /// The bound above all IDs that were handed out before under the numbers.
+    /// The bound above all IDs that were handed out with these numbers before.
     pub unused_from: u64,
-    /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before
-    /// a raise.
+    /// The fleet's ceiling, as an ID bound. 0: no ceiling is known, and nothing may be handed out
+    /// before a raise.
     pub covered: u64,
     /// True if the source must pause before it serves: see
     /// [`Member::settle`](super::Member::settle).
     pub is_new: bool,
-    /// True if the source goes on in the term that it had.
+    /// True if the source continues its earlier term.
     pub is_same_term: bool,
-}
-
-/// The reason why a daemon cannot join its fleet.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// The coordinator did not answer.
-    #[error("the coordinator does not answer: {0}")]
-    NoAnswer(NoAnswer),
-    /// Only an operator can remove the cause.
-    #[error("{0}")]
-    Refused(String),
-    /// Other daemons hold the numbers now. Or this state or a copy of it holds them, and nothing
-    /// shows that this state is the newest.
-    #[error("{0}")]
-    Held(String),
-    /// A value at the coordinator cannot be read, or cannot be true.
-    #[error("{0}")]
-    Unreadable(String),
-}
-
-impl From<NoAnswer> for JoinError {
-    fn from(answer: NoAnswer) -> Self {
-        JoinError::NoAnswer(answer)
-    }
 }
 
 impl Want<'_> {
@@ -85,12 +61,12 @@ impl Want<'_> {
         numbering.snowflake().map_or_else(|| WorkerSet::single(0), |(_, worker_ids)| worker_ids.clone())
     }
 
-    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, JoinError> {
+    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, FleetError> {
         let made = Numbering::new(self.layout.clone(), worker_ids.clone());
-        made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
+        made.map_err(|error: LayoutError| FleetError::Refused(format!("source {:?}: {error}", self.source)))
     }
 
-    /// Decides whether a number may be taken if its key is as found.
+    /// Decides whether a number with this key may be taken.
     pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
         let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.to_string()))?;
         let wall = self.clocks.wall;
@@ -110,8 +86,8 @@ impl Want<'_> {
     }
 
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than
-    /// the keys' bounds. Repeated starts do not push this bound up: it is at most `max_ahead` and a
-    /// horizon ahead of the clock, unless a key's bound is further ahead.
+    /// the keys' bounds. It is at most `max_ahead` and a horizon ahead of the clock, unless a key's
+    /// bound is further ahead. So repeated starts do not push it up.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
@@ -119,7 +95,7 @@ impl Want<'_> {
     }
 }
 
-/// A number with the value that was found at its key.
+/// A number and the value of its key.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) number: u64,
@@ -140,12 +116,12 @@ impl Found {
     }
 }
 
-/// A state's own writes, and its note.
+/// The writes of a state, and its note.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    /// The writes that may be the last ones at its numbers' keys.
+    /// The writes of this state that may be the last of its numbers' keys.
     pub(super) writes: Vec<String>,
-    /// Its note, if the note belongs to the fleet that the marker identifies.
+    /// Its note, if the note was made under the present marker's identity.
     pub(super) note: Option<Note>,
     /// The fleet's floor, which may be ahead of all clocks.
     pub(super) floor: UnixMicros,
@@ -157,7 +133,7 @@ impl Own {
         self.note.as_ref().filter(|note| note.numbers.contains(&number))
     }
 
-    /// Returns the instant of the bound that was acknowledged to this state for a number.
+    /// Returns the instant of the bound that the coordinator had acknowledged for a number.
     fn acknowledged_until(&self, numbering: &Numbering, number: u64) -> UnixMicros {
         self.noted(number).map_or(UnixMicros(0), |note| rules::instant_of(numbering, note.acknowledged))
     }

@@ -1,9 +1,9 @@
-//! A coordinator that was restored to an older state, and daemons whose clocks differ by less than
-//! `max_ahead`.
+//! Tests: a coordinator that went back, and daemons whose clocks differ by less than `max_ahead`.
 
 use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, lengthen_reach, marker_at,
-    marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five,
+    lengthen_reach, marker_at, marker_key, member, numbering, operate, other, pick, preparing, store, take,
+    twitter, want,
 };
 use super::*;
 use crate::counter::CounterKey;
@@ -15,61 +15,61 @@ fn floor(store: &Store) -> UnixMicros {
     marker_at(store).floor()
 }
 
-/// Returns the bound that the keeper asks for: a horizon above its clock.
+/// Returns the bound that a keeper with this clock requests.
 fn keepers_bound(wall: UnixMicros) -> Bound {
     let ceiling = rules::ceiling(&numbering(), wall, HORIZON);
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 
-/// The first try has no answer. In generation 1, a grant was lost before that try.
+/// The first try has no answer. In generation 1, the grant was taken away before it.
 #[test]
 fn no_later_try_of_a_raise_lowers_a_bound() {
     for generation in [0, 1] {
         let store = store();
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
-        // The daemon starts at its predecessor's bound, so its first bound is further ahead than a
-        // keeper's.
+        // The daemon starts at the bound of the holder before it, so its first bound is further
+        // ahead than one that a keeper requests.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
         store.set(Fault::ReadOnly);
         let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
-        assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
+        assert!(matches!(raised, Err(FleetError::NoAnswer(_))), "{raised:?}");
         store.set(Fault::None);
         let next = at(now, 1);
-        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
-        assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
-        assert_eq!(floor(&store), UnixMicros(0), "nothing went back");
+        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Ok(()));
+        assert_eq!(daemon.look(clocks(next)), Ok(()), "generation {generation}");
+        assert_eq!(floor(&store), UnixMicros(0), "no restore is noticed");
     }
 }
 
 #[test]
-fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
+fn a_daemon_that_loses_a_counter_has_raised_the_floor() {
     let store = store();
     let counter_key = Paths::of("f").counter("tickets");
     let range = NumberRange { from: 1, to: 1 };
     store.put(&counter_key, &CounterKey::new("c", range, "w0", "operator").text());
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     daemon.add_counter(1, "tickets", &tickets, 0);
-    assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
+    assert_eq!(daemon.look(clocks(WALL)), Ok(()));
     let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
     let later = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
-    assert!(matches!(daemon.take_range(1, 1_000, 0), Ranged::Taken(_)));
+    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
+    assert!(daemon.take_range(1, 1_000, 0).is_ok());
     for (text, key) in backup {
         store.put(&key, &text);
     }
     let taken = daemon.take_range(1, 1_000, 0);
-    assert!(matches!(&taken, Ranged::Lost(reason) if reason.contains("tickets")), "{taken:?}");
+    assert!(matches!(&taken, Err(FleetError::Held(reason)) if reason.contains("tickets")), "{taken:?}");
     assert!(floor(&store) > later);
 }
 
-/// The pause protects the IDs of a cut-off holder whose write an earlier restore lost.
+/// The pause protects the IDs of a holder whose write an earlier restore has lost and who was cut
+/// off.
 #[test]
-fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
+fn a_start_pauses_if_the_last_pause_was_cut_short() {
     let store = store();
     let mut first = member(&store, Notes::default());
     first.take(want(WALL, false), &five()).unwrap();
@@ -80,15 +80,15 @@ fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
     store.put(&key_five(), &backup);
     let mut third = member(&store, second.notes().clone());
     let taken = third.take(want(now, true), &five()).unwrap();
-    assert!(floor(&store) > now, "it has noticed the restore");
-    assert!(taken.is_new, "it pauses");
-    assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+    assert!(floor(&store) > now, "the start notices the restore");
+    assert!(taken.is_new, "the start pauses");
+    assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
 
 /// The daemon that notices the restore has a clock that is three days ahead. Only an operator knows
-/// whether it handed out IDs so far ahead.
+/// whether IDs were handed out so far ahead.
 #[test]
-fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
+fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     let layout = twitter();
     let store = store();
     let ahead = at(WALL, 3 * 86_400);
@@ -96,28 +96,29 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     take(&mut wrong, want(ahead, false), &five());
     let backup = store.text(&key_five());
     let later = at(ahead, 200);
-    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
     store.put(&key_five(), &backup);
-    assert!(matches!(wrong.look(clocks(later)), Raised::Lost(_)));
+    assert!(is_lost(&wrong.look(clocks(later))));
     let six = WorkerSet::single(6);
     let now = at(WALL, 300);
     let refused = other(&store).take(want(now, false), &six);
-    let Err(JoinError::Unreadable(line)) = refused else { panic!("{refused:?}") };
+    let Err(FleetError::Unreadable(line)) = refused else { panic!("{refused:?}") };
     assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
         let preparing = Preparing { now, ..preparing(Some(begins)) };
         operate(&store, |operator| operator.init(&[&layout], preparing, draw)).unwrap()
     };
     lengthen_reach(&store, rules::REACH_MAX);
-    assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
+    assert!(!init(Begins::Above(now)).is_floor_changed, "only Lowered lowers the floor");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
     assert_eq!(marker_at(&store).reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
-    assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+    assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
 
-/// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.
+/// Returns a fleet that was prepared again after a backup, a daemon that was granted IDs since, the
+/// backup, and the daemon's clock.
 fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
     let layout = twitter();
     let store = store();
@@ -126,10 +127,9 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     store.put(&marker_key, &marker.text());
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     (store, daemon, backup, wall)
 }
 
@@ -140,59 +140,58 @@ fn restore(store: &Store, backup: &[(String, String)]) {
     }
 }
 
-/// Returns the bound at which another daemon starts, which finds the number free.
+/// Takes number 5, which is free, for another daemon. Returns the bound at which that daemon
+/// starts.
 fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
     take(&mut other(store), want(wall, false), &five()).floor
 }
 
 #[test]
 fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
-    let polls: [fn(&mut Member<Store>, UnixMicros) -> Raised; 2] = [
-        |daemon, wall| daemon.look(clocks(wall)),
-        |daemon, wall| daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall)),
-    ];
-    for poll in polls {
+    for is_raise in [false, true] {
         let (store, mut daemon, backup, wall) = prepared_again();
         restore(&store, &backup);
-        let polled = poll(&mut daemon, wall);
-        assert!(matches!(polled, Raised::Lost(_)), "{polled:?}");
+        let polled = if is_raise {
+            daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall))
+        } else {
+            daemon.look(clocks(wall))
+        };
+        assert!(is_lost(&polled), "{polled:?}");
         assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
     }
 }
 
-/// The daemon's new connections are refused, because they lead to another cluster than its own.
+/// All of the daemon's new connections lead to another cluster.
 #[test]
-fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
+fn a_daemon_raises_the_floor_of_a_cluster_that_replaced_its_own() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
     store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
-    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(is_lost(&looked), "{looked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
 }
 
-/// The restored cluster is a copy, so it has the same marker.
+/// The restored cluster is a copy of the daemon's own, so it has the same marker.
 #[test]
 fn a_restore_under_another_cluster_id_raises_the_floor() {
     let store = store();
-    let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(WALL, false), &five());
+    let (mut daemon, _) = holder(&store);
     let backup = store.text(&key_five());
     let wall = at(WALL, 200);
-    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     store.put(&key_five(), &backup);
     store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
-    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(is_lost(&looked), "{looked:?}");
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
 }
 
-/// The daemon asks for a range first.
+/// The daemon's first call asks for a range of a counter.
 #[test]
-fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
+fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let wall = at(WALL, 100);
     let mut again = member(&store, first.notes().clone());
     assert!(again.resume_at_once(want(wall, true), &five()).is_some());
@@ -200,11 +199,11 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     again.add_counter(1, "tickets", &tickets, 0);
     store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
-    assert!(matches!(taken, Ranged::Lost(_)), "{taken:?}");
+    assert!(is_lost(&taken), "{taken:?}");
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
-/// The daemon was killed before the restore, and starts after it.
+/// The daemon is killed before the restore, and starts after it.
 #[test]
 fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     let (store, daemon, backup, wall) = prepared_again();
@@ -219,20 +218,20 @@ fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     assert_eq!(floor(&store), raised);
 }
 
-/// The coordinator went away in the pause. Without a state, only the process knows which number it
-/// took.
+/// The coordinator was away during the pause. Without a state, only the process knows which number
+/// it took.
 #[test]
-fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
+fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     let store = store();
     let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
     let mut first = member(&store, Notes::default());
     let mut taken = [first.take(want(WALL, false), &five()).ok()];
     store.set(Fault::Away);
-    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     let tried = first.into_tried();
     let mut second = member(&store, tried.notes()).after(tried);
     let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
-    assert!(picked.floor >= before, "another daemon had IDs below that");
+    assert!(picked.floor >= before, "another daemon had IDs below its bound");
 }

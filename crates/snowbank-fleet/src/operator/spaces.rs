@@ -1,32 +1,32 @@
-//! The marker of a fleet, as an operator writes it: its ID spaces, and its floor.
+//! The command that writes a fleet's marker: its ID spaces and its floor.
 
-use super::{Operator, OperatorError};
+use super::Operator;
 use crate::key::{Marker, NumberKey, Paths};
-use crate::{Swap, Swapped, poll_period, rules};
+use crate::{FleetError, Swap, Swapped, poll_period, rules};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 use std::time::Duration;
 
-/// An operator's knowledge of the IDs that were made before a fleet was prepared.
+/// What an operator knows of the IDs that were made before the fleet was prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// Nobody has made IDs of these layouts.
+    /// No daemon has made IDs of these layouts.
     New,
-    /// All IDs that were made are of ticks before this instant.
+    /// All IDs so far are from ticks before this instant.
     Above(UnixMicros),
-    /// As `Above`, and a higher floor in the marker is wrong.
+    /// As `Above`. A higher floor in the marker is wrong, and is lowered.
     Lowered(UnixMicros),
 }
 
 /// An operator's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparing {
-    /// `None`: the fleet must be there already.
+    /// `None`: the fleet must be prepared already.
     pub begins: Option<Begins>,
-    /// True to add the ID spaces that the marker lacks, and to replace others that can make the
-    /// same IDs.
+    /// True to add the ID spaces that the marker lacks. The added spaces replace others that can
+    /// make the same IDs.
     pub is_growing: bool,
-    /// The horizon of this configuration's daemons. A new fleet polls by it.
+    /// The horizon of this configuration's daemons. It sets the poll period of a new fleet.
     pub horizon: Duration,
     /// How far those daemons' IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
@@ -34,10 +34,10 @@ pub struct Preparing {
     pub now: UnixMicros,
 }
 
-/// A fleet that is prepared, and what has changed.
+/// The result of a preparation: what has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
-    /// True if it was not there before.
+    /// True if the fleet was not prepared before.
     pub is_new: bool,
     /// The ID spaces that were added.
     pub added: Vec<String>,
@@ -56,23 +56,23 @@ struct Rivals<'a> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts and with its floor. `draw` gives the
-    /// identities: a new marker's, and each write's.
+    /// Writes the marker with the ID spaces of these layouts, and with its floor. `draw` draws the
+    /// identities of a new marker and of each write. No two of the layouts collide.
     ///
     /// # Errors
-    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space
-    /// are held, or the coordinator did not answer.
+    /// The fleet has other ID spaces, `begins` is missing for a new fleet, numbers of a colliding
+    /// ID space are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
         preparing: Preparing,
         draw: fn() -> String,
-    ) -> Result<Prepared, OperatorError> {
+    ) -> Result<Prepared, FleetError> {
         let Preparing { begins, is_growing, horizon, max_ahead, now } = preparing;
         let (known, mut before) = self.read_marker()?.unzip();
         let is_new = known.is_none();
         if is_new && begins.is_none() {
-            return Err(OperatorError::Refused(self.unknown_beginning()));
+            return Err(FleetError::Refused(self.unknown_beginning()));
         }
         let mut marker =
             known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()).polled_each(poll_period(horizon)));
@@ -85,9 +85,8 @@ impl Operator<'_> {
         for &layout in layouts {
             rivals.push(Rivals { layout, indices: marker.rivals(&layout.space().to_string()) });
         }
-        let has_rivals = rivals.iter().flat_map(|it| &it.indices).any(|&index| marker.is_active(index));
-        if !is_new && !is_growing && (!missing.is_empty() || has_rivals) {
-            return Err(OperatorError::Refused(self.other_spaces(&marker, layouts)));
+        if !is_new && !is_growing && !missing.is_empty() {
+            return Err(FleetError::Refused(self.other_spaces(&marker, layouts)));
         }
         let floor_before = marker.floor();
         match begins {
@@ -99,7 +98,7 @@ impl Operator<'_> {
             Some(Begins::New) | None => {}
         }
         let mut replaced = Vec::new();
-        if !missing.is_empty() || has_rivals {
+        if !missing.is_empty() {
             let floors;
             (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, draw)?;
             for floor in floors {
@@ -109,7 +108,7 @@ impl Operator<'_> {
         }
         let is_floor_changed = marker.floor() != floor_before;
         let is_longer = marker.lengthen_reach(rules::reach(horizon, max_ahead));
-        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_changed {
+        if is_longer || is_new || !missing.is_empty() || is_floor_changed {
             self.write_marker(&mut marker, &mut before, draw)?;
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
@@ -118,10 +117,10 @@ impl Operator<'_> {
 
     fn unknown_beginning(&self) -> String {
         format!(
-            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if none of these \
-             layouts were, say --new; if daemons made some without the fleet, or the coordinator lost its data, say --above \
-             with an instant or an ID that none of them has reached (`snowbank state show` on each machine prints how far \
-             it got)",
+            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if no daemon has made \
+             IDs of these layouts, add --new; if daemons made some outside the fleet, or the coordinator lost its data, add \
+             --above with an instant or an ID that none of their IDs has reached (`snowbank state show` prints it on each \
+             machine)",
             self.name,
             Paths::of(self.name).marker()
         )
@@ -130,8 +129,8 @@ impl Operator<'_> {
     fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {
         let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
         format!(
-            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or change \
-             them with --add",
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or add \
+             the layout's space with --add",
             self.name,
             marker.shown(),
             spaces.join(", ")
@@ -139,18 +138,18 @@ impl Operator<'_> {
     }
 
     /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now, and
-    /// the instants up to which IDs were made in them, as the replacing layouts count.
+    /// the instants up to which IDs were made in them, by the clocks of the replacing layouts.
     ///
-    /// If none of the rivals' numbers is held, writes the marker without the rivals. From then on
-    /// no daemon can start in them, because each daemon's write compares the marker. So a second
-    /// check sees all holders. If that check finds one, the marker is restored.
+    /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
+    /// daemon can start in them, because each daemon's write compares the marker. So a second check
+    /// sees all holders. If it finds one, the marker is written as it was before.
     fn replace(
         &mut self,
         marker: &mut Marker,
         before: &mut Option<String>,
         rivals: &[Rivals<'_>],
         draw: fn() -> String,
-    ) -> Result<(Vec<String>, Vec<UnixMicros>), OperatorError> {
+    ) -> Result<(Vec<String>, Vec<UnixMicros>), FleetError> {
         let mut original = marker.clone();
         let floors = self.floors_unless_held(marker, rivals)?;
         let mut replaced = Vec::new();
@@ -170,13 +169,13 @@ impl Operator<'_> {
         }
     }
 
-    /// Returns, for each ID space with rivals, the instant that its layout reaches with the rivals'
-    /// highest ID. Refuses if one of the rivals' numbers is held.
+    /// Returns, for each layout with rivals, the instant at which it makes the rivals' highest ID.
+    /// Refuses if one of the rivals' numbers is held.
     fn floors_unless_held(
         &mut self,
         marker: &Marker,
         rivals: &[Rivals<'_>],
-    ) -> Result<Vec<UnixMicros>, OperatorError> {
+    ) -> Result<Vec<UnixMicros>, FleetError> {
         let mut floors = Vec::new();
         for Rivals { layout, indices } in rivals {
             let mut bound = 0;
@@ -195,15 +194,15 @@ impl Operator<'_> {
         marker: &mut Marker,
         before: &mut Option<String>,
         draw: fn() -> String,
-    ) -> Result<(), OperatorError> {
+    ) -> Result<(), FleetError> {
         marker.write = draw();
         let text = marker.text();
         let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
         if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?
-            // If the text is there, the write was done before, and its answer was lost.
+            // If the key has the new text, the write was done, and its first answer was lost.
             && found.into_iter().next().flatten().as_ref() != Some(&text)
         {
-            return Err(OperatorError::Refused(String::from(
+            return Err(FleetError::Refused(String::from(
                 "another command, or a daemon, changed the fleet's marker at the same time; try again",
             )));
         }
@@ -217,13 +216,13 @@ impl Operator<'_> {
         marker: &Marker,
         index: usize,
         layout: &Layout,
-    ) -> Result<u64, OperatorError> {
+    ) -> Result<u64, FleetError> {
         let mut bound = 0;
         for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
             let number = NumberKey::parse(&text)
-                .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+                .map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
             if !number.released {
-                return Err(OperatorError::Refused(format!(
+                return Err(FleetError::Refused(format!(
                     "the ID spaces {} and {} can make the same IDs, and {} holds a number ({key}) of the latter: stop all \
                      daemons with that layout, release the numbers of killed ones (`snowbank fleet release` with a \
                      configuration of that layout), and try again; or choose an epoch at least a year apart",
@@ -242,7 +241,7 @@ impl Operator<'_> {
 pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        // The bound may lie within its tick, so the floor is the end of the tick.
+        // The bound may lie within its tick, so the instant is the end of the tick.
         let tick = numbering.tick_of(numbering.position_from(id_bound));
         let start = numbering.start_of(tick);
         let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
@@ -250,12 +249,12 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
     })
 }
 
-fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), OperatorError> {
+fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), FleetError> {
     let latest = rules::latest(now, rules::HORIZON_MAX);
     if floor > latest {
-        return Err(OperatorError::Refused(format!(
+        return Err(FleetError::Refused(format!(
             "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \
-             instant that IDs of these layouts have reached, or choose the epoch of the layout before",
+             earlier instant, or keep the epoch of the layout that is replaced",
             floor.rfc3339(0),
             latest.rfc3339(0)
         )));

@@ -8,12 +8,8 @@ use snowbank_state::Fate;
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// Reads an answer, as a member does.
-trait Read {
-    fn read(&mut self, text: Option<&str>, term: &str) -> Seen;
-}
-
-impl Read for Holding {
+impl Holding {
+    /// Reads an answer, as a member does.
     fn read(&mut self, text: Option<&str>, term: &str) -> Seen {
         self.see(text, &text.map(NumberKey::parse).transpose(), term)
     }
@@ -52,22 +48,22 @@ fn a_number_that_was_never_used_is_free() {
 }
 
 #[test]
-fn a_state_resumes_only_what_it_wrote_last_itself() {
+fn a_state_resumes_only_if_the_last_write_is_its_own() {
     let own = [String::from("w1"), String::from("w2")];
     for write in ["w1", "w2"] {
         assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
     }
-    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "an older copy of the state");
+    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not this state's");
 }
 
 #[test]
-fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
+fn a_state_is_the_newest_if_no_mark_is_above_its_ceiling() {
     let mark = |state: &str, id_bound| Mark::granted(id_bound, state);
     let proof = |marks: &[Mark], stored| proof(marks, 1, "state", stored);
     assert_eq!(proof(&[mark("state", 7)], 7), Proof::Held);
-    assert_eq!(proof(&[mark("state", 7)], 8), Proof::Held, "killed between the state's write and the mark");
+    assert_eq!(proof(&[mark("state", 7)], 8), Proof::Held, "the daemon was killed before it wrote the mark");
     assert_eq!(proof(&[mark("state", 7)], 6), Proof::None, "an older copy on the same machine");
-    assert_eq!(proof(&[], 7), Proof::None, "another machine, or a boot");
+    assert_eq!(proof(&[], 7), Proof::None, "the machine has no marks of this boot");
     assert_eq!(proof(&[mark("other", 7)], 7), Proof::None);
     let fate = |fate| [Mark { fate, ..mark("state", 7) }];
     assert_eq!(proof(&fate(Fate::Released), 7), Proof::None);
@@ -84,14 +80,17 @@ fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
 }
 
 #[test]
-fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
+fn a_number_is_taken_when_its_bound_is_near_and_above_it() {
     let other = key("w", 77);
     assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
     let held = take(Some(&other), after(10), taker(&[])).unwrap_err();
     assert_eq!((held.free_at, *held.key), (after(0), other.clone()));
     let released = NumberKey { released: true, ..other };
-    assert!(take(Some(&released), after(10), taker(&[])).is_err(), "its holder may not know it yet");
+    assert!(
+        take(Some(&released), after(10), taker(&[])).is_err(),
+        "its holder may not have noticed the release"
+    );
 }
 
 fn held(write: &str) -> Holding {
@@ -101,18 +100,18 @@ fn held(write: &str) -> Holding {
 }
 
 #[test]
-fn an_answer_that_was_lost_is_found_again() {
+fn a_write_whose_answer_was_lost_is_recognised() {
     let mut holding = held("w3");
     holding.try_write("w4");
     holding.try_write("w5");
-    assert_eq!(holding.read(Some(&text("w3")), "t"), ours("w3"), "not done yet");
+    assert_eq!(holding.read(Some(&text("w3")), "t"), ours("w3"), "the last two writes are not done yet");
     assert_eq!(holding.read(Some(&text("w4")), "t"), ours("w4"));
     assert_eq!(holding.text(), Some(&text("w4")));
-    assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
+    assert_eq!(holding.writes(), ["w4", "w5"], "w5 may still be done");
 }
 
 #[test]
-fn a_number_is_lost_once_its_key_is_anothers() {
+fn a_number_is_lost_if_its_key_is_anothers_or_gone() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
@@ -121,20 +120,28 @@ fn a_number_is_lost_once_its_key_is_anothers() {
 }
 
 #[test]
-fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
+fn a_bound_below_an_acknowledged_one_shows_a_restore() {
     assert_eq!(held("w3").read(None, "t"), Seen::Older(Loss::Gone));
     let lower = |write: &str| key(write, 8).text();
     assert_eq!(held("w3").read(Some(&lower("w2")), "t"), Seen::Older(Loss::WentBack));
     assert_eq!(
         held("w3").read(Some(&lower("x")), "t"),
         Seen::Older(Loss::WentBack),
-        "another has taken it since"
+        "another daemon has taken it since"
     );
     let released = |highest: u64| NumberKey { released: true, highest, ..key("x", 8) }.text();
     let newer = held("w3").read(Some(&released(9)), "t");
-    assert!(matches!(newer, Seen::Lost(Loss::Taken(_))), "a release is newer");
-    assert_eq!(held("w3").read(Some(&released(8)), "t"), Seen::Older(Loss::WentBack), "after a restore");
-    assert_eq!(held("w3").read(Some(&released(9)), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
+    assert!(matches!(newer, Seen::Lost(Loss::Taken(_))), "the release is newer than the bound");
+    assert_eq!(
+        held("w3").read(Some(&released(8)), "t"),
+        Seen::Older(Loss::WentBack),
+        "the release came after a restore"
+    );
+    assert_eq!(
+        held("w3").read(Some(&released(9)), "u"),
+        Seen::Older(Loss::WentBack),
+        "the key is of an earlier term"
+    );
 }
 
 #[test]
@@ -142,11 +149,14 @@ fn a_replaced_write_with_the_same_bound_shows_a_restore() {
     let mut holding = held("w3");
     holding.written(&text("w4"), &key("w4", 9));
     assert_eq!(holding.read(Some(&text("w3")), "t"), Seen::Older(Loss::WentBack));
-    assert!(matches!(holding.read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))), "another copy's");
+    assert!(
+        matches!(holding.read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))),
+        "the write is another copy's"
+    );
 }
 
 #[test]
-fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
+fn a_state_keeps_its_number_while_the_lost_bound_is_ahead() {
     let in_term = |term: &str| NumberKey { term: term.to_owned(), ..key("w1", 77) };
     let take = |key: Option<&NumberKey>, until, id_bound| {
         let acknowledged = Some(Acknowledged { term: "t", id_bound, until });
@@ -156,7 +166,11 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
     let anothers = in_term("u");
     assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
     assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
-    assert_eq!(take(Some(&ours), after(19), 88), Ok(Taking::Above(88)), "others may have had it since");
+    assert_eq!(
+        take(Some(&ours), after(19), 88),
+        Ok(Taking::Above(88)),
+        "others may have taken the number since"
+    );
     assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
     let released = |highest: u64| NumberKey { released: true, highest, ..in_term("t") };
@@ -169,12 +183,16 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     let reach = reach(Duration::from_secs(300), MAX_AHEAD);
     let floor = floor_after_loss(after(0), after(-5), reach);
     assert_eq!(floor, after(320));
-    assert_eq!(floor_after_loss(after(0), after(5_000), reach), after(5_000), "its clock was set back");
-    assert_eq!(floor_after_loss(after(3), floor, reach), after(323), "the second one is no further ahead");
+    assert_eq!(
+        floor_after_loss(after(0), after(5_000), reach),
+        after(5_000),
+        "the daemon's clock was set back"
+    );
+    assert_eq!(floor_after_loss(after(3), floor, reach), after(323), "a second restore adds no second reach");
     let numbering = numbering();
     let above = numbering.position_from(bound_above(&numbering, floor));
     assert!(numbering.start_of(numbering.tick_of(above)) > floor);
-    // Another daemon's clock is ahead, and so are its IDs.
+    // The clock of another daemon is ahead, and its IDs are ahead of that clock.
     let wall = after(10);
     let now = Now { wall, boot: BootMicros(0), jumped: false };
     let counts_from = counts_from(now, after(10_000), MAX_AHEAD);
@@ -182,24 +200,24 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
 }
 
-/// It may be the holder whose clock is behind.
+/// The holder's clock may be behind the other daemon's.
 #[test]
-fn what_another_clock_lets_others_take_may_be_abandoned() {
+fn a_number_that_another_clock_frees_may_be_abandoned() {
     let other = key("w", 77);
     for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
         let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
         let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
-        // The other daemon's settings may differ.
+        // The other daemon may have another `max_ahead`.
         for max_ahead in [MAX_AHEAD / 2, MAX_AHEAD, 6 * MAX_AHEAD] {
             let is_taken = take(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
         }
     }
-    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock in the fleet frees it");
 }
 
 proptest! {
-    /// The one promise that matters: a start that does not resume is never below the bound.
+    /// A start that does not resume is at the bound or above.
     #[test]
     fn no_start_is_below_the_bound_of_another_holder(
         position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,

@@ -1,7 +1,7 @@
-//! The encoding of ZooKeeper's protocol: numbers with the highest byte first, and texts behind
-//! their lengths.
+//! Jute, the encoding of ZooKeeper's protocol. Integers are big-endian. A text or buffer follows
+//! its length.
 
-/// A request's body, as it grows.
+/// A writer of a request's body.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub(super) Vec<u8>);
 
@@ -21,7 +21,7 @@ impl Writer {
         self
     }
 
-    /// Adds a text or a buffer: both have the same form.
+    /// Adds a buffer, which is encoded as a text is.
     pub(super) fn bytes(self, bytes: &[u8]) -> Self {
         let mut written = self.int(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
         written.0.extend_from_slice(bytes);
@@ -56,7 +56,7 @@ impl<'b> Reader<'b> {
         Some(self.take(1)? != [0])
     }
 
-    /// Reads a text. A negative length means that there is none.
+    /// Reads a text. A negative length stands for a missing text, which is read as an empty one.
     pub(super) fn text(&mut self) -> Option<String> {
         let size = usize::try_from(self.int()?).unwrap_or(0);
         Some(String::from_utf8_lossy(self.take(size)?).into_owned())
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back_and_no_part_of_it_does() {
+    fn jute_reads_back_and_a_truncated_text_does_not() {
         let written = Writer::default().int(-7).long(1 << 40).boolean(true).text("ä").int(-1).0;
         let read = |bytes| {
             let mut reader = Reader(bytes);

@@ -1,19 +1,20 @@
-//! A session with a ZooKeeper: requests and answers in their order. No node depends on a session,
-//! so a session may end at any time.
+//! A session with a ZooKeeper server. Answers come in the order of the requests. No node depends on
+//! a session, so a session may end at any time.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::jute::{Reader, Writer};
+use crate::NoAnswer;
 use crate::endpoint::Endpoint;
-use crate::line::{self, ANSWER_BYTES_MAX, Access, Fault, Stream, in_time};
+use crate::line::{self, ANSWER_BYTES_MAX, Access, Stream, in_time};
 
-/// How long the session lives without a request. The server may lower this. If the server has ended
-/// the session, the daemon connects again.
+/// How long the server keeps the session without a request. The server may choose a shorter time.
+/// If the session has ended, the daemon connects again.
 const SESSION_MS: i32 = 30_000;
 
-/// The xid of a login's answer, and the login's operation.
+/// The xid and the operation of a login.
 const LOGIN_XID: i32 = -4;
 const LOGIN: i32 = 100;
 
@@ -21,11 +22,10 @@ const LOGIN: i32 = 100;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const BAD_VERSION: i32 = -103;
 pub(super) const NODE_EXISTS: i32 = -110;
-/// Errors that only an operator can resolve: no permission, an invalid permission, a wrong login, a
-/// missing login.
+/// The errors that only an operator can remove.
 const LASTING_ERRORS: [(i32, &str); 4] = [
     (-102, "NoAuth: this user may not use its keys"),
-    (-114, "InvalidACL: it takes no permissions for this user"),
+    (-114, "InvalidACL: it accepts no permissions for this user"),
     (-115, "AuthFailed: it refuses the user and the password"),
     (-124, "it asks for a login by SASL, allowed: fleet.user and fleet.password_file"),
 ];
@@ -40,11 +40,11 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// A connection with a session of its own.
+/// A connection with its own session.
 pub(super) struct Session {
     stream: Box<dyn Stream>,
     xid: i32,
-    /// True if the session has logged in: then only its user may use the nodes that it makes.
+    /// True if the session has logged in. Then only its user may use the nodes that it creates.
     pub(super) has_user: bool,
     /// The time for each part of an answer.
     pub(super) patience: Duration,
@@ -56,16 +56,16 @@ impl Session {
         access: &Access,
         endpoint: &Endpoint,
         within: Duration,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, NoAnswer> {
         let stream = line::connect(endpoint, &access.tls, within).await?;
         let mut session = Session { stream, xid: 0, has_user: access.user.is_some(), patience: within };
-        // Protocol version, last transaction seen, life, session, its password, no read-only
-        // server.
+        // Protocol version, last transaction seen, timeout, session ID, its password, and false: no
+        // read-only server.
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;
         if let Some(user) = &access.user {
-            let password = user.password().map_err(Fault::Endpoint)?;
+            let password = user.password().map_err(NoAnswer::passing)?;
             let login = Writer::default().int(LOGIN_XID).int(LOGIN).int(0).text("digest");
             session.write_frame(&login.text(&format!("{}:{password}", user.name)).0).await?;
             let answer = session.answer(LOGIN_XID).await?;
@@ -74,12 +74,12 @@ impl Session {
         Ok(session)
     }
 
-    async fn write_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
+    async fn write_frame(&mut self, frame: &[u8]) -> Result<(), NoAnswer> {
         let framed = Writer::default().bytes(frame).0;
         in_time(self.patience, self.stream.write_all(&framed)).await
     }
 
-    async fn read_frame(&mut self) -> Result<Vec<u8>, Fault> {
+    async fn read_frame(&mut self) -> Result<Vec<u8>, NoAnswer> {
         let size = in_time(self.patience, self.stream.read_u32()).await?;
         let size = usize::try_from(size).ok().filter(|&size| size <= ANSWER_BYTES_MAX);
         let mut frame = vec![0; size.ok_or_else(no_zookeeper)?];
@@ -87,7 +87,7 @@ impl Session {
         Ok(frame)
     }
 
-    async fn answer(&mut self, xid: i32) -> Result<Answer, Fault> {
+    async fn answer(&mut self, xid: i32) -> Result<Answer, NoAnswer> {
         let frame = self.read_frame().await?;
         let mut reader = Reader(&frame);
         match header(&mut reader) {
@@ -96,9 +96,9 @@ impl Session {
         }
     }
 
-    /// Sends requests together, and returns their answers. An error is a fault if only an operator
-    /// or another server can resolve it.
-    pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Fault> {
+    /// Sends requests together, and returns their answers. Fails if an answer has an error that
+    /// does not concern nodes.
+    pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, NoAnswer> {
         let first = self.xid + 1;
         for (operation, body) in requests {
             self.xid += 1;
@@ -115,22 +115,22 @@ impl Session {
     }
 }
 
-/// Reads an answer's xid and error. Between them is the transaction.
+/// Reads an answer's xid and error, and skips the transaction ID between them.
 fn header(reader: &mut Reader<'_>) -> Option<(i32, i32)> {
     let xid = reader.int()?;
     reader.long()?;
     Some((xid, reader.int()?))
 }
 
-fn no_zookeeper() -> Fault {
-    Fault::Endpoint(String::from("found an answer of another protocol, allowed: ZooKeeper's"))
+fn no_zookeeper() -> NoAnswer {
+    NoAnswer::passing("found an answer in another protocol, allowed: ZooKeeper's")
 }
 
-/// Returns the fault for an error that does not concern nodes.
-pub(super) fn fault_of(error: i32) -> Option<Fault> {
+/// Returns the fault for an error code, unless the error concerns a node.
+pub(super) fn fault_of(error: i32) -> Option<NoAnswer> {
     if let Some((_, reason)) = LASTING_ERRORS.iter().find(|(lasting, _)| *lasting == error) {
-        return Some(Fault::Lasting((*reason).to_owned()));
+        return Some(NoAnswer::lasting(*reason));
     }
     let is_of_nodes = [0, NO_NODE, BAD_VERSION, NODE_EXISTS].contains(&error);
-    (!is_of_nodes).then(|| Fault::Endpoint(format!("ZooKeeper's error {error}")))
+    (!is_of_nodes).then(|| NoAnswer::passing(format!("ZooKeeper's error {error}")))
 }

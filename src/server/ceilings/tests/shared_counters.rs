@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
-    Coordinator, CounterKey, Member, Names, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped,
+    Coordinator, CounterKey, FleetError, Member, Names, NoAnswer, Notes, NumberRange, Swap, Swapped,
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -183,9 +183,9 @@ impl Daemon {
         for wanted in looked.ranges {
             let taken = self.member.take_range(wanted.source, wanted.count, wanted.generation);
             let range = match taken {
-                Ranged::Taken(range) => Some(range),
-                Ranged::NoAnswer(_) => None,
-                Ranged::Lost(reason) | Ranged::Unusable(reason) => panic!("{reason}"),
+                Ok(range) => Some(range),
+                Err(FleetError::NoAnswer(_)) => None,
+                Err(loss) => panic!("{loss}"),
             };
             self.answer = Some((wanted, range));
         }

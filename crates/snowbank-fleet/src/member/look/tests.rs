@@ -1,8 +1,10 @@
-use crate::member::tests::{Fault, Store, WALL, clocks, five, five_at, key_five, member, store, take, want};
-use crate::{Bound, Member, Notes, Raised, Want};
+use crate::member::tests::{
+    Fault, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, member, store, want,
+};
+use crate::{Bound, FleetError, Member, Notes, Want};
 use snowbank_id::layout::WorkerSet;
 
-/// Returns a daemon that took number 5, its coordinator, and its ceiling.
+/// Returns a daemon that has taken number 5, its coordinator, and the bound of that number.
 fn taken() -> (Member<Store>, Store, u64) {
     let store = store();
     let mut member = member(&store, Notes::default());
@@ -19,124 +21,122 @@ fn each_new_connection_is_used_for_one_write_of_the_same_bound() {
     let (mut member, store, covered) = taken();
     for _ in 0..3 {
         let before = five_at(&store);
-        assert_eq!(member.look(clocks(WALL)), Raised::Done);
+        assert_eq!(member.look(clocks(WALL)), Ok(()));
         assert_eq!(five_at(&store), before, "nothing has changed");
         member.coordinator.connect();
-        assert_eq!(member.look(clocks(WALL)), Raised::Done);
+        assert_eq!(member.look(clocks(WALL)), Ok(()));
         let after = five_at(&store);
         assert_eq!((after.id_bound, after.write == before.write), (covered, false));
     }
-    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
+    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
 #[test]
-fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
+fn the_memory_copy_that_connects_again_first_has_the_number() {
     let (mut one, store, covered) = taken();
     let mut two = one.clone();
     two.coordinator.connect();
-    assert_eq!(one.look(clocks(WALL)), Raised::Done, "the other one has not written yet");
-    assert_eq!(two.look(clocks(WALL)), Raised::Done);
-    assert!(matches!(one.look(clocks(WALL)), Raised::Lost(_)));
-    assert_eq!(two.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()), "the other copy has not written yet");
+    assert_eq!(two.look(clocks(WALL)), Ok(()));
+    assert!(is_lost(&one.look(clocks(WALL))));
+    assert_eq!(two.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
-/// The memory was saved during a raise. Each copy tries the raise again, and finds it done.
+/// The memory was copied during a raise. Each copy tries the raise again, and finds it done.
 #[test]
-fn a_write_from_before_the_connection_does_not_count() {
+fn a_write_drawn_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
     store.set(Fault::Mute);
-    assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
     store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
+        assert_eq!(copy.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
     }
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
-    assert!(matches!(two.look(clocks(WALL)), Raised::Lost(_)));
-    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
+    assert!(is_lost(&two.look(clocks(WALL))));
+    assert_eq!(one.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 
-    // Here the look tries the raise again.
+    // This time each copy's look tries the raise again.
     store.set(Fault::Mute);
-    assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
     store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.look(clocks(WALL)), Raised::Done);
+        assert_eq!(copy.look(clocks(WALL)), Ok(()));
     }
-    assert_eq!(two.look(clocks(WALL)), Raised::Done);
-    assert!(matches!(one.look(clocks(WALL)), Raised::Lost(_)));
+    assert_eq!(two.look(clocks(WALL)), Ok(()));
+    assert!(is_lost(&one.look(clocks(WALL))));
     assert_eq!(five_at(&store).id_bound, covered + 20);
 }
 
 #[test]
-fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
+fn a_new_connections_write_is_tried_until_it_is_answered() {
     let (mut member, store, covered) = taken();
     store.set(Fault::Mute);
     member.coordinator.connect();
     for _ in 0..100 {
-        assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
+        assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
         assert_eq!(five_at(&store).id_bound, covered);
         member.coordinator.connect();
     }
     store.set(Fault::ReadOnly);
     for _ in 0..100 {
         member.coordinator.connect();
-        assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
+        assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     }
-    assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
+    assert!(member.sources[0].note().writes.len() < 5, "retries draw no new writes");
     store.set(Fault::None);
-    assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Raised::Done, Raised::Done]);
+    assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Ok(()), Ok(())]);
     let write = five_at(&store).write;
-    assert_eq!(member.look(clocks(WALL)), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).write, write);
 }
 
-/// A raise whose answer was lost is done late, between the read and the write of a look.
+/// The coordinator does a raise late, between the read and the write of a look.
 #[test]
-fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
+fn a_new_connections_write_lowers_no_bound_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&key_five());
     store.set(Fault::Mute);
-    assert!(matches!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     let raised = store.text(&key_five());
     store.put(&key_five(), &before);
     store.put_late(&key_five(), &raised);
     member.coordinator.connect();
-    assert_eq!(member.look(clocks(WALL)), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
-/// After a restored snapshot the daemon trusts no bound that it had. Then a read gets an old
-/// answer.
+/// After a restored snapshot the daemon has no grant. Then a read gets an old answer.
 #[test]
-fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
+fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
     let (mut member, store, covered) = taken();
     let older = store.text(&key_five());
-    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
+    assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
     store.set(Fault::ReadOnly);
-    assert!(matches!(member.raise(&raise(covered + 20), 1, clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(member.raise(&raise(covered + 20), 1, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
     member.coordinator.connect();
     store.be_stale(older);
-    assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
+    assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(five_at(&store).id_bound, covered + 9);
     let before = five_at(&store).write;
-    assert_eq!(member.look(clocks(WALL)), Raised::Done);
+    assert_eq!(member.look(clocks(WALL)), Ok(()));
     assert_eq!((five_at(&store).id_bound, five_at(&store).write == before), (covered + 9, false));
 }
 
-/// The daemon's first source went on without asking, and only the second one has asked.
+/// The first source went on without asking. Only the second one has asked the coordinator.
 #[test]
 fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     let store = store();
-    let mut first = member(&store, Notes::default());
-    take(&mut first, want(WALL, false), &five());
+    let (first, _) = holder(&store);
     let mut again = member(&store, first.notes().clone());
     assert!(again.resume_unseen(want(WALL, true), &five()).is_some());
     let other = Want { index: 1, source: "rows", ..want(WALL, false) };
@@ -144,6 +144,6 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     assert!(again.poll_due_in().is_zero());
     again.check_taken(clocks(WALL)).unwrap();
     assert!(again.poll_due_in().is_zero());
-    assert_eq!(again.look(clocks(WALL)), Raised::Done);
+    assert_eq!(again.look(clocks(WALL)), Ok(()));
     assert!(!again.poll_due_in().is_zero());
 }

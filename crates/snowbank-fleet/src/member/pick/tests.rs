@@ -2,8 +2,8 @@ use super::super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::{Notes, Paths};
 
-/// Picks this many numbers below a limit. Returns them, how often keys of numbers were read and
-/// listed, and the notes.
+/// Picks this many worker IDs below a limit. Returns them, the counts of reads and of lists of
+/// keys, and the notes.
 fn picked(
     store: &Store,
     notes: Notes,
@@ -14,10 +14,10 @@ fn picked(
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
     let mut member = member(store, notes);
     let before = asked();
-    let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+    let all = |_: &Numbering| Ok::<bool, FleetError>(true);
     let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
-    // One read is not counted: the marker's, which comes before the numbers.
+    // The first read is the marker's, which does not count.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
 }
 
@@ -29,7 +29,7 @@ fn a_start_prefers_its_own_numbers_to_unused_ones() {
     let (again, asked, notes) = picked(&store, notes, true, 2, 1_024);
     assert_eq!((again.as_str(), asked), ("0-1", [1, 0]));
     let (others, asked, _) = picked(&store, notes.clone(), false, 2, 1_024);
-    assert_eq!((others.as_str(), asked), ("2-3", [2, 0]), "they are a copy's");
+    assert_eq!((others.as_str(), asked), ("2-3", [2, 0]), "0 and 1 may belong to a copy of the state");
     let (one, asked, notes) = picked(&store, notes, true, 1, 1_024);
     assert_eq!((one.as_str(), asked), ("0", [1, 0]));
     let (more, asked, notes) = picked(&store, notes, true, 3, 1_024);
@@ -46,7 +46,7 @@ fn a_start_prefers_its_own_numbers_to_unused_ones() {
 }
 
 #[test]
-fn a_start_lists_the_keys_only_if_one_read_shows_too_few_unused_numbers() {
+fn a_start_lists_all_keys_if_one_read_finds_too_few_unused() {
     let store = store();
     let key = |number| Paths::of("f").number(0, number);
     let pick = |count| {
@@ -56,7 +56,7 @@ fn a_start_lists_the_keys_only_if_one_read_shows_too_few_unused_numbers() {
     (0..700).for_each(|number| store.put(&key(number), "of a newer release"));
     assert_eq!(pick(1), ("700".to_owned(), [1, 1]), "the lowest unused number");
     store.remove(&key(17));
-    assert_eq!(pick(1), ("17".to_owned(), [1, 0]), "a hole");
+    assert_eq!(pick(1), ("17".to_owned(), [1, 0]), "17 is unused now");
     [17, 300].iter().for_each(|&number| store.remove(&key(number)));
-    assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read shows no two");
+    assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read finds only one");
 }

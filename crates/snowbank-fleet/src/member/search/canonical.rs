@@ -1,9 +1,9 @@
-//! Shows which states are the same: names of writes, terms, states and boots are replaced by
-//! numbers, in the order in which they are met.
+//! Decides which states are the same. Replaces the names of writes, terms, states and boots by
+//! numbers, in the order of their first occurrence.
 //!
-//! The patterns name every field of a machine and its daemon, so that a new field does not compile
-//! until it is added, or left out for a reason. Left out are values that all states share, texts
-//! that only people read, and copies of other fields.
+//! The patterns name every field of a machine and its daemon. So a new field does not compile until
+//! it is added here or left out. Values that all states share, texts for people, and copies of
+//! other fields do not matter.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -13,13 +13,12 @@ use super::world::World;
 use crate::member::{Held, Member};
 use crate::{Note, Swap};
 
-/// Returns a hash of all that can matter for what follows, apart from the faults that may still
-/// happen.
+/// Returns a hash of everything that later events depend on, except the number of faults left.
 pub(super) fn hash(world: &World) -> u128 {
     hash_in_order(world, [0, 1, 2]).min(hash_in_order(world, [1, 0, 2]))
 }
 
-/// Returns the hash with the machines in this order. The first two are alike.
+/// Returns the hash with the machines in this order. The first two machines are configured alike.
 fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
     let mut form = Form { words: Vec::with_capacity(200), ..Form::default() };
     order.into_iter().for_each(|at| form.machine(&world.machines[at]));
@@ -35,17 +34,17 @@ fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
     u128::from(half(0)) << 64 | u128::from(half(1))
 }
 
-/// The words of a state, as far as it was read.
+/// The words of a state that are hashed.
 #[derive(Default)]
 struct Form<'a> {
     words: Vec<u64>,
-    /// The names that were met, in their order.
+    /// The names that have occurred, in the order of their first occurrence.
     writes: Vec<&'a str>,
     states: Vec<&'a str>,
     boots: Vec<u64>,
 }
 
-/// Returns the text of a field of a value, without its quotes.
+/// Returns the text of a field in a JSON text, without its quotes.
 fn field<'a>(text: &'a str, name: &str) -> &'a str {
     let from = text.find(name).map_or(text.len(), |at| at + name.len());
     let rest = text[from..].trim_start_matches(['"', ':']);
@@ -62,10 +61,11 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 
 impl<'a> Form<'a> {
     /// Adds the coordinator. Leaves out `drawn`, because the next name is new in any state. Also
-    /// leaves out `left`, the faults that may still happen, because [`Visited`](super::Visited)
-    /// compares them.
+    /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and
+    /// `may_go_back`, which all states share.
     fn server(&mut self, server: &'a Server) {
-        let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
+        let Server { keys, before, late, backups, lost_writes, drawn: _, faults_left: _, may_go_back: _ } =
+            server;
         self.keys(keys);
         self.words.extend([u64::from(before.is_some()), u64::from(*lost_writes)]);
         before.iter().for_each(|keys| self.keys(keys));
@@ -209,7 +209,7 @@ impl<'a> Form<'a> {
     }
 
     fn member(&mut self, member: &'a Member<Wire>, generation: u64) {
-        // The machine has the same state and notes, so they are left out here.
+        // The machine has the same state and notes, so they do not matter here.
         let Member {
             sources,
             counters,
@@ -229,7 +229,7 @@ impl<'a> Form<'a> {
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
-        // No time passes, so only a poll without an answer is due again.
+        // No time passes, so another poll is due only after one without an answer.
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 

@@ -1,11 +1,11 @@
-//! One machine of the search: its state, its marks, and its daemon.
+//! A machine of the search: its state, its marks, and its daemon.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::wire::{self, Fault, Wire};
+use super::wire::{self, Wire};
 use crate::rules::{self, Proof};
-use crate::{Bound, Clocks, JoinError, Member, Names, Notes, Raised, Taken, Want};
+use crate::{Bound, Clocks, FleetError, Member, Names, Notes, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -13,18 +13,17 @@ use snowbank_state::{Fate, Mark};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
-/// The horizon of each machine: their daemons are not configured alike.
+/// The horizon of each machine. The third machine is configured differently.
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
 pub(super) const MAX_AHEADS: [Duration; 3] =
     [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
 /// The most by which clocks differ: the shortest `max_ahead`.
 pub(super) const SKEW: Duration = MAX_AHEADS[2];
-/// The instants that clocks read, in any order. At the second instant, the ceilings of the first
-/// have passed.
+/// The instants that clocks can show. At the second instant, ceilings of the first have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read if they differ by up to `SKEW`. A ceiling of the first instant is
-/// near for no daemon at the second, for some at the third, and for all at the fourth.
+/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling of the first instant
+/// is near for no daemon at the second instant, for some at the third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -118,7 +117,7 @@ impl Space {
     }
 }
 
-/// A machine, with its state, what it remembers in this boot, and its daemon.
+/// A machine, with its state, its marks in this boot, and its daemon.
 #[derive(Clone)]
 pub(super) struct Machine {
     /// The ID space of its configuration.
@@ -132,18 +131,18 @@ pub(super) struct Machine {
     pub(super) noted_in: u64,
     /// The local ceilings, as ticks, by number.
     pub(super) ceilings: [Option<u64>; NUMBERS],
-    /// By number: the state that marked it, the marked tick, and its fate.
+    /// For each number: the state that marked it, the marked tick, and the mark's fate.
     pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
-    /// Its daemon during a start with a pause. It hands out nothing until the start is over.
+    /// Its daemon during the pause of a start. It hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
     pub(super) max_ahead: Duration,
-    /// True from a restore that lost a bound acknowledged to this machine, until its daemon ends
-    /// because of a loss.
+    /// True after a restore lost a bound that was acknowledged to this machine, until its daemon
+    /// ends because of a loss.
     pub(super) has_lost: bool,
 }
 
@@ -153,9 +152,11 @@ pub(super) struct Starting {
     pub(super) member: Member<Wire>,
     pub(super) taken: Taken,
     pub(super) wall: UnixMicros,
-    /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
+    /// True if the machine was restored during the start: its keeper takes the first grants away at
+    /// once.
     pub(super) is_revoked: bool,
-    /// True once the pause is over, while the start waits for connections to end, or for storage.
+    /// True once the pause is over, while the start still waits for connections to end, or for
+    /// storage.
     pub(super) is_settled: bool,
 }
 
@@ -166,7 +167,7 @@ pub(super) struct Daemon {
     pub(super) ids: Ids,
     /// Its first tick that was not used.
     pub(super) cursor: u64,
-    /// The fleet's ceiling that counts, as a tick.
+    /// The granted ceiling, as a tick.
     pub(super) granted: u64,
     /// The highest ceiling that was acknowledged, as a tick.
     pub(super) newest: u64,
@@ -244,10 +245,10 @@ impl Machine {
         let taken = match (resumed, &given) {
             (Some(resumed), _) => Ok(resumed),
             (None, Some(given)) => member.take(want, given),
-            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true)),
+            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true)),
         };
         let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            Err(FleetError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
             taken => taken.ok(),
         };
         self.notes = member.notes().clone();
@@ -255,10 +256,10 @@ impl Machine {
             Some(taken) if taken.is_new => {
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
-            // With a number that this state had released, a daemon starts at once, so that a clean
-            // restart needs no pause. Another daemon may have had the number since, and the
-            // coordinator may have lost that daemon's writes. Then the other daemon must ask first,
-            // so this start is undone.
+            // With a number that this state had released, a daemon starts without a pause. Another
+            // daemon may have had the number since, and the coordinator may have lost that daemon's
+            // writes. Such a start is not safe until that daemon has asked the coordinator, so the
+            // search undoes it.
             Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
@@ -280,7 +281,7 @@ impl Machine {
         }
     }
 
-    /// Begins to serve after a start. If the start `is_late`, it checks its numbers once more.
+    /// Ends a start: the daemon serves. If the start `is_late`, it checks its numbers again.
     pub(super) fn begin(&mut self, is_late: bool) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
@@ -293,8 +294,8 @@ impl Machine {
         }
     }
 
-    /// Returns whether the machine's start is late. A late start asks nothing, and so notices
-    /// nothing.
+    /// Returns whether the machine's start takes longer than its pause. Such a start asks nothing,
+    /// and so notices nothing.
     pub(super) fn is_late(&self) -> bool {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
@@ -334,7 +335,7 @@ impl Machine {
         let Some(daemon) = &mut self.daemon else { return };
         let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) }];
         let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
-        if raised == Raised::Done {
+        if raised == Ok(()) {
             daemon.acknowledge(ceiling);
         }
         self.take(&raised);
@@ -348,12 +349,12 @@ impl Machine {
     }
 
     /// Ends the daemon if it has lost its number.
-    pub(super) fn take(&mut self, raised: &Raised) {
+    pub(super) fn take(&mut self, ended: &Result<(), FleetError>) {
         let Some(daemon) = &self.daemon else { return };
         self.notes = daemon.member.notes().clone();
-        if matches!(raised, Raised::Lost(_)) {
+        if ended.as_ref().is_err_and(FleetError::is_loss) {
             self.daemon = None;
-            // The daemon has noticed its loss. If it raised no floor, nobody will.
+            // The daemon has noticed its loss. If it raised no floor, no daemon will.
             let has_noticed = std::mem::take(&mut self.has_lost);
             wire::with_server(|server| server.lost_writes &= !has_noticed);
         }
@@ -364,9 +365,9 @@ impl Machine {
         let clocks = self.clocks(wall);
         let Some(mut daemon) = self.daemon.take() else { return };
         let confirmed = daemon.member.confirm(clocks);
-        let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };
+        let fate = if confirmed == Ok(()) { Fate::Returned } else { Fate::Granted };
         self.store(daemon.ids, daemon.cursor, fate);
-        if confirmed == Raised::Done {
+        if confirmed == Ok(()) {
             let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, daemon.cursor) }];
             let _ = daemon.member.release(&bounds, clocks);
         }
@@ -379,8 +380,8 @@ impl Machine {
         self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);
     }
 
-    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its
-    /// daemon knows.
+    /// Returns the highest bound of a number that the coordinator had acknowledged to this machine
+    /// or its daemon.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
         let number = number as u64;
         let note = self.notes.of(self.space.source(), self.space.text());
@@ -389,9 +390,4 @@ impl Machine {
         let held = held.find(|(held, _)| *held == number).map_or(0, |(_, holding)| holding.acknowledged());
         noted.max(held)
     }
-}
-
-/// Counts a fault of the event that is played.
-pub(super) fn lose(fault: Fault) {
-    wire::with_server(|server| server.left.take(fault));
 }

@@ -1,4 +1,4 @@
-//! The operator of the search, with the shipped commands.
+//! The operator of the search, who runs the shipped commands.
 
 use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
 use super::wire::{self, Wire};
@@ -6,18 +6,18 @@ use super::world::World;
 use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
 use snowbank_core::clock::BootMicros;
 
-/// The calls of `fleet init --add` from its first write on: it writes, lists the numbers again, and
-/// writes.
+/// The indices of the calls of `fleet init --add` from its first write on: it writes, lists the
+/// numbers again, and writes.
 pub(super) const WRITES: [u8; 3] = [2, 3, 4];
 
-/// A machine that goes on before this call of a command.
+/// A machine that does its next step before this call of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meanwhile {
     pub(super) call: u8,
     pub(super) machine: usize,
 }
 
-/// The command's way to the coordinator.
+/// The coordinator as a command sees it: a machine may do a step between two calls.
 struct Console<'w> {
     world: &'w mut World,
     calls: u8,
@@ -53,7 +53,7 @@ impl Coordinator for Console<'_> {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut wire = self.call();
-        // A floor that an operator raises does not show that a daemon has noticed the loss.
+        // If an operator raises the floor, no daemon has noticed the loss yet.
         let lost_writes = wire::with_server(|server| server.lost_writes);
         let swapped = wire.swap(swaps);
         wire::with_server(|server| server.lost_writes = lost_writes);

@@ -1,4 +1,4 @@
-//! The coordinator of the search. Each call may meet a fault, as a script says.
+//! The coordinator of the search. A script decides which calls meet a fault.
 
 use snowbank_core::clock::BootMicros;
 use std::cell::RefCell;
@@ -11,80 +11,39 @@ use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
 
-/// A fault of the coordinator, its network or a machine.
+/// A fault that a call to the coordinator meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// A read has no answer, or the answer of a write that was done is lost.
+enum Fault {
+    /// A read has no answer, or a write is done and its answer is lost.
     Lost,
     /// A write is done later, or never.
     Late,
     /// A read sees the keys before the last write.
     Stale,
-    Kill,
-    Boot,
-    Copy,
-    Snapshot,
-    /// A snapshot that the kernel does not report: the clocks of both copies jump.
-    Jump,
-    LoseData,
-    /// The coordinator is restored to an older state.
-    GoBack,
-}
-
-/// The number of kinds of faults.
-const FAULTS: usize = Fault::GoBack as usize + 1;
-
-/// How many faults may still happen: of each kind, and in all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    each: [u8; FAULTS],
-    all: u8,
-}
-
-impl Left {
-    pub(super) fn new(each: u8, all: u8) -> Left {
-        Left { each: [each; FAULTS], all }
-    }
-
-    /// Returns a copy that allows no fault of this kind.
-    pub(super) fn without(mut self, fault: Fault) -> Left {
-        self.each[fault as usize] = 0;
-        self
-    }
-
-    pub(super) fn has(self, fault: Fault) -> bool {
-        self.all > 0 && self.each[fault as usize] > 0
-    }
-
-    pub(super) fn take(&mut self, fault: Fault) {
-        self.each[fault as usize] -= 1;
-        self.all -= 1;
-    }
-
-    /// Returns true if all that can happen with `other` can happen with this, too.
-    pub(super) fn covers(self, other: Left) -> bool {
-        self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
-    }
 }
 
 /// The coordinator. Reads may lag behind writes.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) keys: Arc<Keys>,
-    /// The keys before the last write. `None` if no read can see them.
+    /// The keys before the last write. `None` if reads see the newest keys only.
     pub(super) before: Option<Arc<Keys>>,
-    /// Writes that are on their way.
+    /// Writes that were sent, and may be done later.
     pub(super) late: Vec<Vec<Swap>>,
-    /// The states to which it may be restored, the newest last: at most [`BACKUPS_MAX`].
+    /// The states to which the coordinator may be restored, the newest last: at most
+    /// [`BACKUPS_MAX`].
     pub(super) backups: Vec<Arc<Keys>>,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(super) lost_writes: bool,
     /// The number of identities that were drawn for writes.
     pub(super) drawn: u64,
-    pub(super) left: Left,
+    /// The number of faults that may still happen.
+    pub(super) faults_left: u8,
+    /// True if one of them may be a restore to an older state.
+    pub(super) may_go_back: bool,
 }
 
-/// The most states that are kept for restores.
+/// The most older states that are kept.
 pub(super) const BACKUPS_MAX: usize = 3;
 
 impl Server {
@@ -117,34 +76,40 @@ impl Server {
         Swapped::Done
     }
 
-    /// Forgets what cannot matter any more, so that equal futures are one state.
+    /// Returns true if the coordinator may still be restored to an older state.
+    pub(super) fn can_go_back(&self) -> bool {
+        self.may_go_back && self.faults_left > 0
+    }
+
+    /// Forgets what no later event can use, so that states with equal futures are equal.
     pub(super) fn forget(&mut self) {
-        if !self.left.has(Fault::Stale) {
+        if self.faults_left == 0 {
             self.before = None;
         }
-        if !self.left.has(Fault::GoBack) {
+        let can_go_back = self.can_go_back();
+        if !can_go_back {
             self.backups.clear();
         }
-        // A key never has an earlier text again, unless the coordinator goes back.
+        // A write that does not fit now never will, unless the coordinator goes back.
         let mut late = std::mem::take(&mut self.late);
-        late.retain(|swaps| self.left.has(Fault::GoBack) || swaps.iter().all(|swap| self.fits(swap)));
+        late.retain(|swaps| can_go_back || swaps.iter().all(|swap| self.fits(swap)));
         self.late = late;
     }
 }
 
-/// One event's view of the coordinator: the faults that its calls meet.
+/// The coordinator during one event, and the faults that the event's calls meet.
 pub(super) struct Scene {
     pub(super) server: Server,
-    /// The choices of the first calls. All later calls meet no fault.
+    /// The choices for the first calls. Later calls meet no fault.
     pub(super) script: Vec<u8>,
-    /// The choices that were made, each with the number of options that there were.
+    /// The choices that were made, each with its number of options.
     pub(super) made: Vec<(u8, u8)>,
 }
 
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
-/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices
-/// that were made.
+/// Plays an event on this coordinator. `script` has the choices for its first calls. Returns the
+/// coordinator, and all choices that were made.
 pub(super) fn play<T>(
     server: Server,
     script: &[u8],
@@ -153,7 +118,7 @@ pub(super) fn play<T>(
     let scene = Scene { server, script: script.to_vec(), made: Vec::new() };
     SCENE.with(|it| it.replace(Some(scene)));
     let result = event();
-    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("it is played");
+    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("the event is played");
     (result, server, made)
 }
 
@@ -166,6 +131,11 @@ pub(super) fn with_server<T>(act: impl FnOnce(&mut Server) -> T) -> T {
     with(|scene| act(&mut scene.server))
 }
 
+/// Counts a fault of the event that is played.
+pub(super) fn count_fault() {
+    with_server(|server| server.faults_left -= 1);
+}
+
 /// Draws the identity of a write.
 pub(super) fn draw() -> String {
     with_server(|server| {
@@ -175,16 +145,16 @@ pub(super) fn draw() -> String {
 }
 
 impl Scene {
-    /// Chooses a fault for a call, or none.
+    /// Chooses no fault for a call, [`Fault::Lost`], or `other`.
     fn choose(&mut self, other: Fault) -> Option<Fault> {
         let server = &mut self.server;
         let is_possible =
-            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || server.before.is_some());
+            |fault: &Fault| server.faults_left > 0 && (*fault != Fault::Stale || server.before.is_some());
         let possible: Vec<Fault> = [Fault::Lost, other].into_iter().filter(is_possible).collect();
         let choice = self.script.get(self.made.len()).copied().unwrap_or(0);
         self.made.push((choice, possible.len() as u8 + 1));
         let fault = possible.get(usize::from(choice).checked_sub(1)?).copied();
-        fault.into_iter().for_each(|fault| server.left.take(fault));
+        server.faults_left -= u8::from(fault.is_some());
         fault
     }
 
@@ -197,8 +167,7 @@ impl Scene {
     }
 }
 
-/// The way to the coordinator of the event that is played. No time passes within an event, and
-/// looks are events of their own.
+/// A client of the coordinator of the event that is played.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
@@ -213,7 +182,7 @@ impl Coordinator for Wire {
         0
     }
 
-    /// No time passes within an event, and looks are events of their own.
+    /// Time stands still within an event.
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }

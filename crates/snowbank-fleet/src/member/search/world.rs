@@ -1,14 +1,13 @@
-//! All that can happen to the machines of the search.
+//! The events of the search.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
     Daemon, FLEET, HORIZONS, Ids, MACHINES, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS,
-    lose,
 };
 use super::operator::{self, Meanwhile};
-use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
+use super::wire::{self, BACKUPS_MAX, Keys, Server};
 use crate::{Begins, Marker, Notes, NumberKey, Paths};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_state::Fate;
@@ -21,13 +20,13 @@ const IDS: usize = 4;
 pub(super) struct World {
     pub(super) server: Server,
     pub(super) machines: [Arc<Machine>; MACHINES],
-    /// For each ID of a tick, the ticks in which it was handed out.
+    /// For each ID of a tick, the ticks in which it was handed out, as bits.
     pub(super) used: [u128; IDS],
     pub(super) clocks: AllClocks,
-    /// The highest time that a clock has read.
+    /// The latest time that a clock has shown.
     pub(super) time: UnixMicros,
     pub(super) boots: u64,
-    /// True if an operator frees numbers whose daemons may run.
+    /// True if an operator may free numbers whose daemons run.
     frees: bool,
     past: Option<Arc<Past>>,
 }
@@ -35,9 +34,9 @@ pub(super) struct World {
 /// The clocks of the machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllClocks {
-    /// Each clock may read any time at any moment.
+    /// Each clock may show any time at any moment.
     Differ,
-    /// No clock reads an earlier time than another has read.
+    /// No clock shows an earlier time than a clock has shown before.
     Agree,
     /// The clocks differ by up to `SKEW`.
     AreSkewed,
@@ -50,37 +49,37 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. After a raise, a daemon hands out all IDs that it may; after a start,
-/// all or those of one tick. The search does not try fewer, because only an ID that was handed out
-/// can be repeated. The numbers in events are indices of machines, unless the event says otherwise.
+/// Something that happens. After a raise, a daemon hands out all IDs that it was granted; after a
+/// start, all, or those of one tick. The more IDs are handed out, the more can be repeated. A
+/// `usize` is the index of a machine, unless the event says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
     Start(usize, UnixMicros, Amount),
-    /// A daemon hands out all that it may.
+    /// A daemon hands out all IDs that it was granted.
     Use(usize),
-    /// A daemon raises its bound, and hands out all that it may.
+    /// A daemon raises its bound, and hands out all IDs that it was granted.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over. In the search, the daemon then hands out all that it may.
+    /// The pause of a start ends, and the daemon hands out IDs.
     Settle(usize, Amount),
-    /// The pause of a start is over, and the start takes longer.
+    /// The pause of a start ends, but the start takes longer.
     SettleLate(usize),
-    /// A start that took longer hands out all that it may.
+    /// A start that took longer ends, and the daemon hands out all IDs that it was granted.
     Begin(usize),
     Kill(usize),
     Stop(usize),
     Boot(usize),
     /// The state of the first machine replaces that of the second.
     Copy(usize, usize),
-    /// As `Copy`, but the second machine is a container beside the first, with locks of its own.
+    /// As `Copy`, but the second machine is a container on the first machine, with its own locks.
     CopyBeside(usize, usize),
     /// A memory snapshot of the first machine is resumed on both.
     Snapshot(usize, usize),
-    /// As `Snapshot`, but the kernel does not report the resumption. The clocks of both machines
-    /// jump, and both daemons notice the jump.
+    /// As `Snapshot`, but the kernel does not report that. The clocks of both machines jump, and
+    /// both daemons notice the jump.
     Jump(usize, usize),
-    /// A write that was on its way is done.
+    /// The late write with this index is done.
     Late(usize),
     LoseData,
     /// An operator prepares a coordinator that has lost its data, above all IDs that were handed
@@ -88,9 +87,9 @@ enum Event {
     Prepare,
     /// An operator changes the fleet to the other ID space.
     Add(Space, Option<Meanwhile>),
-    /// An operator frees a number whose daemon may run.
+    /// An operator frees this number, whose daemon may run.
     Free(Space, usize),
-    /// The coordinator is restored to the kept state with this index.
+    /// The coordinator is restored to the backup with this index.
     GoBack(usize),
 }
 
@@ -101,12 +100,10 @@ enum Amount {
 }
 
 impl World {
-    /// Returns a prepared fleet in which this many faults may still happen, at most two of each
-    /// kind. The coordinator may be restored to an older state only if the clocks differ by at most
-    /// `SKEW`: only then is the raised floor above all grants.
+    /// Returns a prepared fleet in which this many faults may still happen. The coordinator may be
+    /// restored to an older state only if the clocks differ by at most `SKEW`: only then is the
+    /// raised floor above all grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
-        let left = Left::new(2, faults);
-        let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
         let text = Marker::new("1f", vec![Space::First.text().to_owned()]).text();
         let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
         let server = Server {
@@ -116,7 +113,8 @@ impl World {
             backups: Vec::new(),
             lost_writes: false,
             drawn: 0,
-            left,
+            faults_left: faults,
+            may_go_back: clocks != AllClocks::Differ,
         };
         let machine = |index: usize| Machine {
             space: Space::First,
@@ -146,7 +144,7 @@ impl World {
         events.iter().fold(self, |world, &event| world.after(event, &[]).0)
     }
 
-    /// Starts a daemon on the first machine, which hands out all that it may.
+    /// Starts a daemon on the first machine, which hands out all IDs that it was granted.
     pub(super) fn with_a_daemon(self) -> World {
         self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
     }
@@ -185,7 +183,7 @@ impl World {
         ];
         let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
-        assert!(runs(0) && runs(2), "they have started:{world}");
+        assert!(runs(0) && runs(2), "both daemons must have started:{world}");
         world
     }
 
@@ -197,9 +195,9 @@ impl World {
         self.with_a_daemon().played(&[Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)])
     }
 
-    /// Returns the state after a restore that the third machine's daemon noticed. It raised a floor
-    /// far ahead. The second machine's daemon has taken a released number at that floor, and may
-    /// hand out nothing yet. The third machine's daemon has started again.
+    /// Plays a restore that the third machine's daemon notices: it raises the floor far ahead.
+    /// After that, the second machine's daemon takes a released number at that floor, and has
+    /// handed out nothing yet. The third machine's daemon has started again.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
         let early = self.walls()[0];
         let late = self.walls()[self.walls().len() - 1];
@@ -218,11 +216,11 @@ impl World {
         ];
         let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
-        assert!(runs(1) && runs(2), "they have started:{world}");
+        assert!(runs(1) && runs(2), "both daemons must have started:{world}");
         world
     }
 
-    /// Returns the times that clocks may read now.
+    /// Returns the times that clocks may show now.
     fn walls(&self) -> Vec<UnixMicros> {
         let max_ahead = SKEW.as_micros() as i64;
         match self.clocks {
@@ -250,10 +248,10 @@ impl World {
     }
 
     fn events(&self) -> Vec<Event> {
-        let left = self.server.left;
+        let has_faults = self.server.faults_left > 0;
         let mut events = Vec::new();
         for (index, machine) in self.machines.iter().enumerate() {
-            if machine.starting.is_some() && left.has(Fault::Kill) {
+            if machine.starting.is_some() && has_faults {
                 events.push(Event::Kill(index));
             }
             match (&machine.starting, &machine.daemon) {
@@ -264,30 +262,27 @@ impl World {
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
-                // The pause lasts until a daemon that has lost a write has noticed the loss.
+                // The pause lasts until a daemon that lost a write has noticed that.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
                     events.push(Event::Settle(index, Amount::All));
                     // `SettleLate` and `Begin` differ from `Settle` only if a restore comes between
                     // them.
-                    events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
+                    events.extend(self.server.can_go_back().then_some(Event::SettleLate(index)));
                 }
                 (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
             }
-            if left.has(Fault::Boot) {
-                events.push(Event::Boot(index));
+            if !has_faults {
+                continue;
             }
+            events.push(Event::Boot(index));
             let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
             let is_alike = |to: usize| self.machines[to].space == machine.space;
             let idle = (0..MACHINES).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
             for to in idle {
-                if left.has(Fault::Copy) {
-                    events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
-                }
-                if left.has(Fault::Snapshot) {
-                    events.push(Event::Snapshot(index, to));
-                }
-                if left.has(Fault::Jump) && !is_idle(machine) {
+                events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
+                events.push(Event::Snapshot(index, to));
+                if !is_idle(machine) {
                     events.push(Event::Jump(index, to));
                 }
             }
@@ -295,13 +290,13 @@ impl World {
         events.extend((0..self.server.late.len()).map(Event::Late));
         let is_prepared = !self.server.keys.is_empty();
         let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
-        if left.has(Fault::LoseData) && is_prepared {
+        if has_faults && is_prepared {
             events.push(Event::LoseData);
         }
         if !is_prepared && !self.machines.iter().any(runs) {
             events.push(Event::Prepare);
         }
-        if left.has(Fault::GoBack) {
+        if self.server.can_go_back() {
             events.extend((0..self.server.backups.len()).map(Event::GoBack));
         }
         if self.frees {
@@ -310,8 +305,8 @@ impl World {
         events
     }
 
-    /// Returns the operator's commands that change something. A machine may go on between the reads
-    /// and the writes of a command.
+    /// Returns the operator's commands that change something. A machine may do a step between the
+    /// calls of a command.
     fn events_of_an_operator(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let Some(marker) = marker(&self.server.keys) else { return events };
@@ -321,7 +316,7 @@ impl World {
             }
             if marker.place_of(space.text()).is_none() {
                 events.push(Event::Add(space, None));
-                // While a daemon must notice a loss, no pause ends.
+                // While a loss is not noticed, no pause ends.
                 let goes_on = |&at: &usize| self.machines[at].starting.is_none() || !self.server.lost_writes;
                 for machine in (0..MACHINES).filter(goes_on) {
                     let before =
@@ -336,8 +331,8 @@ impl World {
         events
     }
 
-    /// Returns what a daemon may do. Any look but its first can only end it, as a raise would. So
-    /// later looks are left out, unless the coordinator has lost writes.
+    /// Returns the events of a daemon. After its first look, a look can only end the daemon, as a
+    /// raise can. So there are no later looks, unless the coordinator has lost writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
@@ -345,7 +340,7 @@ impl World {
             if is_unclaimed || self.server.lost_writes {
                 events.push(Event::Look(at, wall));
             }
-            // If the bound has passed, a raise includes a pause, as a start does.
+            // If the bound has passed, the raise includes a pause, which must not end now.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
             if self.machines[at].next(daemon, wall) > daemon.granted
                 && !(has_passed && self.server.lost_writes)
@@ -356,11 +351,11 @@ impl World {
         if daemon.cursor < daemon.granted {
             events.push(Event::Use(at));
         }
-        events.extend(self.server.left.has(Fault::Kill).then_some(Event::Kill(at)));
+        events.extend((self.server.faults_left > 0).then_some(Event::Kill(at)));
         events
     }
 
-    /// Returns the state after an event, and the choices that its calls had.
+    /// Returns the state after an event, and the choices that were made for its calls.
     fn after(&self, event: Event, script: &[u8]) -> (World, Vec<(u8, u8)>) {
         let mut world = self.clone();
         let past = Past { event, script: script.to_vec(), before: world.past.take() };
@@ -371,7 +366,7 @@ impl World {
         (world, made)
     }
 
-    /// Returns the earliest time that a clock may read now.
+    /// Returns the earliest time that a clock may show now.
     fn slowest_clock(&self) -> UnixMicros {
         match self.clocks {
             AllClocks::Differ | AllClocks::Agree => self.time,
@@ -379,7 +374,7 @@ impl World {
         }
     }
 
-    /// Lets the clock of a start run on: the start may have read it long ago.
+    /// Sets the clock of a start to a later time, because the start may have read it long ago.
     fn run_clock_of_start(&mut self, at: usize) {
         let now = self.slowest_clock();
         if let Some(starting) = &mut self.machine(at).starting {
@@ -387,7 +382,7 @@ impl World {
         }
     }
 
-    /// Lets the clocks that an event reads run on.
+    /// Sets the clocks that an event reads to a later time, if time has passed.
     fn run_clocks(&mut self, event: &Event) {
         match *event {
             Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)
@@ -429,12 +424,12 @@ impl World {
             }
             Event::Kill(at) => {
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                lose(Fault::Kill);
+                wire::count_fault();
             }
             Event::Boot(at) => {
                 self.boot(at);
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                lose(Fault::Boot);
+                wire::count_fault();
             }
             Event::Copy(from, to) => self.copy(from, to, false),
             Event::CopyBeside(from, to) => self.copy(from, to, true),
@@ -445,7 +440,7 @@ impl World {
                 server.apply(&swaps);
             }),
             Event::LoseData => wire::with_server(|server| {
-                server.left.take(Fault::LoseData);
+                server.faults_left -= 1;
                 server.keys = Arc::default();
                 server.before = None;
                 server.backups.clear();
@@ -458,7 +453,7 @@ impl World {
     }
 
     /// Prepares the fleet again. The operator knows the highest tick that was handed out, and
-    /// removes all notes.
+    /// removes the file `fleet` from each state.
     fn prepare(&mut self) {
         for at in 0..self.machines.len() {
             self.machine(at).notes = Notes::default();
@@ -473,7 +468,7 @@ impl World {
         wire::with_server(|server| server.backups.clear());
     }
 
-    /// Lets a machine go on: it starts, ends the pause of its start, or stops cleanly.
+    /// Does the next step of a machine: it starts, ends the pause of its start, or stops cleanly.
     pub(super) fn go_on(&mut self, at: usize) {
         let Machine { starting, daemon, .. } = &*self.machines[at];
         let event = match (starting, daemon) {
@@ -487,7 +482,7 @@ impl World {
 
     fn go_back(&mut self, at: usize) {
         let keys = wire::with_server(|server| {
-            server.left.take(Fault::GoBack);
+            server.faults_left -= 1;
             server.late.clear();
             server.before = None;
             server.keys = Arc::clone(&server.backups[at]);
@@ -517,7 +512,7 @@ impl World {
         (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
     }
 
-    /// Hands out the IDs of ticks. Before that, their ceiling is made durable, and marked.
+    /// Hands out the IDs of ticks, after their ceiling was made durable and marked.
     fn use_up(&mut self, at: usize, amount: Amount) {
         let machine = self.machine(at);
         let Some(daemon) = &mut machine.daemon else { return };
@@ -537,13 +532,16 @@ impl World {
         let numbering = space.numbering(ids);
         for at in 0..numbering.ids_per_tick() {
             let id = numbering.id_at(Position(at)) as usize;
-            assert!(self.used[id] & ticks == 0, "{space:?}, {ids:?}, ticks {from}..{to} twice:{self}");
+            assert!(
+                self.used[id] & ticks == 0,
+                "an ID of ticks {from}..{to} twice, {space:?}, {ids:?}:{self}"
+            );
             self.used[id] |= ticks;
         }
     }
 
     fn copy(&mut self, from: usize, to: usize, is_beside: bool) {
-        lose(Fault::Copy);
+        wire::count_fault();
         let original = Arc::clone(&self.machines[from]);
         let copy = self.machine(to);
         copy.state.clone_from(&original.state);
@@ -556,7 +554,7 @@ impl World {
 
     /// Resumes a memory snapshot on both machines. Both kernels report the same new boot number.
     fn resume_twice(&mut self, from: usize, to: usize) {
-        lose(Fault::Snapshot);
+        wire::count_fault();
         self.boots += 1;
         let boot = self.boots;
         let machine = self.machine(from);
@@ -565,10 +563,10 @@ impl World {
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
 
-    /// Resumes a snapshot on both machines. Both keepers see that the clocks jumped, take the
+    /// Resumes a snapshot on both machines. Both keepers notice that the clocks jumped, take the
     /// grants away, and store the new difference in the state.
     fn jump(&mut self, from: usize, to: usize) {
-        lose(Fault::Jump);
+        wire::count_fault();
         let machine = self.machine(from);
         machine.wall_minus_boot_us += 30_000_000;
         machine.revoke();
