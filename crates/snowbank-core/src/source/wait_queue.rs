@@ -165,16 +165,16 @@ impl Source {
     /// Skips positions that were claimed under a grant that was lost. The requests will get as many
     /// others instead.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
-        if queue.waiting.is_empty() || queue.generations == (generation, generation) {
+        if queue.generation == generation {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| entry.generation != generation) {
+        for entry in &mut queue.waiting {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
             self.wait_queue.count(lost);
             entry.request.count += lost;
-            entry.generation = generation;
         }
-        (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
+        queue.generation = generation;
+        queue.is_summary_stale = true;
     }
 
     /// Claims the window's positions, except for the part that is left to requests that pass, and
@@ -234,7 +234,7 @@ impl Source {
         }
         queue.is_summary_stale = true;
         let served = queue.waiting.extract_if(.., |entry| entry.request.count == 0);
-        queue.finished.extend(served.map(|entry| entry.finish(None)));
+        queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
     }
 
     /// Lets requests pass until the next call: each for at most a share of a tick, and this many
@@ -255,7 +255,7 @@ impl Source {
             self.take_the_rest(window, &mut entry, rng);
             let satisfied = entry.request.partial && !entry.spans.is_empty();
             let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
-            queue.finished.push(entry.finish(refusal));
+            queue.finished.push(entry.finish(refusal, queue.generation));
         }
     }
 

@@ -54,8 +54,7 @@ impl Source {
         let turn = queue.next_turn;
         queue.next_id += 1;
         queue.next_turn += 1;
-        let generation = self.grant.generation();
-        queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
+        queue.insert(Entry { id, request, spans: Vec::new(), limit_by_due, turn });
         if self.kind.follows_the_clock() {
             self.close_bypass_to_its_promise(window, &mut queue);
         } else {

@@ -44,7 +44,7 @@ impl Source {
             entry.take(span);
             true
         });
-        queue.finished.extend(served.map(|entry| entry.finish(None)));
+        queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
         // All later requests must queue behind those that wait.
         self.let_pass(queue.waiting.len(), 0);
     }
@@ -62,7 +62,7 @@ impl Source {
         let refused = queue.waiting.extract_if(.., |entry| entry.request.promised() > largest);
         queue.finished.extend(refused.map(|entry| {
             self.wait_queue.uncount(entry.request.count);
-            entry.finish(Some(Refusal::CounterEnded))
+            entry.finish(Some(Refusal::CounterEnded), queue.generation)
         }));
     }
 
