@@ -55,16 +55,11 @@ impl Reading {
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
-
-    /// Returns whether the clocks have jumped against each other since wall − boot was `offset_us`.
-    #[inline]
-    pub fn has_jumped_from(self, offset_us: i64) -> bool {
-        has_jumped(self.offset_us(), offset_us)
-    }
 }
 
 /// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped
 /// against each other.
+#[inline]
 pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
     one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
 }
@@ -181,7 +176,7 @@ impl Wall {
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
         // Acquire: a thread that sees the keeper's new offset also sees the revoked grants.
-        reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
+        has_jumped(reading.offset_us(), self.seen_us.load(Ordering::Acquire))
     }
 
     /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump
@@ -331,4 +326,4 @@ pub fn micros(duration: Duration) -> i64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -186,12 +186,12 @@ pub struct Left {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::clock::BootMicros;
 
     const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
-    const RULE: CeilingRule = CeilingRule {
+    pub(crate) const RULE: CeilingRule = CeilingRule {
         horizon: Duration::from_secs(3),
         max_ahead: Duration::from_secs(10),
         tick: Duration::from_millis(1),

@@ -248,9 +248,7 @@ impl Keeper {
         }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {
-            let pauses = self.sources.iter().zip(&writer.durable);
-            let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min();
-            writer.due = Some(now.boot.after(pause.unwrap_or(PERIOD)));
+            writer.due = Some(now.boot.after(shortest_period(&self.sources, writer, now)));
             // No client asks. An old failure must not keep the next request from a new try.
             writer.failure = None;
             return None;
@@ -288,9 +286,7 @@ impl Keeper {
         }
         writer.due = None;
         if writer.reach == Reach::Local {
-            let sources = self.sources.iter().zip(&writer.durable);
-            let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
-            writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));
+            writer.due = Some(began.after(shortest_period(&self.sources, writer, now)));
         }
         for index in 0..self.sources.len() {
             self.raise(index, &mut mark);
@@ -339,6 +335,12 @@ impl Keeper {
     pub fn id_bound(&self, index: usize, position: Position) -> u64 {
         self.sources[index].source().numbering().id_bound(position)
     }
+}
+
+/// Returns the shortest pause that a source allows between two raises of a local writer.
+fn shortest_period(sources: &[ManagedSource], writer: &Writer, now: Now) -> Duration {
+    let periods = sources.iter().zip(&writer.durable).map(|(managed, durable)| managed.period(now, *durable));
+    periods.min().unwrap_or(PERIOD)
 }
 
 #[cfg(test)]

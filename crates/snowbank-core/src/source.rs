@@ -109,11 +109,8 @@ impl Source {
             catch_up.raise_to(base, now.boot);
         }
         let kind = Kind::of(&numbering, false);
-        let wait_queue = if kind.follows_the_clock() {
-            WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering))
-        } else {
-            WaitQueue::of_tickets()
-        };
+        let tick = Duration::from_millis(numbering.tick_ms());
+        let wait_queue = WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick);
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
         Source {
@@ -182,7 +179,7 @@ impl Source {
 
     /// Returns the length of one tick.
     pub fn tick(&self) -> Duration {
-        tick_of(&self.numbering)
+        Duration::from_millis(self.numbering.tick_ms())
     }
 
     /// Returns the rules by which it follows the clock.
@@ -297,10 +294,6 @@ impl Source {
         let start = floor + rng.u64(..indices);
         if start.saturating_add(most) <= limit.0 { start } else { floor }
     }
-}
-
-fn tick_of(numbering: &Numbering) -> Duration {
-    Duration::from_millis(numbering.tick_ms())
 }
 
 #[cfg(test)]

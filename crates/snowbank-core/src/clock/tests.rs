@@ -2,14 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SECOND_US: i64 = 1_000_000;
-const RULE: StepRule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-const START: Reading =
+pub(crate) const SECOND_US: i64 = 1_000_000;
+pub(crate) const RULE: StepRule =
+    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+pub(crate) const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
 /// Returns the reading `after_us` later, with the wall clock off by `step_us`.
-fn later(after_us: i64, step_us: i64) -> Reading {
+pub(crate) fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 

@@ -283,14 +283,6 @@ impl ManagedSource {
         (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
     }
 
-    /// Returns the pause until the next look at a ceiling that needed no raise.
-    pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
-        match &self.ahead {
-            Ahead::ByClock(_) | Ahead::Ranges(_) => PERIOD,
-            Ahead::ByDemand(_) => self.period(now, durable),
-        }
-    }
-
     /// Returns the pause between two raises while this ceiling is durable.
     pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
         let reached_in = match (&self.ahead, self.source.cursor()) {

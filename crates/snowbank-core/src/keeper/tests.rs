@@ -3,15 +3,13 @@ mod jumps;
 mod tickets;
 
 use super::*;
-use crate::clock::{Remembered, StepRule};
-use crate::grant::{CeilingRule, Grant};
-use crate::source::{OnStepBack, Rules, SequenceStart};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
+use crate::clock::Remembered;
+use crate::clock::tests::{RULE as STEP_RULE, SECOND_US, START, later};
+use crate::grant::Grant;
+use crate::grant::tests::RULE as CEILING_RULE;
+use crate::source::tests::{RULES, TWITTER, numbering};
+use snowbank_id::layout::UnixMicros;
 
-const SECOND_US: i64 = 1_000_000;
-const START: Reading =
-    Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
 /// A keeper of sources whose first ceilings are granted, and its writers. A write ends when the
@@ -90,32 +88,17 @@ fn only(looked: &Looked) -> Write {
     looked.writes[0].clone()
 }
 
-/// Returns a reading of the clocks `after_us` later, with the wall clock off by `step_us`.
-fn later(after_us: i64, step_us: i64) -> Reading {
-    Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
-}
-
 fn wall() -> Arc<Wall> {
-    let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-    Arc::new(Wall::new(step_rule, START, Remembered::Nothing))
+    Arc::new(Wall::new(STEP_RULE, START, Remembered::Nothing))
 }
 
 /// Returns a source that starts `ahead_us` ahead of the wall clock and has no ceiling yet.
 fn managed(ahead_us: i64) -> ManagedSource {
     let now = wall().believe(START);
-    let layout = Layout::resolve("twitter").expect("a preset");
-    let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
+    let numbering = numbering(TWITTER);
     let start = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 + ahead_us)));
-    let max_ahead = Duration::from_secs(10);
-    let rules = Rules {
-        burst_window: Duration::from_millis(10),
-        max_ahead,
-        on_step_back: OnStepBack::Ride,
-        sequence_start: SequenceStart::Zero,
-    };
-    let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead, tick: Duration::from_millis(1) };
-    let source = Source::new(String::from("test"), numbering, rules, Grant::new(Position(0)), start, now);
-    ManagedSource::new(Arc::new(source), rule, start, now)
+    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(Position(0)), start, now);
+    ManagedSource::new(Arc::new(source), CEILING_RULE, start, now)
 }
 
 #[test]

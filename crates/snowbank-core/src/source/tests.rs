@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::wait_queue::{Refusal, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
+use crate::clock::tests::SECOND_US;
 use snowbank_id::layout::{Layout, Tick, WorkerSet};
 use snowbank_id::numbering::TicketCounter;
 
-pub(crate) const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, at the start of a millisecond.
 pub(crate) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
@@ -29,7 +29,7 @@ pub(crate) const RULES: Rules = Rules {
     sequence_start: SequenceStart::Zero,
 };
 
-pub(super) fn numbering(layout: &str) -> Numbering {
+pub(crate) fn numbering(layout: &str) -> Numbering {
     let layout = Layout::resolve(layout).expect("a layout");
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
@@ -147,10 +147,11 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
     }
 }
 
-fn counter() -> Source {
+/// Returns a ticket counter at its first number.
+pub(crate) fn counter(ceiling: u64) -> Source {
     let name = String::from("orders");
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-    let grant = Grant::new(Position(100));
+    let grant = Grant::new(Position(ceiling));
     Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
 }
 
@@ -202,7 +203,7 @@ pub(super) fn drain(source: &Source, now: Now) {
 
 #[test]
 fn after_a_new_range_a_claim_at_its_end_wakes_the_keeper_again() {
-    let source = counter().with_shared_counter();
+    let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
     assert!(!source.grant().want_more(), "the keeper is awake");
     source.add_range(Range { from: Position(0), to: Position(2), generation: 0 });

@@ -61,11 +61,6 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// Creates the queue of a ticket counter: requests wait for its ceiling, and share out nothing.
-    pub(super) fn of_tickets() -> Self {
-        WaitQueue { left_for_passing: 0, ..WaitQueue::new(1, Duration::ZERO, Duration::MAX) }
-    }
-
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         // The rest of a tick is claimed with the next wake-up, if that wake-up is not too late.
         let rolls_over = burst_window >= LATE_WAKE_UP;
@@ -310,6 +305,3 @@ impl Source {
         spans.iter().map(|span| span.count).sum()
     }
 }
-
-#[cfg(test)]
-mod tests;

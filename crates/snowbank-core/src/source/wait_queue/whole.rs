@@ -97,18 +97,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::grant::Grant;
-    use crate::source::tests::START;
+    use crate::source::Range;
+    use crate::source::tests::{START, counter};
     use crate::source::wait_queue::Finished;
-    use crate::source::{Range, Rules};
     use snowbank_id::layout::Position;
-    use snowbank_id::numbering::TicketCounter;
-
-    fn counter(ceiling: u64) -> Source {
-        let counter = TicketCounter::new("orders", 1, 1).unwrap();
-        let grant = Grant::new(Position(ceiling));
-        Source::new(String::from("orders"), counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
-    }
 
     fn request(count: u64, wait: Duration, partial: bool) -> WaitRequest {
         WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
