@@ -21,24 +21,22 @@
 //!   generation, so that grants come back only from writes handed out later.
 
 pub mod far;
-mod looked;
 mod managed_source;
 mod ranges;
 mod reservation;
 mod writer;
 
-pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
 pub use ranges::{NumberRange, WantedRange, add_range};
 pub use reservation::RESERVATION_MIN as FIRST_RANGE;
-pub use writer::{Outcome, Write};
+pub use writer::{Outcome, Write, Written};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
 use self::writer::{InFlight, Writer};
-use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
+use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
@@ -48,6 +46,40 @@ use snowbank_id::layout::Position;
 /// s. A change of a second is far below the step that is held, so a start never holds a time that
 /// was believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
+
+/// The result of a look.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// The state of the wall clock.
+    pub clock: Observed,
+    /// Why the last try to raise the ceilings in the state directory failed. Also `None` if no
+    /// client asks: an old failure must not keep the next request from a new try.
+    pub failure: Option<String>,
+    /// Why the last try to raise the fleet's ceilings failed.
+    pub fleet_failure: Option<String>,
+    /// By source, the fleet's ceilings that are durable. Empty without a fleet.
+    pub fleet_ceilings: Vec<Position>,
+    /// Why nothing is handed out any more.
+    pub taken_over: Option<TakenOver>,
+    /// True if grants that were taken away are back.
+    pub is_renewed: bool,
+    /// True if some requests wait. It may be possible to serve them now.
+    pub some_wait: bool,
+    /// True if a source was used so recently that its ceiling is still raised.
+    pub is_in_use: bool,
+    /// The writes to hand out now.
+    pub writes: Vec<Write>,
+    /// By source, how long the numbers of a shared counter last without the coordinator.
+    pub ranges_last: Vec<Option<Duration>>,
+    /// The ranges to ask the coordinator for now.
+    pub ranges: Vec<WantedRange>,
+    /// When the oldest write in flight began, apart from the coordinator's.
+    pub in_flight_since: Option<BootMicros>,
+    /// The shortest time for which a source's IDs below its ceiling last.
+    pub horizon: Duration,
+    /// The time until the next look, unless a claim meets its ceiling or a write ends before.
+    pub next_in: Duration,
+}
 
 /// Decides which ceilings are written and when, and raises grants when they are durable.
 #[derive(Debug)]

@@ -37,6 +37,17 @@ pub struct Outcome {
     pub result: Result<(), String>,
 }
 
+/// The result of a write that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The reach of its writer.
+    pub reach: Reach,
+    /// When it was handed to the writer.
+    pub began: BootMicros,
+    /// True if its ceilings are durable.
+    pub is_durable: bool,
+}
+
 /// A write that was handed out, and has no outcome yet.
 #[derive(Debug)]
 pub(super) struct InFlight {

@@ -89,17 +89,26 @@ fn ids(runs: &[Run]) -> u64 {
 }
 
 #[test]
-fn a_busy_shard_serves_from_blocks_claimed_ahead() {
+fn a_busy_shard_serves_each_id_once_from_blocks_claimed_ahead() {
     let (source, mut shards, _) = busy_shards(1);
     let mut direct_claims = 0;
     let mut cursor = source.cursor();
+    let mut last = 0;
     for wake_up in 0..1_000 {
         shards[0].wake(after_us(WARM_US + wake_up * 10));
         let (lane, rng) = shards[0].lane(0);
-        lane.take(4, || 0, rng, &mut Vec::new()).expect("there is room");
+        let mut runs = Vec::new();
+        lane.take(wake_up % 7 + 1, || 0, rng, &mut runs).expect("there is room");
         direct_claims += u64::from(source.cursor() != cursor);
         shards[0].top_up();
         cursor = source.cursor();
+        assert_eq!(ids(&runs), wake_up % 7 + 1);
+        for run in runs {
+            assert!(run.first > last, "{run:?} after {last}");
+            last = run.last();
+        }
+        let last = source.numbering().position_of(last).expect("an ID of this source");
+        assert!(Some(last) < cursor, "handed out and never claimed");
     }
     assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
 }
@@ -142,23 +151,6 @@ fn a_lost_grant_takes_all_blocks_with_it() {
         let runs = take(&mut shards[index], now, 1).expect("granted again");
         assert!(position(&source, &runs) >= cursor, "claimed again");
     }
-}
-
-#[test]
-fn a_busy_shard_hands_out_each_id_once() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let mut last = 0;
-    for wake_up in 0..2_000 {
-        let runs = take(&mut shard, after_us(wake_up * 10), wake_up % 7 + 1).expect("there is room");
-        assert_eq!(ids(&runs), wake_up % 7 + 1);
-        for run in runs {
-            assert!(run.first > last, "{run:?} after {last}");
-            last = run.last();
-        }
-    }
-    let last = source.numbering().position_of(last).expect("an ID of this source");
-    assert!(last < source.cursor().expect("not sealed"), "handed out and never claimed");
 }
 
 proptest! {

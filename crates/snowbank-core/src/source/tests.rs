@@ -65,20 +65,13 @@ fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
 }
 
 #[test]
-fn a_window_reaches_from_the_burst_window_to_the_end_of_the_tick() {
+fn a_whole_burst_window_is_claimed_and_then_each_tick() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
     let tick = source.numbering().tick_at(START.wall);
     assert_eq!(window.floor, source.numbering().first_of(Tick(tick.0 - 10)));
     assert_eq!(window.limit, source.numbering().first_of(Tick(tick.0 + 1)));
-    assert_eq!(window.bound, Bound::Clock);
-    assert_eq!(source.left(&window), 11 * 4_096);
-}
-
-#[test]
-fn a_whole_window_can_be_claimed_and_no_more_until_the_next_tick() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
+    assert_eq!((window.bound, source.left(&window)), (Bound::Clock, 11 * 4_096));
     let first = source.claim(&window, 11 * 4_096, &mut rng()).expect("the whole window");
     assert_eq!(first, window.floor);
     assert_eq!(source.claim(&window, 1, &mut rng()), None);

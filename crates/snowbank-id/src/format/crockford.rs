@@ -2,7 +2,7 @@
 
 use super::FormatError;
 use super::base::Base;
-use super::error::excerpt;
+use crate::layout::excerpt;
 
 /// The symbols of a check: the 32 digits, and five more. The check is the number modulo 37.
 const CHECKS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";

@@ -1,10 +1,6 @@
 //! The error of formats.
 
-use super::LARGEST_ID;
-use crate::layout::LayoutError;
-
-/// The most characters of a text that a message repeats. Any text of a format fits.
-const EXCERPT_CHARS_MAX: usize = 80;
+use crate::layout::{LayoutError, excerpt};
 
 /// The reason why a format, a text or an ID is refused: one line with what was found, what is
 /// allowed, and what to do.
@@ -15,22 +11,6 @@ pub struct FormatError(String);
 impl FormatError {
     pub(super) fn new(reason: impl Into<String>) -> Self {
         FormatError(reason.into())
-    }
-
-    /// Returns the error of a text with a character that is no digit of the format.
-    pub(super) fn character(text: &str, found: char, format: &str, allowed: &str) -> Self {
-        let text = excerpt(text);
-        FormatError(format!(
-            "{text:?} has the character {found:?}, which {format} does not use; its characters are {allowed}"
-        ))
-    }
-
-    /// Returns the error of a text whose number is above the largest ID.
-    pub(super) fn too_large(text: &str, format: &str) -> Self {
-        let text = excerpt(text);
-        FormatError(format!(
-            "{text:?} is above the largest ID, {LARGEST_ID}, in {format}; is it of another format?"
-        ))
     }
 
     /// Returns the error of a text that does not have the shape of the format.
@@ -55,13 +35,5 @@ impl FormatError {
 impl From<LayoutError> for FormatError {
     fn from(error: LayoutError) -> Self {
         FormatError(error.to_string())
-    }
-}
-
-/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
-pub(super) fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

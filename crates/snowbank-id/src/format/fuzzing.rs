@@ -1,6 +1,6 @@
 //! Any text in any format.
 
-use super::{Context, Format, LARGEST_ID};
+use super::{Context, Format, LAST_ID};
 use crate::layout::Layout;
 
 /// Takes a format's name from the first line, and reads the rest as a text in that format.
@@ -15,7 +15,7 @@ pub fn format_text(data: &[u8]) {
     let layout = Layout::resolve("twitter").expect("a preset");
     let Some(codec) = accepted(format.codec(Context::new("default", Some(&layout)))) else { return };
     if let Some(id) = accepted(codec.read(text)) {
-        assert!(id <= LARGEST_ID);
+        assert!(id <= LAST_ID);
         let written = codec.text(id).expect("what was read can be written");
         assert_eq!(codec.read(&written), Ok(id));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
+use super::field::{Field, FieldSize, FieldSpec, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS, out_of_range};
 use super::{Layout, LayoutError, preset};
 
@@ -16,8 +16,12 @@ const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 /// day stay far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
+/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
+/// its picture of a layout.
+const MAX_FIELD_NAME_LEN: usize = 32;
+
 /// An average year, 365.25 days.
-const YEAR_MS: u128 = 31_557_600_000;
+const YEAR_MS: f64 = 31_557_600_000.0;
 
 impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in
@@ -206,16 +210,10 @@ fn sum(sizes: &[u32]) -> String {
     format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
 }
 
-/// Formats a span in years, rounded down, such as `4.35 years`. A span below 0.01 years is given in
-/// seconds.
+/// Formats a span in years, such as `4.4 years`, or in seconds if it is below 0.1 years.
 fn years(span_ms: u128) -> String {
-    let hundredths = span_ms * 100 / YEAR_MS;
-    match hundredths {
-        0 => format!("{} s", span_ms / 1000),
-        1..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
-        1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
-        _ => format!("{} years", hundredths / 100),
-    }
+    let years = span_ms as f64 / YEAR_MS;
+    if years < 0.1 { format!("{} s", span_ms / 1000) } else { format!("{years:.1} years") }
 }
 
 /// Formats a tick as in the text form: `1ms`, `10ms`, `1s`.

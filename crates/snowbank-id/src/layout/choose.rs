@@ -8,9 +8,8 @@ use super::{Field, Layout, LayoutError, Role};
 /// may choose it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChosenField {
+    field: Field,
     value: u64,
-    values: u64,
-    weight: u64,
     last_id: u64,
 }
 
@@ -23,8 +22,7 @@ impl ChosenField {
         if id > self.last_id {
             return Err(too_large(id, self.last_id));
         }
-        let random = id / self.weight % self.values;
-        Ok(id - random * self.weight + self.value * self.weight)
+        Ok(id - self.field.value_in(id) * self.field.weight() + self.value * self.field.weight())
     }
 }
 
@@ -36,7 +34,7 @@ impl Layout {
     /// large for it.
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&Field> = self.fields().iter().filter(|field| field.role() == Role::Random).collect();
-        let Some(field) = random.iter().find(|field| field.name() == name) else {
+        let Some(&field) = random.iter().find(|field| field.name() == name) else {
             let names: Vec<&str> = random.iter().map(|field| field.name()).collect();
             let allowed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(LayoutError::new(format!(
@@ -49,7 +47,7 @@ impl Layout {
                 "found {name}={value}, and {name} is a number from 0 to {most}"
             )));
         }
-        Ok(ChosenField { value, values: field.values(), weight: field.weight(), last_id: self.last_id() })
+        Ok(ChosenField { field: field.clone(), value, last_id: self.last_id() })
     }
 }
 

@@ -12,3 +12,14 @@ impl LayoutError {
         LayoutError(reason.into())
     }
 }
+
+/// The most characters of a text that a message repeats. Any text of a format fits.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
+pub(crate) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -248,7 +248,7 @@ impl Space {
     }
 }
 
-fn gcd(left: u64, right: u64) -> u64 {
+pub(crate) fn gcd(left: u64, right: u64) -> u64 {
     if right == 0 { left } else { gcd(right, left % right) }
 }
 

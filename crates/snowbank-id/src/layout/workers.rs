@@ -6,14 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::text::number;
-use super::{Field, Layout, LayoutError, Role};
+use super::{Field, Layout, LayoutError, Role, excerpt};
 
 /// The most worker IDs of one daemon. Each costs some memory, and a key at the coordinator.
 /// Twitter's layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
-
-/// The most characters of a number that a message repeats.
-const EXCERPT_CHARS_MAX: usize = 80;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
@@ -145,10 +142,10 @@ fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutEr
     range.ok_or_else(|| {
         let name = node.name();
         let most = node.values() - 1;
-        let found: String =
-            text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect();
+        let found = excerpt(text.trim());
         LayoutError::new(format!(
-            "found {name}={found}, and {name} is a number from 0 to {most}, a range or a list of them"
+            "found {name}={}, and {name} is a number from 0 to {most}, a range or a list of them",
+            found.escape_debug()
         ))
     })
 }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::layout::{LayoutError, Position, Run};
+use crate::layout::{LayoutError, Position, Run, gcd};
 
-/// The largest ID.
+/// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
 pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
@@ -104,11 +104,7 @@ impl TicketCounter {
     /// Returns true if the two counters can hand out the same ID.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
         // Two sequences meet unless their offsets differ modulo the greatest common divisor.
-        let mut divisor = self.increment;
-        let mut rest = other.increment;
-        while rest != 0 {
-            (divisor, rest) = (rest, divisor % rest);
-        }
+        let divisor = gcd(self.increment, other.increment);
         self.name == other.name && self.offset % divisor == other.offset % divisor
     }
 }
