@@ -200,7 +200,7 @@ pub(crate) mod tests {
     /// At `max_ahead` and above, a running source has a reserve: the rest of the tick and up to
     /// half the horizon. A start has none.
     #[test]
-    fn a_ceiling_is_as_far_ahead_as_horizon_lead_and_uptime_allow() {
+    fn a_ceiling_reaches_as_far_as_horizon_lead_and_uptime_allow() {
         let seconds = CeilingRule { tick: Duration::from_secs(5), ..RULE };
         let farther = CeilingRule { max_ahead: Duration::from_secs(20), ..seconds };
         let hours = CeilingRule { tick: Duration::from_secs(3_600), ..RULE };

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_counter_says_what_is_allowed() {
+    fn refusals_of_counters_say_what_is_allowed() {
         let refused =
             |increment, offset| TicketCounter::new("orders", increment, offset).unwrap_err().to_string();
         assert_eq!(refused(0, 1), format!("found increment 0, allowed: from 1 to {LAST_ID}"));
@@ -320,7 +320,7 @@ mod tests {
         }
 
         #[test]
-        fn two_counters_share_numbers_unless_increment_and_offset_keep_them_apart(
+        fn counters_share_ids_if_their_offsets_meet(
             one in (1_u64..12, 1_u64..12), other in (1_u64..12, 1_u64..12),
         ) {
             let counter = |(increment, offset): (u64, u64)| {

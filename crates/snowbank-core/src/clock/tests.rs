@@ -38,7 +38,7 @@ fn catch_up() -> CatchUp {
 }
 
 #[test]
-fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted() {
+fn a_large_step_forward_is_held_until_it_has_lasted() {
     let (wall, mut watch) = watched();
     let hour_us = 3_600 * SECOND_US;
     for second in 1..=60 {
@@ -54,7 +54,7 @@ fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted(
 }
 
 #[test]
-fn a_step_that_goes_away_starts_its_hold_anew() {
+fn a_step_that_returns_is_held_from_the_start_again() {
     let hour_us = 3_600 * SECOND_US;
     for (then_us, expected) in
         [(0, Observed::Steady), (-hour_us, Observed::Behind(Duration::from_secs(3_599)))]
@@ -73,7 +73,7 @@ fn a_step_that_goes_away_starts_its_hold_anew() {
 }
 
 #[test]
-fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
+fn a_remembered_offset_holds_a_step_made_before_the_start() {
     let hour_us = 3_600 * SECOND_US;
     let stepped = later(SECOND_US, hour_us);
     let wall = Wall::new(RULE, stepped, Remembered::Offset(START.offset_us()));
@@ -83,7 +83,7 @@ fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
 }
 
 #[test]
-fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
+fn a_catch_up_runs_at_half_speed_until_the_wall_clock_meets_it() {
     assert_eq!(id_time(now(0, 0), &CatchUp::none(), MAX_AHEAD), START.wall, "nothing to ride");
     let catch_up = catch_up();
     let back_us = -5 * SECOND_US;
@@ -115,7 +115,7 @@ proptest! {
 
     /// With any readings, nothing overflows, and the ID clock is at most `max_ahead` ahead.
     #[test]
-    fn any_reading_is_survived(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
+    fn any_reading_keeps_the_id_clock_within_max_ahead(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
         let (wall, mut watch) = watched();
         let catch_up = CatchUp::none();
         for (&reading_wall, &boot) in walls.iter().zip(&boots) {
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked() {
+fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
     let (wall, _) = watched();
     for (step_us, jumped) in
         [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]
@@ -146,7 +146,7 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
 
 /// Checks a clock that went back, one that stands, and one that went back over a restart.
 #[test]
-fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
+fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
     let hour_us = 3_600 * SECOND_US;
     let back = later(0, -hour_us);
     for (first, remembered, step_us, runs) in [
@@ -173,7 +173,7 @@ fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
 }
 
 #[test]
-fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_granted() {
+fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     let hour_us = 3_600 * SECOND_US;
     let slow = |after_us| later(after_us, -hour_us);
     let started = || watched_from(slow(0), Remembered::GrantedUntil(START.wall));

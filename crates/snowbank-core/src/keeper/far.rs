@@ -75,7 +75,7 @@ mod tests {
     /// The start is at the floor that was set when the coordinator went back. The next floor must
     /// be above all that is granted now.
     #[test]
-    fn a_start_far_ahead_is_granted_no_more_than_others() {
+    fn a_source_far_ahead_is_granted_no_more_than_others() {
         let numbering = numbering();
         let floor = numbering.first_of(numbering.tick_at(after(320)));
         assert!(!is_due(&numbering, floor, from(0, 320), HORIZON));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_follows_demand_between_its_bounds() {
+    fn a_reservation_follows_demand_between_its_bounds() {
         let mut reservation = Reservation::new(Position(0), at(0));
         assert_eq!(reservation.next_ceiling(Position(0), Position(0), 0, false), Position(RESERVATION_MIN));
         reservation.look(Position(10_000), at(1_000));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_begins_before_half_is_used_and_covers_what_waits() {
+    fn a_reservation_is_due_early_and_covers_waiting_requests() {
         let reservation = Reservation::new(Position(0), at(0));
         let next = |cursor, ceiling| reservation.next_ceiling(Position(cursor), Position(ceiling), 0, false);
         assert_eq!((next(374, 1_000), next(375, 1_000)), (Position(1_000), Position(1_375)));

@@ -102,7 +102,7 @@ fn managed(ahead_us: i64) -> ManagedSource {
 }
 
 #[test]
-fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
+fn ceilings_of_an_unused_source_rise_for_ten_minutes() {
     let mut world = World::new();
     for second in 1..=2_000 {
         world.settle(later(second * SECOND_US, 0));
@@ -118,7 +118,7 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
 }
 
 #[test]
-fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
+fn an_unused_source_leaves_the_bound_it_started_from() {
     for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
         let managed = managed(0);
         let start = managed.first(Reach::Local).ceiling;
@@ -135,7 +135,7 @@ fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
 }
 
 #[test]
-fn ceilings_rise_together_whichever_needs_it_first() {
+fn all_ceilings_rise_when_one_source_needs_it() {
     let mut world = World::of(vec![managed(0), managed(0)], &[Reach::Local]);
     world.settle(later(SECOND_US, 0));
     assert!(world.source.grant().want_more());
@@ -148,7 +148,7 @@ fn ceilings_rise_together_whichever_needs_it_first() {
 
 /// The ID clock is as far ahead as it may be, so an early raise gains nothing.
 #[test]
-fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
+fn at_max_ahead_ceilings_rise_about_once_a_second() {
     let mut world = World::new();
     world.settle(later(SECOND_US, 0));
     let before = world.handed_out.len();

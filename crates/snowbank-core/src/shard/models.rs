@@ -64,7 +64,7 @@ fn claims_are_disjoint_and_complete() {
 }
 
 #[test]
-fn nothing_is_claimed_after_the_seal_says_where_it_stood() {
+fn a_seal_returns_the_end_of_all_claims() {
     check_model(|| {
         let source = source(2, unlimited);
         let window = source.window(NOW);
@@ -117,7 +117,7 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
 /// A delayed thread must not begin a catch-up at a position that a later thread has claimed: the ID
 /// clock would run ahead.
 #[test]
-fn a_late_thread_does_not_hasten_the_catch_up() {
+fn a_delayed_thread_does_not_move_the_catch_up_ahead() {
     check_model(|| {
         let source = source(1, unlimited);
         source.claim(&source.window(NOW), 4, &mut rng()).expect("a tick is there");
@@ -181,7 +181,7 @@ fn a_ring_and_its_siblings_share_each_block_once() {
 }
 
 #[test]
-fn whoever_advances_the_queue_serves_each_request_once() {
+fn two_threads_that_advance_serve_each_request_once() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
@@ -214,7 +214,7 @@ fn whoever_advances_the_queue_serves_each_request_once() {
 }
 
 #[test]
-fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+fn a_shard_drops_what_it_claims_while_the_grant_is_lost() {
     check_model(|| {
         let source = source(2, unlimited);
         let (mut shard, _sibling, _rings) = two_shards(&source);
@@ -233,7 +233,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 }
 
 #[test]
-fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+fn the_wait_queue_drops_what_it_claims_while_the_grant_is_lost() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
@@ -254,7 +254,7 @@ fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() 
 
 /// The keeper made a ceiling durable, while another thread noticed a restored snapshot.
 #[test]
-fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+fn a_ceiling_durable_before_a_loss_is_not_granted_after_it() {
     check_model(|| {
         let grant = Arc::new(Grant::new(Position(1)));
         let other = {

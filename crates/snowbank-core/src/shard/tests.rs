@@ -139,7 +139,7 @@ fn blocks_older_than_the_burst_window_are_dropped() {
 
 /// The blocks are lost even if no request came while the grant was away, and if a sibling is asked.
 #[test]
-fn a_lost_grant_takes_all_blocks_with_it() {
+fn all_blocks_are_dropped_when_the_grant_is_lost() {
     for (index, is_tried) in [(0, true), (0, false), (1, true)] {
         let (source, mut shards, now) = busy_shards(2);
         let cursor = source.cursor().expect("not sealed");
@@ -198,7 +198,7 @@ proptest! {
 }
 
 #[test]
-fn what_waited_is_handed_out_above_and_in_order() {
+fn after_a_wait_the_shard_continues_above_its_ids() {
     let (source, mut shards, now) = busy_shards(1);
     let window = source.window(now);
     let mut rng = fastrand::Rng::with_seed(3);
@@ -212,7 +212,7 @@ fn what_waited_is_handed_out_above_and_in_order() {
 }
 
 #[test]
-fn what_waited_does_not_lower_what_was_handed_out() {
+fn ids_of_an_ended_wait_leave_the_shards_floor_in_place() {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
@@ -240,7 +240,7 @@ fn take_singles(shard: &mut Shard, now: Now) -> Vec<Run> {
 }
 
 #[test]
-fn what_a_sibling_takes_is_handed_out_once() {
+fn ids_taken_from_a_sibling_are_handed_out_once() {
     let (mut shards, now) = at_the_edge();
     let all = ids(&take_singles(&mut shards[1], now));
     assert!(all > 100, "{all}");

@@ -82,7 +82,7 @@ fn a_whole_burst_window_is_claimed_and_then_each_tick() {
 }
 
 #[test]
-fn after_idling_the_sequence_starts_spread_over_the_lowest_quarter() {
+fn after_idling_sequences_start_in_the_lowest_quarter() {
     let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
     let mut rng = rng();
     let mut highest = 0;
@@ -115,7 +115,7 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
 }
 
 #[test]
-fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
+fn starts_without_a_state_never_repeat_a_position() {
     const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
     for guard_ticks in [1, 3] {
         let mut seen = std::collections::HashSet::new();
@@ -162,7 +162,7 @@ fn on_step_back_wait_refuses_at_once() {
 }
 
 #[test]
-fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
+fn an_old_reading_of_a_delayed_thread_is_no_step_back() {
     for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
         let source = source(TWITTER, Rules { on_step_back, ..RULES });
         let an_hour_later = START.after(Duration::from_secs(3_600));
@@ -195,7 +195,7 @@ pub(super) fn drain(source: &Source, now: Now) {
 }
 
 #[test]
-fn after_a_new_range_a_claim_at_its_end_wakes_the_keeper_again() {
+fn a_claim_that_meets_the_end_of_a_new_range_wakes_the_keeper() {
     let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
     assert!(!source.grant().want_more(), "the keeper is awake");

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_version_writes_and_each_reads_its_own() {
+    fn the_newest_key_writes_and_every_key_reads() {
         let old = keys(&format!("7 {OLD}"));
         // In any order, with comments, blanks and line ends of other systems.
         let both = keys(&format!("# keys\r\n\r\n10\t {NEW}  \r\n7 {OLD}"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_key_files_are_refused_without_a_byte_of_a_key() {
+    fn refusals_of_key_files_never_show_a_key() {
         let short = &OLD[2..];
         for (text, part) in [
             (String::new(), "no key"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_there_is_no_codec() {
+    fn aliases_without_keys_are_refused() {
         let error = Format::Alias.codec(Context::new("orders", None)).unwrap_err().to_string();
         assert!(error.starts_with("alias needs keys"), "{error}");
     }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nine_samples_of_nist() {
+    fn the_nine_samples_of_nist_encrypt_and_decrypt() {
         let ten = "0123456789";
         let nineteen = "0123456789abcdefghi";
         let tweak = "39383736353433323130";
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_of_63_bits_has_another_of_63_bits(number in 0..=i64::MAX as u64, key: [u8; KEY_BYTES]) {
+        fn ff1_permutes_the_numbers_below_2_to_the_63(number in 0..=i64::MAX as u64, key: [u8; KEY_BYTES]) {
             let permutation = Permutation::new(&key);
             let permuted = permutation.encrypt(number);
             prop_assert!(permuted <= i64::MAX as u64);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_suffix_takes_the_place_of_the_random_one() {
+    fn a_chosen_value_replaces_the_random_one() {
         let clearing = Layout::resolve("clearing").unwrap();
         let table = clearing.choose("table", 316).unwrap();
         assert_eq!(table.set(1613024787541981000), Ok(1613024787541981316));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_carry_uniqueness_are_refused_by_name() {
+    fn only_random_fields_can_be_chosen() {
         let clearing =
             Layout::resolve("time:13d,region:1d:constant(4),sequence:1d,machine:1d,table:3d:random").unwrap();
         let refusal = |name: &str, value| clearing.choose(name, value).unwrap_err().to_string();

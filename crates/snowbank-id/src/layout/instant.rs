@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_is_refused() {
+    fn texts_that_are_not_times_are_refused() {
         for wrong in [
             "",
             "-",

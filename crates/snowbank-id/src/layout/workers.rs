@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_lists_of_numbers_and_ranges() {
+    fn a_worker_set_is_a_list_of_numbers_and_ranges() {
         assert_eq!(set("5"), Ok(vec![5]));
         assert_eq!(set("0-3"), Ok(vec![0, 1, 2, 3]));
         assert_eq!(set("8, 0-3"), Ok(vec![0, 1, 2, 3, 8]));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_written_in_their_shortest_form() {
+    fn worker_sets_print_in_their_shortest_form() {
         for (written, canonical) in
             [("3,2,1,0", "0-3"), ("8,0-3", "0-3,8"), ("1,3,5", "1,3,5"), ("7", "7"), ("4-5", "4-5")]
         {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_a_field_is_refused_with_the_field_and_its_limit() {
+    fn a_number_too_large_for_its_field_is_refused_with_the_limit() {
         let twitter = Layout::resolve("twitter").unwrap();
         let refusal = |text: &str| WorkerSet::by_field(text, &twitter).unwrap_err().to_string();
         for (text, part) in [
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_set_is_refused() {
+    fn texts_that_are_not_worker_sets_are_refused() {
         for wrong in
             ["", ",", "0,", "-1", "3-0", "a", "0-", "+1", "0x1", "1.5", "1-2-3", "18446744073709551616"]
         {

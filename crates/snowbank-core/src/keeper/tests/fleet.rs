@@ -17,7 +17,7 @@ fn covered() -> (ManagedSource, Position) {
 }
 
 #[test]
-fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
+fn a_mark_is_not_below_the_state_if_the_fleet_allows_less() {
     // The clock stepped back by an hour, and the coordinator holds no bound yet.
     let managed = managed(HOUR_US);
     let durable = managed.first_ceiling(wall().believe(START));
@@ -39,7 +39,7 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
 
 /// A coordinator that is away is asked once a period, not with each look.
 #[test]
-fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
+fn a_write_that_the_coordinator_refused_is_retried_each_period() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut raise = |reading| {
@@ -61,7 +61,7 @@ fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
 /// The daemon is paused while its write is in flight. When the daemon wakes, the write was done
 /// long ago, and another daemon may hold the worker ID.
 #[test]
-fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
+fn a_late_acknowledgement_grants_no_more_than_was_written() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut look = |ended: Option<&Write>, reading| {

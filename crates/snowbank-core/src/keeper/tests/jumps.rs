@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
+fn after_a_jump_only_ceilings_written_since_are_granted() {
     let mut world = World::new();
     let before = only(&world.look(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);
@@ -28,7 +28,7 @@ fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
 /// source starts at the wall clock, or ahead of it as after a crash. Then the wall clock steps
 /// back, and is slewed until it is right.
 #[test]
-fn the_id_clock_stays_below_what_is_stored_of_it() {
+fn id_time_never_exceeds_its_stored_bound() {
     for ahead_us in [0, 2 * SECOND_US] {
         let mut world = World::of(vec![managed(ahead_us)], &[Reach::Local]);
         let now = world.wall.believe(START);
@@ -52,7 +52,7 @@ fn the_id_clock_stays_below_what_is_stored_of_it() {
 }
 
 #[test]
-fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
+fn a_ceiling_written_after_a_jump_is_no_lower_than_before() {
     let mut world = World::new();
     let durable = world.granted();
     world.settle(later(SECOND_US, -HOUR_US));

@@ -11,7 +11,7 @@ fn world(source: Source) -> World {
 
 /// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
 #[test]
-fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
+fn a_shared_counter_never_counts_as_revoked() {
     let mut world = world(counter(0).with_shared_counter());
     world.source.note_restored();
     world.settle(START);

@@ -26,7 +26,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
 }
 
 #[test]
-fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
+fn a_wait_ends_with_the_ids_from_before_and_during_it() {
     let (_, mut shard, taken, finished) = waits_for_more(|_| {});
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Ok(None));
@@ -34,7 +34,7 @@ fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
 }
 
 #[test]
-fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
+fn ids_taken_before_a_wait_are_dropped_with_the_grant() {
     let lose = |source: &Source| {
         source.grant().revoke();
         source.grant().raise(source.numbering().end());
@@ -47,7 +47,7 @@ fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
 }
 
 #[test]
-fn what_was_collected_for_a_request_does_not_outlive_the_grant_either() {
+fn ids_claimed_during_a_wait_are_dropped_with_the_grant() {
     for lose in [Grant::revoke, Grant::lose] {
         let (source, mut shard, _, finished) = waits_for_more(|_| {});
         let (lane, _) = shard.lane(0);

@@ -74,7 +74,7 @@ fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
 }
 
 #[test]
-fn no_number_between_two_ranges_is_drawn_and_none_twice() {
+fn only_numbers_of_the_ranges_are_drawn_each_once() {
     check_model(|| {
         let source = source();
         let drawers = [drawer(&source, &[1, 1]), drawer(&source, &[1, 2])];
@@ -90,7 +90,7 @@ fn no_number_between_two_ranges_is_drawn_and_none_twice() {
 
 /// The second range was asked for before the grant was lost, the third one after.
 #[test]
-fn a_range_from_before_a_loss_of_the_grant_is_not_used_after_it() {
+fn a_range_asked_for_before_a_loss_is_not_used_after_it() {
     check_model(|| {
         let source = source();
         source.add_range(range(1, 0));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
+fn a_request_that_meets_the_ceiling_wakes_the_keeper_and_waits() {
     let source = source_below(TWITTER, RULES, first_at(START.wall));
     let mut rng = rng();
     let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
@@ -17,7 +17,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
 }
 
 #[test]
-fn a_request_that_does_not_wait_nudges_the_keeper_too() {
+fn a_request_that_cannot_wait_wakes_the_keeper_too() {
     let ceiling = first_at(UnixMicros(START.wall.0 - SECOND_US));
     let source = source_below(TWITTER, RULES, ceiling);
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
@@ -27,7 +27,7 @@ fn a_request_that_does_not_wait_nudges_the_keeper_too() {
 }
 
 #[test]
-fn without_a_burst_window_half_the_ticks_are_promised() {
+fn without_a_burst_window_half_of_the_ticks_are_promised() {
     let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
     let window = source.window(START);
     assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
@@ -35,7 +35,7 @@ fn without_a_burst_window_half_the_ticks_are_promised() {
 }
 
 #[test]
-fn a_late_reading_is_told_when_not_never() {
+fn an_old_reading_is_refused_with_a_time_to_retry() {
     let source = source(TWITTER, RULES);
     let later = after_ms(9);
     let window = source.window(later);
@@ -52,7 +52,7 @@ fn stepped(ms: u64) -> Now {
 }
 
 #[test]
-fn after_a_step_forward_requests_that_have_time_are_not_due() {
+fn a_step_forward_makes_no_waiting_request_urgent() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     for _ in 0..2 {
@@ -67,7 +67,7 @@ fn after_a_step_forward_requests_that_have_time_are_not_due() {
 }
 
 #[test]
-fn after_a_jump_no_earlier_limit_refuses_a_request() {
+fn after_a_jump_old_limits_refuse_no_request() {
     let stepped = |ms| {
         let now = after_ms(ms);
         Now { wall: UnixMicros(now.wall.0 + 3 * SECOND_US), ..now }
@@ -88,7 +88,7 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
 }
 
 #[test]
-fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
+fn a_request_during_a_jump_waits_until_the_keeper_has_looked() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     // The wall clock is an hour back, which counts only after the keeper has looked.
@@ -103,7 +103,7 @@ fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
 
 /// Refused requests must not keep others from passing those that wait.
 #[test]
-fn requests_that_are_refused_keep_nobody_from_passing() {
+fn refused_requests_do_not_stop_small_ones_from_passing() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);
@@ -119,7 +119,7 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
 
 /// Passing requests can reach a tick before the wake-up that shares it out.
 #[test]
-fn passing_before_a_ticks_wake_up_breaks_no_promise() {
+fn small_requests_that_pass_break_no_promise() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);

@@ -168,7 +168,7 @@ mod tests {
         /// `retry_after` is the time that is left: a request with the same wait is admitted after
         /// that time, and not a moment before.
         #[test]
-        fn a_refused_request_is_admitted_after_the_time_that_is_left(
+        fn a_refused_request_is_admitted_exactly_after_retry_after(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
             phase_us in 0_i64..3_600_000_000,
             // Fractions of a tick, in thousandths.

@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn groups_say_the_same_as_each_request(
+        fn sums_of_groups_equal_sums_over_requests(
             first in prop::collection::vec(a_want(), 0..400),
             changes in prop::collection::vec((any::<bool>(), a_want(), any::<prop::sample::Index>()), 0..300),
             looks in prop::collection::vec((1_u64..3_000, 0_i64..500, 0_u64..100_000), 1..20),

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_for_a_raise_and_what_fits_is_served() {
+    fn a_request_that_does_not_fit_waits_while_smaller_ones_pass() {
         let source = counter(100);
         let admit =
             |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_range_a_request_that_fits_into_neither_is_refused() {
+    fn a_request_larger_than_both_last_ranges_is_refused() {
         let source = counter_in_its_last_ranges();
         let admit =
             |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
@@ -159,7 +159,7 @@ mod tests {
 
     /// Another thread may read the ceiling just before the source goes on with its next range.
     #[test]
-    fn a_ceiling_read_before_the_last_range_was_begun_is_not_the_end() {
+    fn a_ceiling_from_before_the_last_range_is_not_the_end() {
         let source = counter_in_its_last_ranges();
         source.end_ranges();
         let ceiling = source.grant().ceiling();

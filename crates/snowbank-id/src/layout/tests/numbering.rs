@@ -74,7 +74,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn positions_are_the_sorted_ids(numbering in a_numbering(), tick in any::<u64>()) {
+    fn positions_follow_the_order_of_ids(numbering in a_numbering(), tick in any::<u64>()) {
         let model = ids_of_tick_0(&numbering);
         prop_assert_eq!(model.len() as u64, numbering.ids_per_tick());
         let ticks = numbering.tick_of(numbering.end()).0;
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn random_parts_do_not_move_a_position(numbering in a_numbering(), position in any::<u64>(), draw in any::<u64>()) {
+    fn random_fields_do_not_change_the_position(numbering in a_numbering(), position in any::<u64>(), draw in any::<u64>()) {
         let position = Position(position % numbering.end().0);
         let mut id = numbering.id_at(position);
         for (size, weight) in numbering.random_parts() {
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn no_id_of_another_worker_has_a_position(numbering in a_numbering(), id in any::<u64>()) {
+    fn ids_of_other_workers_have_no_position(numbering in a_numbering(), id in any::<u64>()) {
         if let Some(position) = numbering.position_of(id) {
             prop_assert!(position < numbering.end());
             let random: u64 = numbering.random_parts().iter().map(|(size, weight)| id / weight % size * weight).sum();
@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn a_whole_tick_of_twitter_s_is_one_run() {
+fn a_whole_tick_of_twitters_layout_is_one_run() {
     for (workers, count) in
         [("0", 4096), ("1023", 4096), ("0-255", 256 * 4096), ("7-9", 3 * 4096), ("0-1023", 1 << 22)]
     {
@@ -157,7 +157,7 @@ fn a_whole_tick_of_twitter_s_is_one_run() {
 }
 
 #[test]
-fn lists_are_needed_for_random_fields_and_wide_strides() {
+fn random_fields_and_wide_strides_need_lists() {
     assert!(numbering("clearing", "81").needs_list());
     assert_eq!(numbering("clearing", "81").random_parts(), [(1000, 1)]);
     assert!(numbering("time:20,sequence:8,node:33", "0").needs_list());
@@ -166,7 +166,7 @@ fn lists_are_needed_for_random_fields_and_wide_strides() {
 }
 
 #[test]
-fn a_run_is_no_longer_than_its_count_can_say() {
+fn a_run_is_no_longer_than_u32_max() {
     let numbering = numbering("time:20,sequence:40", "0");
     assert_eq!(numbering.run_at(Position(0), u64::MAX).count, u32::MAX);
 }

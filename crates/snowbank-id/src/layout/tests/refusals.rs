@@ -12,7 +12,7 @@ fn refused(spec: &str, reasons: &[&str]) {
 }
 
 #[test]
-fn too_many_bits_name_the_sum_the_life_and_a_preset() {
+fn a_refusal_of_too_many_bits_names_sum_life_and_preset() {
     refused(
         "time:37,server:20,sequence:16",
         &["37 + 20 + 16 = 73 bits", "holds 63", "37 bits of 1ms would last 4.4 years", "preset game"],
@@ -22,7 +22,7 @@ fn too_many_bits_name_the_sum_the_life_and_a_preset() {
 }
 
 #[test]
-fn too_many_digits_or_values_name_what_they_come_to() {
+fn layouts_of_too_many_digits_or_values_are_refused() {
     refused("time:13d,sequence:5d,machine:2d", &["13 + 5 + 2 = 20 digits", "holds 19", "316.9 years"]);
     refused("time:41,sequence:8d", &["multiply to 2^67.58", "holds 2^63"]);
     refused("time:=1000000,sequence:50", &["multiply to 2^69.94", "1000000 steps of 1ms would last 1000 s"]);
@@ -32,7 +32,7 @@ fn too_many_digits_or_values_name_what_they_come_to() {
 }
 
 #[test]
-fn what_just_fits_is_allowed() {
+fn layouts_that_just_fit_are_allowed() {
     for spec in [
         "time:41,worker:10,sequence:12",
         "time:62,sequence:1",

@@ -9,7 +9,7 @@ fn space(spec: &str) -> String {
 }
 
 #[test]
-fn a_space_has_a_number_for_each_worker_and_constant() {
+fn a_space_counts_the_values_of_node_fields_and_constants() {
     for (spec, numbers) in [
         ("twitter", 1_024),
         ("time:40,a:=16,sequence:=4096,b:6", 1_024),
@@ -58,7 +58,7 @@ fn spaces_are_equal_if_ids_are() {
 /// Locks are named after this text: a daemon of one release must see the lock of a daemon of the
 /// next.
 #[test]
-fn the_text_of_a_space_reads_back_and_nothing_else_does() {
+fn only_the_canonical_text_of_a_space_is_read() {
     for preset in PRESETS {
         let space = layout(preset.name).space();
         assert_eq!(space.to_string().parse(), Ok(space));
@@ -80,7 +80,7 @@ fn the_text_of_a_space_reads_back_and_nothing_else_does() {
 }
 
 #[test]
-fn constants_are_a_part_of_the_number() {
+fn constants_are_part_of_the_number() {
     let layout = layout("time:41,region:2:constant(1),worker:8,sequence:6,zone:2:constant(2),host:4");
     assert_eq!(layout.space().to_string(), "time,node:=1024,sequence:=64,node:=64;tick=1ms;epoch=0");
     // worker 5, host 3
@@ -90,7 +90,7 @@ fn constants_are_a_part_of_the_number() {
 }
 
 #[test]
-fn the_same_ids_are_recognised_in_other_words() {
+fn layouts_that_make_the_same_ids_collide() {
     let constant = "time:41,region:2:constant(1),worker:8,sequence:12";
     let node = "time:41,region:2,worker:8,sequence:12";
     assert_eq!(meet((constant, "5"), (node, "261")), Some((5, 261)));
@@ -168,7 +168,7 @@ proptest! {
     /// The layouts keep pace, and have any epochs. Two workers that have an ID in common are found.
     /// If the sizes divide each other and the ticks are equal, no other workers are found.
     #[test]
-    fn workers_with_a_common_id_are_found(
+    fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
         joins in (0..6_usize, 0..6_usize),
         kinds in (vec(any::<u8>(), 5), vec(any::<u8>(), 5)),
