@@ -51,7 +51,7 @@ fn an_invalid_choice_is_refused() {
     for (source, set, part) in [
         ("trades", "machine=1", "\"machine\" is no random field of the layout"),
         ("trades", "table", "a number, as in table=316"),
-        ("batches", "table=1", "only such fields may be chosen: none"),
+        ("batches", "table=1", "only random fields can be chosen, in this layout: none"),
     ] {
         let line = next(&daemon, source, &["--set", set]).refusal(2);
         assert!(line.contains(part), "{line}");

@@ -14,11 +14,11 @@
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only if the write in flight has its number. A write that was abandoned may
+//! - An outcome counts only if the write in flight has its number, because an abandoned write may
 //!   still be answered.
-//! - A ceiling counts only while the source's grant is still of the generation that was read before
-//!   the write of that ceiling was handed out. A thread that takes a grant away starts another
-//!   generation, so that grants come back only from writes handed out later.
+//! - A ceiling counts only while the source's grant has the generation that was read before the
+//!   ceiling's write was handed out. A thread that takes a grant away starts a new generation. So
+//!   only a write handed out later can bring the grant back.
 
 pub mod far;
 mod managed_source;
@@ -41,10 +41,10 @@ use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a
-/// second, a slewed clock takes half an hour for such a change, and at chrony's default maximum 12
-/// s. A change of a second is far below the step that is held, so a start never holds a time that
-/// was believed before.
+/// The most that the believed wall − boot may differ from the stored one. A slewed clock drifts
+/// this far in half an hour by adjtime, at 0.5 ms a second, or in 12 s at chrony's default maximum.
+/// A second is far below a step that is held. So a start never holds a time that the daemon
+/// believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// The result of a look.
@@ -52,10 +52,10 @@ const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 pub struct Looked {
     /// The state of the wall clock.
     pub clock: Observed,
-    /// Why the last try to raise the ceilings in the state directory failed. Also `None` if no
-    /// client asks: an old failure must not keep the next request from a new try.
+    /// Why the last write of ceilings to the state directory failed. `None` again once no source
+    /// needs a raise.
     pub failure: Option<String>,
-    /// Why the last try to raise the fleet's ceilings failed.
+    /// Why the last write of the fleet's ceilings failed.
     pub fleet_failure: Option<String>,
     /// By source, the fleet's ceilings that are durable. Empty without a fleet.
     pub fleet_ceilings: Vec<Position>,
@@ -63,7 +63,7 @@ pub struct Looked {
     pub taken_over: Option<TakenOver>,
     /// True if grants that were taken away are back.
     pub is_renewed: bool,
-    /// True if some requests wait. It may be possible to serve them now.
+    /// True if requests wait. The caller should advance their wait queues.
     pub some_wait: bool,
     /// True if a source was used so recently that its ceiling is still raised.
     pub is_in_use: bool,
@@ -75,7 +75,7 @@ pub struct Looked {
     pub ranges: Vec<WantedRange>,
     /// When the oldest write in flight began, apart from the coordinator's.
     pub in_flight_since: Option<BootMicros>,
-    /// The shortest time for which a source's IDs below its ceiling last.
+    /// The shortest time for which the IDs below a source's ceiling last.
     pub horizon: Duration,
     /// The time until the next look, unless a claim meets its ceiling or a write ends before.
     pub next_in: Duration,
@@ -89,7 +89,7 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
-    /// True if at the last look a grant had been taken away and was not back.
+    /// True if the last look found a grant that was taken away and not raised again.
     was_revoked: bool,
     /// Why nothing is handed out any more. Never unset.
     lost: Option<TakenOver>,
@@ -131,7 +131,7 @@ impl Keeper {
     }
 
     /// Takes all grants away for good, because another process may have the worker IDs or the
-    /// state. Nothing is written after this.
+    /// state. The keeper hands out no further writes.
     pub fn lose(&mut self, taken_over: TakenOver) {
         self.sources.iter().for_each(|managed| managed.source().grant().lose());
         self.lost.get_or_insert(taken_over);
@@ -148,8 +148,8 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Looks once. The caller looks again after [`next_in`](Looked::next_in), at most a second, and
-    /// also when a claim has met its ceiling or a write has ended.
+    /// Looks at the clocks and the sources. The caller must look again after
+    /// [`next_in`](Looked::next_in), and as soon as a claim meets its ceiling or a write ends.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
             // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
@@ -168,7 +168,7 @@ impl Keeper {
             durable.any(|(managed, durable)| managed.is_revoked(*durable))
         });
         let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
-        // An outcome wakes the keeper: a writer that has a write in flight needs no timer.
+        // A writer with a write in flight needs no timer, because the outcome wakes the keeper.
         let idle = self.writers.iter().filter(|writer| writer.in_flight.is_none() && self.lost.is_none());
         let due = idle.filter_map(|writer| writer.due);
         let (local, fleet): (Vec<&Writer>, Vec<&Writer>) =
@@ -260,7 +260,8 @@ impl Keeper {
         }
         let writer = &mut self.writers[index];
         let mut sources = self.sources.iter().zip(&writer.durable);
-        // After a failure nothing is tried before the pause is over, even if a source needs it.
+        // After a failure, nothing is written before the pause is over, even if a source needs a
+        // raise.
         let is_needed = writer.failure.is_none() && sources.any(|(managed, durable)| managed.needs(*durable));
         if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
             return None;
@@ -274,14 +275,15 @@ impl Keeper {
         }
         let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
-            // No client asks. The same ceilings are written again, so that the next start knows the
-            // believed wall − boot.
+            // No source needs a raise. The same ceilings are written again, so that the next start
+            // knows the believed wall − boot.
             ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
         }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {
             writer.due = Some(now.boot.after(shortest_period(&self.sources, writer, now)));
-            // No client asks. An old failure must not keep the next request from a new try.
+            // No source needs a raise. An old failure must not delay the write for the next
+            // request.
             writer.failure = None;
             return None;
         }
@@ -293,9 +295,9 @@ impl Keeper {
         (0..self.sources.len()).filter(|&index| self.sources[index].source().grant().is_lost()).collect()
     }
 
-    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings
-    /// durable. `mark` is called before a grant rises, with the source's index and the bound that
-    /// the state has: with a lower mark, the next start could take an older copy of the state for
+    /// Takes the outcome of a write, and raises each grant to the lowest ceiling that all writers
+    /// have made durable. Before a grant rises, calls `mark` with the source's index and the bound
+    /// in the state. With a lower mark, the next start could mistake an older copy of the state for
     /// the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
@@ -331,7 +333,8 @@ impl Keeper {
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.kind().takes_ranges() {
-            // Its ranges raise its grant. Other daemons may have the numbers between two ranges.
+            // Ranges raise the grant of a shared counter. Other daemons may have the numbers
+            // between two ranges.
             return;
         }
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
@@ -345,20 +348,20 @@ impl Keeper {
         }
     }
 
-    /// Returns the ceiling that the state has durably. A fleet may allow less, if a source starts
+    /// Returns the durable ceiling of the state. The fleet's ceiling is lower if the source starts
     /// far ahead.
     fn stored(&self, index: usize) -> Option<Position> {
         let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
         local.map(|writer| writer.durable[index].ceiling).min()
     }
 
-    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds
-    /// unless the locks are lost.
+    /// Ends all claims. Returns the bound that each source leaves. The caller may trim the ceilings
+    /// to these bounds unless the locks are lost.
     pub fn seal(&mut self) -> Vec<Left> {
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }
 
-    /// Returns wall − boot as it is believed, in microseconds.
+    /// Returns the believed wall − boot, in microseconds.
     pub fn wall_minus_boot_us(&self) -> i64 {
         self.wall.carried_us()
     }

@@ -50,7 +50,7 @@ pub use crate::numbering::LAST_ID;
 use crockford::Crockford;
 use uuid::Version;
 
-/// The form of an ID as text, by name.
+/// A form of IDs as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `decimal`: decimal digits, as IDs are printed everywhere.
@@ -97,8 +97,8 @@ impl Format {
         }
     }
 
-    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs the
-    /// IDs' layout.
+    /// Returns whether the strings contain the instant of the ID. A [`Codec`] then needs the
+    /// layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)

@@ -74,8 +74,7 @@ pub struct Layout {
     epoch_unix_ms: i64,
     /// The part of every ID that the constant fields make.
     constants: u64,
-    /// The number of ticks in which all IDs exist. A tick that the limit of 2^63 − 1 cuts off does
-    /// not count.
+    /// The number of ticks whose IDs are all at most 2^63 − 1.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,

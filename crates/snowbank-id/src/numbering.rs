@@ -60,7 +60,7 @@ impl Numbering {
         }
     }
 
-    /// Returns whether both are of snowflake sources, or both of ticket sources.
+    /// Returns true if both numberings are of snowflake sources, or both of ticket sources.
     pub fn is_of_kind(&self, other: &Numbering) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -135,8 +135,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the position of an ID, whatever its random fields hold. `None` for an ID of another
-    /// source.
+    /// Returns the position of an ID, whatever its random fields hold, or `None` for an ID of
+    /// another source.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         match self {
             Numbering::Snowflake(numbering) => numbering.position_of(id),
@@ -169,9 +169,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the lowest ID that may be handed out from `position` on. All IDs of lower positions
-    /// are lower, whatever their random fields. At the end, the bound is the number after the last
-    /// ID.
+    /// Returns the lowest ID at or above `position`. All IDs of lower positions are below it,
+    /// whatever their random fields hold. At the end, it is the number after the last ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
@@ -217,9 +216,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count
-    /// as different. A counter never shares IDs with a layout: the rows of one table are numbered
-    /// by a counter or by time, not by both.
+    /// Returns true if both can hand out the same ID at about the same time: layouts with epochs
+    /// years apart do not count. A counter never shares IDs with a layout, because the rows of one
+    /// table are numbered by a counter or by time, not by both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -231,10 +230,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if each bound of the other numbering holds for all IDs of this one: the ID
-    /// space is the same, and the other numbering has all worker IDs of this one. For ticket
-    /// counters of one name this is always true, because one bound holds for every increment and
-    /// offset.
+    /// Returns true if every ID bound of the other numbering also bounds this one: both have the
+    /// same ID space, and the other has all worker IDs of this one. It is always true for ticket
+    /// counters of one name, because a bound holds for every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

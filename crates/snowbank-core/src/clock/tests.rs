@@ -79,12 +79,12 @@ fn a_remembered_offset_holds_a_step_made_before_the_start() {
     let wall = Wall::new(RULE, stepped, Remembered::Offset(START.offset_us()));
     assert_eq!(wall.believe(stepped).wall, later(SECOND_US, 0).wall);
     let wall = Wall::new(RULE, stepped, Remembered::Nothing);
-    assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record the first reading is believed");
+    assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record, the first reading is believed");
 }
 
 #[test]
 fn a_catch_up_runs_at_half_speed_until_the_wall_clock_meets_it() {
-    assert_eq!(id_time(now(0, 0), &CatchUp::none(), MAX_AHEAD), START.wall, "nothing to ride");
+    assert_eq!(id_time(now(0, 0), &CatchUp::none(), MAX_AHEAD), START.wall, "there is no catch-up");
     let catch_up = catch_up();
     let back_us = -5 * SECOND_US;
     for (after, expected) in [(0, 0), (2, 1), (8, 4), (10, 5), (12, 7), (20, 15)] {
@@ -99,9 +99,9 @@ proptest! {
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,
         target_us in -20 * SECOND_US..20 * SECOND_US,
-        rides: bool,
+        is_catching_up: bool,
     ) {
-        let catch_up = if rides { catch_up() } else { CatchUp::none() };
+        let catch_up = if is_catching_up { catch_up() } else { CatchUp::none() };
         let now = now(0, -back_us);
         let target = UnixMicros(START.wall.0 + target_us);
         let wait = until(now, &catch_up, MAX_AHEAD, target);
@@ -144,7 +144,7 @@ fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
     assert!(!wall.believe(restored).jumped);
 }
 
-/// Checks a clock that went back, one that stands, and one that went back over a restart.
+/// The clock goes back, stands still, or goes back before a restart.
 #[test]
 fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
     let hour_us = 3_600 * SECOND_US;
@@ -163,7 +163,11 @@ fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
             assert!(matches!(observed, Observed::Behind(_)), "{observed:?}");
             if !runs {
                 assert_eq!(observed, Observed::Behind(Duration::from_secs(second as u64)));
-                assert_eq!(wall.carried_us(), START.offset_us(), "a clock that stands changes no belief");
+                assert_eq!(
+                    wall.carried_us(),
+                    START.offset_us(),
+                    "a clock that stands still does not change the belief"
+                );
             }
         }
         let returned = later(601 * SECOND_US, 0);
@@ -180,7 +184,7 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     let (wall, mut watch) = started();
     for second in 1..=600 {
         let slow = slow(second * SECOND_US);
-        assert_eq!(wall.believe(slow).wall, slow.wall, "what it shows is believed");
+        assert_eq!(wall.believe(slow).wall, slow.wall, "its own time is believed");
         let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
         assert_eq!(watch.observe(&wall, slow), behind);
     }
@@ -197,5 +201,5 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     // The machine was also off for longer than `max_step`: nothing proves the time.
     let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
-    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
+    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "a step is held as usual");
 }

@@ -12,8 +12,8 @@ use snowbank_id::layout::UnixMicros;
 
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// A keeper of sources whose first ceilings are granted, and its writers. A write ends when the
-/// test says so.
+/// A keeper of sources whose first ceilings are granted. A write ends when the test calls
+/// [`World::end`].
 struct World {
     keeper: Keeper,
     source: Arc<Source>,
@@ -63,7 +63,7 @@ impl World {
                 return looked;
             }
             for write in &looked.writes {
-                self.end(write, Ok(()), reading).expect("it is in flight");
+                self.end(write, Ok(()), reading).expect("the write is in flight");
             }
         }
     }
@@ -109,7 +109,7 @@ fn ceilings_of_an_unused_source_rise_for_ten_minutes() {
     }
     let raised = world.handed_out.len();
     assert!((500..=600).contains(&raised), "{raised} times in 2,000 s");
-    // The next request notes that it met the ceiling.
+    // The next request meets the ceiling.
     assert!(world.source.grant().want_more());
     let now = later(2_001 * SECOND_US, 0);
     world.settle(now);
@@ -141,9 +141,9 @@ fn all_ceilings_rise_when_one_source_needs_it() {
     assert!(world.source.grant().want_more());
     let at = later(SECOND_US + 400_000, 0);
     let write = only(&world.look(at));
-    assert_eq!(write.ceilings.len(), 2, "the other goes with it");
+    assert_eq!(write.ceilings.len(), 2, "the other source's ceiling rises too");
     world.end(&write, Ok(()), at);
-    assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
+    assert_eq!(world.look(at).next_in, PERIOD, "both are due again at the same time");
 }
 
 /// The ID clock is as far ahead as it may be, so an early raise gains nothing.
@@ -166,6 +166,6 @@ fn a_write_that_ends_after_the_seal_marks_nothing() {
     let mut world = World::new();
     let write = only(&world.look(later(SECOND_US, 0)));
     world.keeper.seal();
-    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");
-    assert_eq!(world.marked, [], "the stop stores less");
+    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("the write is in flight");
+    assert_eq!(world.marked, [], "the stop stores a lower bound");
 }

@@ -55,7 +55,7 @@ fn claims_are_disjoint_and_complete() {
         let claims = [one.join().expect("no panic"), two.join().expect("no panic"), three];
         let mut positions = Vec::new();
         for (from, count) in claims.into_iter().zip([1, 2, 1]) {
-            let from = from.expect("four are there").0 - window.floor.0;
+            let from = from.expect("the tick has four IDs").0 - window.floor.0;
             positions.extend(from..from + count);
         }
         positions.sort_unstable();
@@ -105,7 +105,7 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
             if let Some(from) = source.claim(&window, 1, &mut rng()) {
                 assert!(
                     from.0 - window.floor.0 < durable.load(Ordering::Relaxed),
-                    "used before it was durable"
+                    "claimed before its ceiling was durable"
                 );
             }
         }
@@ -120,16 +120,20 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
 fn a_delayed_thread_does_not_move_the_catch_up_ahead() {
     check_model(|| {
         let source = source(1, unlimited);
-        source.claim(&source.window(NOW), 4, &mut rng()).expect("a tick is there");
+        source.claim(&source.window(NOW), 4, &mut rng()).expect("the tick has IDs left");
         source.begin_catch_up(NOW);
         let later = Now { boot: BootMicros(20_000), ..NOW };
         let late = {
             let source = Arc::clone(&source);
             thread::spawn(move || source.begin_catch_up(NOW))
         };
-        source.claim(&source.window(later), 1, &mut rng()).expect("a tick is there");
+        source.claim(&source.window(later), 1, &mut rng()).expect("the tick has IDs left");
         late.join().expect("no panic");
-        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "half of 20 ms");
+        assert_eq!(
+            source.id_time(later),
+            UnixMicros(NOW.wall.0 + 10_000),
+            "the catch-up has run for 20 ms at half speed"
+        );
     });
 }
 
@@ -156,9 +160,9 @@ fn a_ring_and_its_siblings_share_each_block_once() {
         let source = source(2, unlimited);
         let (mut owner, mut sibling, rings) = two_shards(&source);
         let window = source.window(NOW);
-        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has
-        // nothing left.
-        let from = source.claim(&window, 8, &mut rng()).expect("all");
+        // All eight IDs of the window are in the owner's ring, in blocks of two. Nothing is left to
+        // claim.
+        let from = source.claim(&window, 8, &mut rng()).expect("the whole window");
         for block in 0..4 {
             let span = crate::source::Span { from: Position(from.0 + 2 * block), count: 2 };
             assert!(rings[0].push(Block { span, generation: 0 }));
@@ -175,8 +179,8 @@ fn a_ring_and_its_siblings_share_each_block_once() {
         let handed_out = all.len();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), handed_out, "an ID twice: {own:?} {stolen:?}");
-        assert!(handed_out >= 4, "the owner has at least what the sibling leaves: {own:?} {stolen:?}");
+        assert_eq!(all.len(), handed_out, "an ID was handed out twice: {own:?} {stolen:?}");
+        assert!(handed_out >= 4, "the owner gets what the sibling leaves: {own:?} {stolen:?}");
     });
 }
 
@@ -222,7 +226,7 @@ fn a_shard_drops_what_it_claims_while_the_grant_is_lost() {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        // One ID is wanted now, and two more later: this shard keeps them.
+        // The request wants one ID. The claim covers two more, which the shard keeps for later.
         shard.wake(NOW);
         let (lane, rng) = shard.lane(0);
         let _ = lane.take(1, || 2, rng, &mut Vec::new());
@@ -252,7 +256,7 @@ fn the_wait_queue_drops_what_it_claims_while_the_grant_is_lost() {
     });
 }
 
-/// The keeper made a ceiling durable, while another thread noticed a restored snapshot.
+/// The keeper has made a ceiling durable while another thread notices a restored snapshot.
 #[test]
 fn a_ceiling_durable_before_a_loss_is_not_granted_after_it() {
     check_model(|| {

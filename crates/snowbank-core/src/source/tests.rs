@@ -34,7 +34,7 @@ pub(crate) fn numbering(layout: &str) -> Numbering {
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
 
-/// Returns a source that was idle for long, and that no ceiling limits.
+/// Returns a source that was idle for long, with no ceiling in its way.
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let end = numbering(layout).end();
     source_below(layout, rules, end)
@@ -119,7 +119,7 @@ fn starts_without_a_state_never_repeat_a_position() {
     const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
     for guard_ticks in [1, 3] {
         let mut seen = std::collections::HashSet::new();
-        // A crash loop: each life lasts 400 ms, and waits for its first ID as long as it can.
+        // A crash loop: each process lives for 400 ms, and asks for its first ID all the time.
         for life in 0..20_u64 {
             let now = after_ms(life * 400);
             let numbering = numbering(SECONDS);
@@ -131,12 +131,12 @@ fn starts_without_a_state_never_repeat_a_position() {
                 let now = after_ms(life * 400 + later);
                 source.advance(now, &mut rng());
                 if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
-                    assert!(seen.insert(position), "life {life}: {position:?} again");
+                    assert!(seen.insert(position), "process {life}: {position:?} was claimed before");
                     assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);
                 }
             }
         }
-        assert!(guard_ticks > 1 || !seen.is_empty(), "some lives see the next tick begin");
+        assert!(guard_ticks > 1 || !seen.is_empty(), "no process lived to see the next tick");
     }
 }
 
@@ -155,7 +155,7 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // Two readings may differ by 500 µs. If the clock is behind by no more, requests wait for it.
+    // A clock that is behind by less than `READING_SKEW` is not refused: requests wait for it.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);
@@ -180,7 +180,7 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
     let end = Now { wall: UnixMicros((1 << 41) * 1_000), ..START };
     let window = source.window(end);
     assert_eq!(window.bound, Bound::Ended);
-    assert_eq!(source.left(&window), 10 * 4_096, "what the burst window still holds");
+    assert_eq!(source.left(&window), 10 * 4_096, "the rest of the burst window");
     source.claim(&window, 10 * 4_096, &mut rng()).expect("the last ticks");
     let late = end.after(Duration::from_secs(1_000));
     let window = source.window(late);
@@ -198,7 +198,7 @@ pub(super) fn drain(source: &Source, now: Now) {
 fn a_claim_that_meets_the_end_of_a_new_range_wakes_the_keeper() {
     let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
-    assert!(!source.grant().want_more(), "the keeper is awake");
+    assert!(!source.grant().want_more(), "the keeper was woken already");
     source.add_range(Range { from: Position(0), to: Position(2), generation: 0 });
     assert!(source.grant().want_more());
 }

@@ -21,8 +21,8 @@ const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal d
 
 /// The keys of aliases, each with its version.
 ///
-/// The key with the highest version writes aliases. Every key reads the aliases of its version, so
-/// an old key stays in the file for as long as its aliases are in use. A key is never printed.
+/// The key with the highest version writes aliases. Each key reads the aliases of its version, so
+/// an old key must stay in the file while its aliases are in use. A key is never printed.
 #[derive(Clone)]
 pub struct AliasKeys {
     /// Ascending by version, at least one.
@@ -40,8 +40,8 @@ impl AliasKeys {
     /// Empty lines and lines that start with `#` do not count.
     ///
     /// # Errors
-    /// Returns an error if a line is not of that form, a version is there twice, or no line has a
-    /// key. The error gives the number of a wrong line, and never shows a key.
+    /// Returns an error if a line has another form, a version is given twice, or there is no key.
+    /// The error gives the number of the line, and never shows a key.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {

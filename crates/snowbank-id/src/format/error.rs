@@ -2,7 +2,7 @@
 
 use crate::layout::{LayoutError, excerpt};
 
-/// The reason why a format, a text or an ID is refused: one line with what was found, what is
+/// The reason for refusing a format, a text or an ID: one line that says what was found, what is
 /// allowed, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -18,8 +18,7 @@ impl FormatError {
         FormatError(format!("{:?} is not of format {format}: allowed is {allowed}", excerpt(text)))
     }
 
-    /// Returns the error of a text that has the right shape, but comes from another program, source
-    /// or layout.
+    /// Returns the error of a text of the right shape that another program, source or layout made.
     pub(super) fn other_maker(text: &str, format: &str, found: &str) -> Self {
         FormatError(format!("{:?} is not an ID in {format}: {found}", excerpt(text)))
     }

@@ -1,11 +1,12 @@
-//! Any text in any format.
+//! The fuzz body that reads any text in any format.
 
 use super::{Context, Format, LAST_ID};
 use crate::layout::Layout;
 
 /// Takes a format's name from the first line, and reads the rest as a text in that format.
 ///
-/// A refusal is one line. An ID that was read is written as a text that reads as the same ID.
+/// Checks that a refusal is one line, and that an ID that was read is written as a text that reads
+/// as the same ID.
 pub fn format_text(data: &[u8]) {
     let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|data| data.split_once('\n')) else {
         return;

@@ -216,7 +216,7 @@ fn tickets_have_every_format_that_needs_no_time() {
     }
 }
 
-/// Gives IDs close to edges, and anywhere.
+/// Generates IDs close to edges, and anywhere.
 fn an_id(last: u64) -> impl Strategy<Value = u64> {
     prop_oneof![0..=last, (0..=20_000.min(last)).prop_map(move |below| last - below), 0..=20_000.min(last)]
 }

@@ -1,4 +1,4 @@
-//! Building a layout, with all checks, so that the hot path needs none.
+//! Builds a layout. All checks are here, so that the hot path needs none.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::{Layout, LayoutError, preset};
 /// All IDs are below this limit, so they fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
-/// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
+/// The limit of IDs of 19 decimal digits. [`ID_LIMIT`] then cuts the time.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
 /// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a
@@ -28,7 +28,7 @@ impl Layout {
     /// Unix ms.
     ///
     /// # Errors
-    /// Returns the first fault found, if the layout could ever make a wrong ID.
+    /// Returns the first reason found why the layout could make a wrong ID.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -43,8 +43,8 @@ impl Layout {
         let time = &fields[0];
         let constants: u64 = fields.iter().map(constant_part).sum();
         let ticks = time.values.min(ID_LIMIT / time.weight);
-        // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the
-        // epoch.
+        // No tick begins after the last instant that RFC 3339 can write. The epoch is not after it
+        // either.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
         Ok(Layout {
             tick_ms,
@@ -82,7 +82,9 @@ fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
             )));
         }
         if !names.insert(name) {
-            return Err(LayoutError::new(format!("two fields are called {name:?}; give each its own name")));
+            return Err(LayoutError::new(format!(
+                "two fields are called {name:?}; give each a name of its own"
+            )));
         }
     }
     Ok(())
@@ -96,8 +98,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
         };
         if !fits {
             return Err(LayoutError::new(format!(
-                "the name {:?} does not go with its role: time and sequence are the names of those two fields, which \
-                 are neither constant nor random; choose another",
+                "the name {:?} does not fit the field's role: only the time is called time, only the sequence is \
+                 called sequence, and neither can be constant or random; choose another name",
                 field.name
             )));
         }
@@ -141,7 +143,7 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });
     }
-    // A decimal time field may be cut, but the ID has at most 19 digits before the cut.
+    // `ID_LIMIT` may cut a decimal time field. Before the cut, the ID has at most 19 digits.
     let decimal_time = matches!(specs[0].size, FieldSize::Digits(_));
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
@@ -176,7 +178,7 @@ fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
     };
     let tick = tick_text(tick_ms);
     LayoutError::new(format!(
-        "{sum}, but an ID holds {room}; its {time_size} of {tick} would last {life}{advice}"
+        "{sum}, but an ID holds {room}; the time's {time_size} of {tick} would last {life}{advice}"
     ))
 }
 
@@ -197,8 +199,8 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
         (format!("{} digits", sum(&digits)), "19")
     } else {
         // The number of fields has no limit, so the product of their sizes may exceed any integer
-        // type. The result is rounded up, and is at least a step above the room, because a float
-        // cannot hold 2^63 + 1.
+        // type. The exponent is rounded up, to at least 63.01, because a float cannot tell 2^63 + 1
+        // from 2^63.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }

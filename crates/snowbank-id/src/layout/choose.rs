@@ -1,11 +1,11 @@
-//! Random fields with a value that the caller chooses, such as the table suffix of a clearing
-//! house's IDs.
+//! Values that the caller chooses for random fields, such as the table suffix of a clearing house's
+//! IDs.
 
 use super::decode::too_large;
 use super::{Field, Layout, LayoutError, Role};
 
-/// A value for a random field of a layout. A random field carries no uniqueness, so an application
-/// may choose it.
+/// A value for a random field of a layout. An application may choose it, because IDs are unique
+/// without their random fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChosenField {
     field: Field,
@@ -30,7 +30,7 @@ impl Layout {
     /// Chooses the value of a random field.
     ///
     /// # Errors
-    /// Returns an error if there is no such field, if it carries uniqueness, or if the value is too
+    /// Returns an error if the layout has no random field of this name, or if the value is too
     /// large for it.
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&Field> = self.fields().iter().filter(|field| field.role() == Role::Random).collect();
@@ -38,7 +38,7 @@ impl Layout {
             let names: Vec<&str> = random.iter().map(|field| field.name()).collect();
             let allowed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(LayoutError::new(format!(
-                "{name:?} is no random field of the layout; only such fields may be chosen: {allowed}"
+                "{name:?} is not a random field; only random fields can be chosen, in this layout: {allowed}"
             )));
         };
         if value >= field.values() {
@@ -74,11 +74,11 @@ mod tests {
             Layout::resolve("time:13d,region:1d:constant(4),sequence:1d,machine:1d,table:3d:random").unwrap();
         let refusal = |name: &str, value| clearing.choose(name, value).unwrap_err().to_string();
         for name in ["time", "sequence", "machine", "region", "tables"] {
-            let expected = "is no random field of the layout; only such fields may be chosen: table";
+            let expected = "is not a random field; only random fields can be chosen, in this layout: table";
             assert_eq!(refusal(name, 1), format!("{name:?} {expected}"));
         }
         assert_eq!(refusal("table", 1000), "found table=1000, and table is a number from 0 to 999");
         let twitter = Layout::resolve("twitter").unwrap();
-        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("may be chosen: none"));
+        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("in this layout: none"));
     }
 }

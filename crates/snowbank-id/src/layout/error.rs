@@ -1,6 +1,6 @@
 //! The error of layouts.
 
-/// The reason why a layout, a worker set, an instant, an ID or a range is refused: one line with
+/// The reason for refusing a layout, a worker set, an instant, an ID or a range: one line that says
 /// what was found, what is allowed, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]

@@ -73,9 +73,9 @@ struct Column {
     lower: u64,
     /// The part of an ID that the lower part makes.
     offset: u64,
-    /// The distance to the next ID of the group, as if the group had no end.
+    /// The distance to the next ID of the group, even for its last ID.
     stride: u64,
-    /// The number of steps of `stride` in a row from here on. `u64::MAX` means all.
+    /// The number of steps of equal length from here on. `u64::MAX` if all steps are equal.
     steps: u64,
 }
 
@@ -110,7 +110,7 @@ impl Numbering {
         let tables = Tables {
             ids_per_tick: Divisor::new(ids_per_tick),
             tick_weight: layout.tick_weight(),
-            // At most the limit, because a tick's IDs are at most its weight.
+            // At most `ID_LIMIT`, because a tick has no more IDs than its weight.
             end: Position(layout.ticks * ids_per_tick),
             whole_tick: whole_tick(&groups, &columns),
             row_weight: row_weight(&layout),
@@ -168,8 +168,8 @@ impl Numbering {
         self.tables.layout.start_of(tick)
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression within one tick and
-    /// one group. It has at least one and at most `max` IDs.
+    /// Returns the longest run from `from` on that is one arithmetic progression within one tick
+    /// and one group. It has at least one and at most `max` IDs.
     ///
     /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 −
     /// 1, which is not an ID.
@@ -225,7 +225,7 @@ impl Numbering {
     }
 
     /// Returns the size and weight of each random field. A run's IDs have 0 in these fields. The
-    /// encoder adds `draw × weight` to each ID, with a draw below the size.
+    /// encoder adds `random × weight` to each ID, with a random number below the size.
     pub fn random_parts(&self) -> &[(u64, u64)] {
         &self.tables.random_parts
     }
@@ -336,7 +336,7 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
     (groups.into(), columns.into())
 }
 
-/// Measures the strides and steps of one group's columns, as if its rows never ended.
+/// Measures the strides and steps of one group's columns. The last row counts like any other.
 fn measure_columns(columns: &mut [Column], row_weight: u64) {
     let width = columns.len();
     for index in 0..width {
@@ -348,7 +348,7 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
         columns.iter_mut().for_each(|column| column.steps = u64::MAX);
         return;
     }
-    // Backwards and twice: the steps of a column's successor are final in the second round.
+    // Backwards and twice: in the second round, the steps of each column's successor are final.
     for index in (0..width).rev().chain((0..width).rev()) {
         let next = (index + 1) % width;
         let goes_on = columns[next].stride == columns[index].stride;

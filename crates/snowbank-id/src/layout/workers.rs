@@ -52,8 +52,8 @@ impl WorkerSet {
     /// numbers, the set has every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if the field is missing, unknown or given twice, or if
-    /// its number is beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
+    /// Returns an error that names the field if it is missing, unknown or given twice, or if a
+    /// number is too large for it. Also returns the errors of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
@@ -120,7 +120,7 @@ impl FromStr for WorkerSet {
     }
 }
 
-/// Returns the index of the node field of that name. Refuses a field that has numbers already.
+/// Returns the index of the node field of that name, or an error if the field has numbers already.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
     let Some(index) = nodes.iter().position(|node| node.name() == name) else {
         let nodes = names(nodes);

@@ -9,9 +9,9 @@ pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
 ///
-/// Counters of one name count the same things: two of them can hand out the same ID unless
-/// increment and offset keep them apart. Counters of two names are independent, as two tables are.
-/// The maximum is no part of a counter's identity.
+/// Counters of one name count the same things, so they can hand out the same ID unless increment
+/// and offset keep them apart. Counters of different names are independent, like different tables.
+/// The maximum is not part of a counter's identity.
 #[derive(Clone, Debug)]
 pub struct TicketCounter {
     name: String,
@@ -103,14 +103,14 @@ impl TicketCounter {
 
     /// Returns true if the two counters can hand out the same ID.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
-        // Two sequences meet unless their offsets differ modulo the greatest common divisor.
+        // Two counters meet unless their offsets differ modulo this divisor.
         let divisor = gcd(self.increment, other.increment);
         self.name == other.name && self.offset % divisor == other.offset % divisor
     }
 }
 
 impl fmt::Display for TicketCounter {
-    /// Writes `ticket orders, increment 2, offset 1`. Lock files have this text too.
+    /// Writes `ticket orders, increment 2, offset 1`. Lock files contain this text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TicketCounter { name, increment, offset, .. } = self;
         write!(f, "ticket {name}, increment {increment}, offset {offset}")

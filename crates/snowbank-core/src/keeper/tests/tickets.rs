@@ -18,8 +18,8 @@ fn a_shared_counter_never_counts_as_revoked() {
     assert!(!world.keeper.was_revoked);
 }
 
-/// At one request a second, more than half of the reservation is left for minutes: the keeper has
-/// no cause to hurry.
+/// At one request a second, the reservation is more than half full for minutes, so no raise is
+/// near.
 #[test]
 fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     let mut world = world(counter(0));

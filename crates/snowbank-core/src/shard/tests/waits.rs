@@ -4,8 +4,7 @@ use super::*;
 use crate::grant::Grant;
 use crate::source::wait_queue::{Finished, WaitRequest};
 
-/// Returns a shard that has taken some IDs for a request, and the outcome of the wait for the
-/// others. Calls `lose` in between.
+/// Takes some IDs for a request and waits for the rest. Calls `lose` before the wait ends.
 fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
@@ -40,10 +39,10 @@ fn ids_taken_before_a_wait_are_dropped_with_the_grant() {
         source.grant().raise(source.numbering().end());
     };
     let (_, mut shard, taken, finished) = waits_for_more(lose);
-    assert_eq!(finished.refusal, None, "the wait queue has claimed the others under the new grant");
+    assert_eq!(finished.refusal, None, "the wait queue claimed the rest under the new grant");
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
-    assert_eq!(runs, [], "a partial request would get what is here");
+    assert_eq!(runs, [], "a partial request must get none of the lost IDs");
 }
 
 #[test]

@@ -7,8 +7,8 @@ fn a_request_that_meets_the_ceiling_wakes_the_keeper_and_waits() {
     let source = source_below(TWITTER, RULES, first_at(START.wall));
     let mut rng = rng();
     let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
-    let nudges = [START, after_ms(1)].map(|now| source.advance(now, &mut rng).meets_ceiling);
-    assert_eq!(nudges, [true, false], "the keeper is nudged once");
+    let wakes = [START, after_ms(1)].map(|now| source.advance(now, &mut rng).meets_ceiling);
+    assert_eq!(wakes, [true, false], "the keeper is woken once");
     assert!(source.collect(0).is_empty());
     source.grant().raise(source.numbering().end());
     assert_eq!(source.advance(after_ms(2), &mut rng).shards, [0]);
@@ -23,7 +23,7 @@ fn a_request_that_cannot_wait_wakes_the_keeper_too() {
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     assert!(source.advance(START, &mut rng()).meets_ceiling);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
-    assert!(source.grant().is_wanted(), "for the keeper to see, though nobody waits any more");
+    assert!(source.grant().is_wanted(), "the keeper sees it although no request waits any more");
 }
 
 #[test]
@@ -62,8 +62,11 @@ fn a_step_forward_makes_no_waiting_request_urgent() {
     let sooner = source.admit(&source.window(stepped(6)), request(20, START, 400));
     source.advance(stepped(7), &mut rng());
     let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
-    assert_eq!(served, [(sooner.expect("it is available beside the others"), None)]);
-    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "something is left to others");
+    assert_eq!(served, [(sooner.expect("the IDs are available beside those of the others"), None)]);
+    assert!(
+        source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(),
+        "IDs are left for requests that pass"
+    );
 }
 
 #[test]
@@ -77,8 +80,8 @@ fn after_a_jump_old_limits_refuse_no_request() {
     source.grant().revoke();
     source.grant().raise(source.numbering().end());
     let window = source.window(stepped(5));
-    source.claim(&window, 1, &mut rng()).expect("it passes the one that waits");
-    source.admit(&window, request(20, START, 999)).expect("available, as well as the other one");
+    source.claim(&window, 1, &mut rng()).expect("it passes the waiting request");
+    source.admit(&window, request(20, START, 999)).expect("both requests can be served");
     let mut ended = Vec::new();
     for ms in 5..50 {
         source.advance(stepped(ms), &mut rng());
@@ -91,17 +94,17 @@ fn after_a_jump_old_limits_refuse_no_request() {
 fn a_request_during_a_jump_waits_until_the_keeper_has_looked() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // The wall clock is an hour back, which counts only after the keeper has looked.
+    // The wall clock went back by an hour. The step counts only after the keeper has looked.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
     let advanced = source.advance(jumped, &mut rng());
-    assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is called");
+    assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is woken");
     let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
     assert_eq!(source.advance(looked, &mut rng()).shards, [0]);
 }
 
-/// Refused requests must not keep others from passing those that wait.
+/// Refused requests must not count as waiting.
 #[test]
 fn refused_requests_do_not_stop_small_ones_from_passing() {
     let source = source(TWITTER, RULES);
@@ -117,14 +120,14 @@ fn refused_requests_do_not_stop_small_ones_from_passing() {
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
 }
 
-/// Passing requests can reach a tick before the wake-up that shares it out.
+/// Requests that pass can claim from a tick before the wake-up that shares it out.
 #[test]
 fn small_requests_that_pass_break_no_promise() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);
     // The request wants exactly the hundred ticks to come.
-    source.admit(&window, request(100 * 4_096, START, 100)).expect("just available");
+    source.admit(&window, request(100 * 4_096, START, 100)).expect("exactly as many as will be available");
     for ms in 1..=100 {
         let now = after_ms(ms);
         let window = source.window(now);

@@ -21,12 +21,12 @@ pub(super) struct Supply {
 }
 
 impl Source {
-    /// Admits a request to the wait queue. The caller must advance the queue at once: a request
-    /// that waits only because others wait can perhaps be served at once.
+    /// Admits a request to the wait queue. The caller must advance the queue at once, which may
+    /// already serve the request.
     ///
     /// # Errors
-    /// Refuses at once if the positions are not available by the deadline beside those of all
-    /// requests admitted before.
+    /// Refuses if the positions are not available by the deadline, beside those of all requests
+    /// admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -63,7 +63,7 @@ impl Source {
         Ok(id)
     }
 
-    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new
+    /// Lowers the number of IDs that may pass, so that every promise can be kept, including the new
     /// one.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
@@ -165,8 +165,7 @@ mod tests {
     const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
 
     proptest! {
-        /// `retry_after` is the time that is left: a request with the same wait is admitted after
-        /// that time, and not a moment before.
+        /// A request with the same wait is admitted after `retry_after`, and not a moment before.
         #[test]
         fn a_refused_request_is_admitted_exactly_after_retry_after(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
@@ -194,7 +193,7 @@ mod tests {
             };
             if let Err(refusal) = admit(begin) {
                 let Refusal::Exhausted(Some(retry_after)) = refusal else {
-                    panic!("{refusal:?}, a window holds it");
+                    panic!("{refusal:?}, although a window holds as many IDs");
                 };
                 let at = begin.after(retry_after);
                 let before = begin.after(retry_after.saturating_sub(Duration::from_micros(2)));

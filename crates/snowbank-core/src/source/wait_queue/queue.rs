@@ -14,12 +14,12 @@ pub(super) struct Entry {
     /// The position that the ID clock will have reached by the deadline. `None` while the clock is
     /// unknown, and for a ticket source.
     pub(super) limit_by_due: Option<u64>,
-    /// Its place in the rotation of leftover positions.
+    /// The request's place in the rotation of leftover positions.
     pub(super) turn: u64,
 }
 
 impl Entry {
-    /// Returns how many of the positions that it still wants were promised.
+    /// Returns how many of the positions that the request still wants were promised.
     fn promised(&self) -> u64 {
         let is_kept = self.request.partial && !self.spans.is_empty();
         if is_kept { 0 } else { self.request.promised() }
@@ -56,7 +56,7 @@ impl Entry {
 
 /// All requests that wait, and those whose wait is over.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "an admission in their midst moves little")]
+#[expect(clippy::vec_box, reason = "an insertion in the middle moves pointers only")]
 pub(super) struct Queue {
     /// In order of deadlines.
     pub(super) waiting: Vec<Box<Entry>>,
@@ -69,7 +69,7 @@ pub(super) struct Queue {
     pub(super) lacks_limits: bool,
     /// The grant's generation under which the spans of `waiting` were claimed.
     pub(super) generation: u64,
-    /// The share of each of `waiting` at this wake-up. Kept so that its memory is reused.
+    /// The share of each of `waiting` at this wake-up. A field, so that its memory is reused.
     pub(super) shares: Vec<Share>,
     /// Requests that are finished and not yet collected, each with its shard.
     pub(super) finished: Vec<(usize, Finished)>,

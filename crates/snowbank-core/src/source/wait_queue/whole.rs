@@ -1,9 +1,8 @@
-//! The waiting requests of a ticket counter. A higher ceiling makes numbers available; time alone
-//! does not.
+//! The waiting requests of a ticket counter. They wait for a higher ceiling, not for the next tick.
 //!
 //! Each request gets its numbers by one claim, so they are consecutive. A later request passes a
-//! waiting one only if the later one fits below the ceiling and the waiting one does not. So
-//! reserved numbers are still handed out while storage fails.
+//! waiting one only if it fits below the ceiling and the waiting one does not. So reserved numbers
+//! are still handed out while storage fails.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
@@ -76,8 +75,8 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has enough numbers left for a request: beside all admitted before
-    /// it, or in one of its last ranges if no more come.
+    /// Checks that the counter has enough numbers left for a request: beside the numbers of all
+    /// requests admitted before, or in one of the last two ranges.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         let has_numbers = if self.has_last_range() {
             request.promised() <= self.in_ranges().largest()
@@ -119,7 +118,7 @@ mod tests {
             |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
         let large = admit(101).unwrap();
         assert!(after(&source, Duration::ZERO).is_empty());
-        assert!(source.grant().is_wanted(), "it asks for a raise");
+        assert!(source.grant().is_wanted(), "the keeper is woken for a raise");
         let small = admit(100).unwrap();
         let served = after(&source, Duration::ZERO);
         assert_eq!((served.len(), served[0].id, served[0].spans[0].count), (1, small, 100));
@@ -194,7 +193,7 @@ mod tests {
                 source.advance(now, &mut rng);
                 for finished in source.collect(0) {
                     open -= 1;
-                    prop_assert!(finished.spans.len() <= 1, "consecutive");
+                    prop_assert!(finished.spans.len() <= 1, "the numbers are consecutive");
                     prop_assert_eq!(finished.spans.is_empty(), finished.refusal.is_some());
                     given.extend(finished.spans.iter().map(|span| (span.from.0, span.count)));
                 }

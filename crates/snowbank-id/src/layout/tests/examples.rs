@@ -1,4 +1,4 @@
-//! The published examples, and what presets promise.
+//! Published IDs, and the life, rate and ranges of layouts.
 
 use super::*;
 

@@ -1,5 +1,4 @@
-//! Positions to IDs and back, compared with a model that knows nothing of groups and columns: all
-//! IDs of a tick, sorted.
+//! Positions to IDs and back, compared with a simple model: all IDs of a tick, sorted.
 
 use super::*;
 
@@ -52,7 +51,7 @@ fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
     progression(&rest[..group.count()])
 }
 
-/// Gives a layout with some of its workers. A tick has few enough IDs to check each of them.
+/// Generates a layout with some of its workers. Its ticks are small enough to check every ID.
 fn a_numbering() -> impl Strategy<Value = Numbering> {
     let picks = prop_oneof![
         // Neighbours, whose runs may continue each other.

@@ -65,15 +65,15 @@ fn roles() {
     refused("worker:5,time:41,sequence:12", &["the first field is \"worker\"; it must be time"]);
     refused("sequence:12", &["the first field is \"sequence\"; it must be time"]);
     refused("time:41,worker:10", &["no sequence field"]);
-    refused("time:41:constant(5),sequence:12", &["\"time\" does not go with its role"]);
-    refused("time:41,sequence:12:random", &["\"sequence\" does not go with its role"]);
+    refused("time:41:constant(5),sequence:12", &["\"time\" does not fit the field's role"]);
+    refused("time:41,sequence:12:random", &["\"sequence\" does not fit the field's role"]);
     refused("time:41,table:3:random,sequence:12", &["random field \"table\" stands above \"sequence\""]);
     refused("time:41,sequence:3,a:2:random,c:1:constant(0),b:2", &["\"a\" stands above \"b\""]);
     layout("time:41,sequence:3,a:2:random,c:1:constant(0)");
     refused("time:41,region:2:constant(4),sequence:12", &["\"region\" holds 0 to 3, not the constant 4"]);
     let misnamed = FieldSpec { name: "clock".to_owned(), size: FieldSize::Bits(41), role: Role::Time };
     for (fields, reason) in
-        [(vec![misnamed], "\"clock\" does not go with its role"), (vec![], "the first field is missing")]
+        [(vec![misnamed], "\"clock\" does not fit the field's role"), (vec![], "the first field is missing")]
     {
         assert!(Layout::new(fields, 1, 0).unwrap_err().to_string().contains(reason));
     }

@@ -55,8 +55,7 @@ fn spaces_are_equal_if_ids_are() {
     assert_eq!(spaces.len(), count);
 }
 
-/// Locks are named after this text: a daemon of one release must see the lock of a daemon of the
-/// next.
+/// Lock files are named after this text, and daemons of two releases must see each other's locks.
 #[test]
 fn only_the_canonical_text_of_a_space_is_read() {
     for preset in PRESETS {
@@ -113,7 +112,11 @@ fn layouts_that_make_the_same_ids_collide() {
     // Sizes that do not divide each other.
     let hundreds = "time:40,worker:=60,sequence:=100";
     let sixties = "time:40,worker:=100,sequence:=60";
-    assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "it is not known that they differ");
+    assert_eq!(
+        meet((hundreds, "3"), (sixties, "4-5")),
+        Some((3, 4)),
+        "nothing shows that they never collide"
+    );
 }
 
 /// Returns a layout of few IDs whose fields have these sizes, or `None` if the kinds make no
@@ -143,8 +146,8 @@ fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
     ids
 }
 
-/// Gives the sizes of the fields of two layouts, and how many times longer the second layout's tick
-/// is.
+/// Generates the sizes of the fields of two layouts, and how many times longer the second layout's
+/// tick is.
 fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
     (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
@@ -153,7 +156,7 @@ fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     })
 }
 
-/// Joins two neighbours into one field, so that the cuts differ too.
+/// Joins two neighbours into one field, so that the two layouts are cut differently.
 fn joined(factors: &[u64], at: usize) -> Vec<u64> {
     let mut factors = factors.to_vec();
     if at + 1 < factors.len() {
@@ -165,8 +168,8 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The layouts keep pace, and have any epochs. Two workers that have an ID in common are found.
-    /// If the sizes divide each other and the ticks are equal, no other workers are found.
+    /// The layouts grow alike and have any epochs. Two workers that have an ID in common must
+    /// collide. If the weights divide each other and the ticks are equal, no other workers collide.
     #[test]
     fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
