@@ -243,10 +243,7 @@ pub(crate) mod tests {
         assert!(grant.raise_if(1, Position(30)));
         assert_eq!(grant.ceiling(), Position(30));
         grant.lose();
-        assert!(
-            !grant.raise_if(grant.generation(), Position(40)),
-            "another process may have these positions"
-        );
+        assert!(!grant.raise_if(grant.generation(), Position(40)), "the grant is lost for good");
         assert_eq!(grant.ceiling(), Position(0));
     }
 }

@@ -290,8 +290,8 @@ mod tests {
         let refused =
             |increment, offset| TicketCounter::new("orders", increment, offset).unwrap_err().to_string();
         assert_eq!(refused(0, 1), format!("found increment 0, allowed: from 1 to {LAST_ID}"));
-        assert_eq!(refused(2, 3), "found 3, allowed: from 1 to the increment, 2");
-        assert_eq!(refused(2, 0), "found 0, allowed: from 1 to the increment, 2");
+        assert_eq!(refused(2, 3), "found offset 3, allowed: from 1 to the increment, 2");
+        assert_eq!(refused(2, 0), "found offset 0, allowed: from 1 to the increment, 2");
         assert!(TicketCounter::new("orders", LAST_ID + 1, 1).is_err());
     }
 

@@ -21,7 +21,7 @@ pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
 /// near. It then rises each time half of the way to it is used up, so that requests do not meet it.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// The time after its last use for which a source's raises are planned by its rate.
+/// The time without use after which a source's ceiling rises once a [`PERIOD`] at most.
 const IN_USE: Duration = Duration::from_secs(3);
 
 /// The most that a wall clock without a step gains on the boot clock between two writes. Time

@@ -72,7 +72,8 @@ impl Ranges {
         let there = source.in_ranges();
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
-        // A request fitted into neither range and gave up. The next one like it must fit.
+        // A request fitted into neither range and gave up. The next range must be large enough for
+        // such a request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
         let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };

@@ -129,11 +129,7 @@ fn a_delayed_thread_does_not_move_the_catch_up_ahead() {
         };
         source.claim(&source.window(later), 1, &mut rng()).expect("the tick has IDs left");
         late.join().expect("no panic");
-        assert_eq!(
-            source.id_time(later),
-            UnixMicros(NOW.wall.0 + 10_000),
-            "the catch-up has run for 20 ms at half speed"
-        );
+        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "20 ms at half speed");
     });
 }
 

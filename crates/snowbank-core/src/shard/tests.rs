@@ -123,8 +123,7 @@ fn one_wake_up_claims_once_for_all_its_requests() {
     lane.take(100, || 900, rng, &mut runs).expect("there is room");
     let cursor = source.cursor();
     for _ in 0..9 {
-        lane.take(100, || panic!("the first claim covers all requests"), rng, &mut runs)
-            .expect("covered by the first claim");
+        lane.take(100, || panic!("a second claim"), rng, &mut runs).expect("claimed already");
     }
     assert_eq!(source.cursor(), cursor);
     assert_eq!(runs.len(), 1, "one run: {runs:?}");

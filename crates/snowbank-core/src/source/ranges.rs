@@ -180,7 +180,7 @@ impl Source {
 }
 
 impl Source {
-    /// Returns a copy of this source, as a machine restored from a snapshot of the memory has it.
+    /// Returns a copy of this source, as a machine restored from a snapshot of its memory has it.
     /// For simulations. Returns `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;

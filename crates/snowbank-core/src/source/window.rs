@@ -170,7 +170,8 @@ impl Source {
     }
 
     /// Returns true if a catch-up may begin at the cursor. Before the first claim it always may,
-    /// because then the cursor is ahead only where an earlier process left its ceiling.
+    /// because then the cursor is ahead only if an earlier process left a ceiling ahead of the
+    /// clock.
     fn may_catch_up(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }

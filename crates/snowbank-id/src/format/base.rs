@@ -139,7 +139,7 @@ impl Base {
             return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {self}")));
         }
         let base = self.digits.len() as u64;
-        // A wrong character is named even in a text that is too long.
+        // The error names a wrong character even if the text is too long.
         let mut number = Some(0_u64);
         for found in text.chars() {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);

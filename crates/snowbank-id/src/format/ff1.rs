@@ -2,8 +2,8 @@
 //! tweak.
 //!
 //! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so the crate's
-//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs, so
-//! that every ID has an alias, and every alias an ID.
+//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs. So
+//! every ID has an alias, and every alias has an ID.
 
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};

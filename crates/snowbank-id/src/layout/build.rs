@@ -82,9 +82,7 @@ fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
             )));
         }
         if !names.insert(name) {
-            return Err(LayoutError::new(format!(
-                "two fields are called {name:?}; give each a name of its own"
-            )));
+            return Err(LayoutError::new(format!("two fields are called {name:?}; rename one of them")));
         }
     }
     Ok(())

@@ -42,7 +42,7 @@ impl TicketCounter {
             return Err(LayoutError::new(text));
         }
         if offset == 0 || offset > increment {
-            let text = format!("found {offset}, allowed: from 1 to the increment, {increment}");
+            let text = format!("found offset {offset}, allowed: from 1 to the increment, {increment}");
             return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { name: name.to_owned(), increment, offset, maximum: LAST_ID })
@@ -55,7 +55,7 @@ impl TicketCounter {
     pub fn up_to(self, maximum: u64) -> Result<Self, LayoutError> {
         if maximum < self.offset || maximum > LAST_ID {
             let offset = self.offset;
-            let text = format!("found {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
+            let text = format!("found maximum {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
             return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { maximum, ..self })

@@ -73,9 +73,7 @@ fn a_late_acknowledgement_grants_no_more_than_was_written() {
         world.look(reading).writes
     };
     let asleep = later(200 * SECOND_US, 0);
-    let [local, raise] = &look(None, asleep)[..] else {
-        panic!("no raise although half of the horizon is used up")
-    };
+    let [local, raise] = &look(None, asleep)[..] else { panic!("both writers must write now") };
     let (_, written) = raise.ceilings[0];
     look(Some(local), asleep);
     let woken = later(HOUR_US, 0);

@@ -63,10 +63,7 @@ fn a_step_forward_makes_no_waiting_request_urgent() {
     source.advance(stepped(7), &mut rng());
     let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
     assert_eq!(served, [(sooner.expect("the IDs are available beside those of the others"), None)]);
-    assert!(
-        source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(),
-        "IDs are left for requests that pass"
-    );
+    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "a small request passes");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! that all of them want.
 //!
 //! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests
-//! looks at some hundred sums, not at each request. Sharing out a tick changes all requests, so
-//! that it makes the summary again.
+//! looks at some hundred sums, not at each request. Sharing out a tick changes all requests, so the
+//! summary is then made again.
 
 use std::mem;
 
