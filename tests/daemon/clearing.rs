@@ -49,9 +49,9 @@ fn a_caller_chooses_the_table_suffix() {
 fn an_invalid_choice_is_refused() {
     let daemon = Setup::configured(SOURCES).start();
     for (source, set, part) in [
-        ("trades", "machine=1", "\"machine\" is no random field of the layout"),
+        ("trades", "machine=1", "\"machine\" is not a random field; only random fields"),
         ("trades", "table", "a number, as in table=316"),
-        ("batches", "table=1", "only such fields may be chosen: none"),
+        ("batches", "table=1", "only random fields can be chosen, in this layout: none"),
     ] {
         let line = next(&daemon, source, &["--set", set]).refusal(2);
         assert!(line.contains(part), "{line}");

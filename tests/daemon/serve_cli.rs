@@ -11,8 +11,8 @@ const WRONG: [(&[&str], &[&str]); 6] = [
     // A listener beyond loopback needs a worker ID, even if other listeners are local.
     (&["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "worker_ids", "loopback"]),
     (&["--worker-id=-1"], &["--worker-id", "-1"]),
-    // The game servers wanted 73 bits, and a time field that lasts 4.35 years.
-    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "73", "63", "4.35 years", "game"]),
+    // The game servers wanted 73 bits, and a time field that lasts 4.4 years.
+    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "73", "63", "4.4 years", "game"]),
     (&["--order", "loose"], &["--order", "loose", "relaxed", "strict"]),
     (&["--lisen", "127.0.0.1:0"], &["--lisen"]),
     (&["--stop-at-stdin-eof", "surplus"], &["surplus"]),

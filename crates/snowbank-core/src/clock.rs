@@ -55,16 +55,11 @@ impl Reading {
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
-
-    /// Returns whether the clocks have jumped against each other since wall − boot was `offset_us`.
-    #[inline]
-    pub fn has_jumped_from(self, offset_us: i64) -> bool {
-        has_jumped(self.offset_us(), offset_us)
-    }
 }
 
 /// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped
 /// against each other.
+#[inline]
 pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
     one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
 }
@@ -95,20 +90,22 @@ impl Now {
     }
 }
 
-/// The time as an earlier process knew it.
+/// The record of the time that an earlier process left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
-    /// Nothing.
+    /// No record.
     Nothing,
-    /// Wall − boot as an earlier process in this boot of the machine believed it, in microseconds.
+    /// Wall − boot in microseconds, as an earlier process believed it since the machine's last
+    /// boot.
     Offset(i64),
-    /// Ceilings were granted up to this instant in another boot, so the time was then about this
+    /// The highest ceiling granted before the machine's last boot. The time was then about this
     /// instant.
     GrantedUntil(UnixMicros),
 }
 
-/// The largest forward step of the wall clock that is believed at once. A clock that a time server
-/// keeps is never off by more than a minute. A wrong step costs only a minute of IDs.
+/// The largest forward step of the wall clock that is believed at once. A clock that follows a time
+/// server is never off by more. If the step was wrong, the source loses at most this much of its
+/// IDs.
 pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The rule that decides which forward steps of the wall clock are believed, and when.
@@ -120,23 +117,23 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// The most that wall − boot may change between two looks of the keeper. The keeper looks once a
-/// second, so a wall clock that stands still changes the difference by one second. A larger change
-/// is a step, or a machine that was restored from a snapshot.
+/// The largest change of wall − boot between two looks of the keeper that is no jump. The keeper
+/// looks once a second, so a wall clock that stands still changes the difference by one second. A
+/// larger change is a step, or the machine was restored from a snapshot.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it,
-/// and the keeper writes it.
+/// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
+/// it, and the keeper writes it.
 ///
-/// A step is measured against ID time carried forward by the boot clock, not against the last wall
-/// reading. So a wall clock that went back and returns is believed at once.
+/// A step is measured against the believed time carried forward by the boot clock, not against the
+/// last reading of the wall clock. So a wall clock that went back and returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Believed wall − boot at the last moment when the wall clock was not behind ID time.
-    /// Microseconds.
+    /// Believed wall − boot in microseconds, from the last look at which the wall clock was not
+    /// behind ID time.
     carried_us: AtomicI64,
-    /// Wall − boot when the keeper last looked, believed or not. Microseconds.
+    /// Wall − boot in microseconds when the keeper last looked, believed or not.
     seen_us: AtomicI64,
 }
 
@@ -144,10 +141,9 @@ impl Wall {
     /// Starts from the offset remembered from the same boot of the machine, or else from the first
     /// reading.
     ///
-    /// If another boot granted ceilings above the first reading, ID time starts at the highest of
-    /// them, and steps are measured against that start. So a clock that was slow after a boot is
-    /// believed at once when it is corrected. This skips no IDs: all ticks below the start were
-    /// granted already.
+    /// If a ceiling granted before the boot is above the first reading, the believed time starts at
+    /// that ceiling. So a clock that was slow after a boot is believed at once when it is
+    /// corrected. No IDs are skipped, because all ticks below the ceiling were granted already.
     pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
         let carried_us = match remembered {
             Remembered::Nothing => first.offset_us(),
@@ -181,11 +177,10 @@ impl Wall {
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
         // Acquire: a thread that sees the keeper's new offset also sees the revoked grants.
-        reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
+        has_jumped(reading.offset_us(), self.seen_us.load(Ordering::Acquire))
     }
 
-    /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump
-    /// makes doubtful.
+    /// Ends a jump. The keeper calls this after it has revoked all grants.
     pub fn note_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
@@ -196,7 +191,7 @@ impl Wall {
     }
 }
 
-/// The keeper's finding when it looked at the wall clock.
+/// The state of the wall clock, as the keeper found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observed {
     /// The wall clock runs as expected.
@@ -223,8 +218,8 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        // A remembered offset gives the time at the restart. A wall clock that has gone back since
-        // then, and returns, is believed at once.
+        // By the remembered offset, the time is `carried` now. If the wall clock went back before
+        // this start and returns, it is believed at once.
         let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
         StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
@@ -295,7 +290,8 @@ impl CatchUp {
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
         let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
         if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
-            // Fails if the catch-up was raised meanwhile, and so is a new one.
+            // Fails if another thread has raised the catch-up meanwhile. Then the catch-up must go
+            // on.
             let ended = i64::MIN;
             let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -331,4 +327,4 @@ pub fn micros(duration: Duration) -> i64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

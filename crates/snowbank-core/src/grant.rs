@@ -27,7 +27,7 @@ pub struct Grant {
     /// ceiling never rises again.
     lost: AtomicU64,
     /// Held while the grant is taken away or given back, so that the two exclude each other. Claims
-    /// never take it.
+    /// never lock it.
     changes: Mutex<()>,
 }
 
@@ -49,9 +49,9 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Returns how often the grant was lost. A thread that claims positions to keep reads this
-    /// count before the [ceiling](Grant::ceiling), never after: once it has read a new count, it
-    /// reads no old ceiling.
+    /// Returns how often the grant was lost. A thread that keeps claimed positions must read this
+    /// count before the [ceiling](Grant::ceiling). So it never pairs a new count with an old
+    /// ceiling.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -63,9 +63,9 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Raises the ceiling as [`raise`](Grant::raise) does, unless the grant was taken away since
-    /// this generation. Ceilings that were durable before the loss no longer count. Once the grant
-    /// is lost for good, no ceiling counts. Returns whether `ceiling` counted.
+    /// [Raises](Grant::raise) the ceiling, unless the grant was taken away after this generation or
+    /// is lost for good. A ceiling that became durable before a loss no longer counts. Returns
+    /// whether the ceiling was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -105,7 +105,8 @@ impl Grant {
         self.wanted.load(Ordering::Relaxed) == 1
     }
 
-    /// Forgets that a claim met the ceiling. The next claim that meets it asks for more again.
+    /// Forgets that a claim met the ceiling. The next claim that meets the ceiling wakes the keeper
+    /// again.
     pub fn forget_want(&self) {
         self.wanted.store(0, Ordering::Relaxed);
     }
@@ -173,34 +174,34 @@ impl fmt::Display for TakenOver {
 
 impl std::error::Error for TakenOver {}
 
-/// A source's bound after a clean stop.
+/// The bound that a source leaves at a clean stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The source's index.
     pub source: usize,
     /// The lowest ID that was not handed out.
     pub id_bound: u64,
-    /// True if nothing was claimed and no clean stop came before the start. The last ID handed out
-    /// below the bound is then unknown.
+    /// True if nothing was claimed and no clean stop came before the start. Then nobody knows how
+    /// far below the bound the last ID lies.
     pub is_untouched: bool,
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::clock::BootMicros;
 
     const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
-    const RULE: CeilingRule = CeilingRule {
+    pub(crate) const RULE: CeilingRule = CeilingRule {
         horizon: Duration::from_secs(3),
         max_ahead: Duration::from_secs(10),
         tick: Duration::from_millis(1),
     };
 
-    /// At `max_ahead` and above, a running source has a reserve: the rest of the tick and up to
-    /// half the horizon. A start has none.
+    /// At `max_ahead` and above, a running source has a reserve of up to half the horizon. A source
+    /// that starts has none.
     #[test]
-    fn a_ceiling_is_as_far_ahead_as_horizon_lead_and_uptime_allow() {
+    fn a_ceiling_reaches_as_far_as_horizon_lead_and_uptime_allow() {
         let seconds = CeilingRule { tick: Duration::from_secs(5), ..RULE };
         let farther = CeilingRule { max_ahead: Duration::from_secs(20), ..seconds };
         let hours = CeilingRule { tick: Duration::from_secs(3_600), ..RULE };
@@ -215,9 +216,9 @@ mod tests {
             (RULE, 10_000, 2_000, 10_499, "a reserve of a quarter of the uptime"),
             (RULE, 10_000, 60_000, 11_499, "at most half the horizon"),
             (RULE, 3_600_000, 0, 3_599_999, "a clock that stands gains nothing"),
-            (hours, 7_200_000, 60_000, 7_200_000, "no tick for nothing"),
+            (hours, 7_200_000, 60_000, 7_200_000, "the reserve adds no whole tick"),
             (seconds, 0, 0, 10_000, "two long ticks"),
-            (farther, 15_000, 0, 15_010, "no more, or each crash would take as many"),
+            (farther, 15_000, 0, 15_010, "10 ms above ID time, or each crash would skip two ticks"),
         ] {
             let id_time = UnixMicros(NOW.wall.0 + lead_ms * 1_000);
             let reach = rule.reach(NOW, id_time, Duration::from_millis(uptime_ms));
@@ -237,12 +238,12 @@ mod tests {
         assert!(grant.want_more());
         grant.revoke();
         assert_eq!((grant.ceiling(), grant.generation()), (Position(0), 1));
-        assert!(!grant.raise_if(0, Position(30)), "durable before it was taken away");
+        assert!(!grant.raise_if(0, Position(30)), "durable before the grant was taken away");
         assert_eq!(grant.ceiling(), Position(0));
         assert!(grant.raise_if(1, Position(30)));
         assert_eq!(grant.ceiling(), Position(30));
         grant.lose();
-        assert!(!grant.raise_if(grant.generation(), Position(40)), "another process may have it");
+        assert!(!grant.raise_if(grant.generation(), Position(40)), "the grant is lost for good");
         assert_eq!(grant.ceiling(), Position(0));
     }
 }

@@ -14,40 +14,72 @@
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only if the write in flight has its number. A write that was abandoned may
+//! - An outcome counts only if the write in flight has its number, because an abandoned write may
 //!   still be answered.
-//! - A ceiling counts only while the source's grant is still of the generation that was read before
-//!   the write of that ceiling was handed out. A thread that takes a grant away starts another
-//!   generation, so that grants come back only from writes handed out later.
+//! - A ceiling counts only while the source's grant has the generation that was read before the
+//!   ceiling's write was handed out. A thread that takes a grant away starts a new generation. So
+//!   only a write handed out later can bring the grant back.
 
 pub mod far;
-mod looked;
 mod managed_source;
 mod ranges;
 mod reservation;
 mod writer;
 
-pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
 pub use ranges::{NumberRange, WantedRange, add_range};
 pub use reservation::RESERVATION_MIN as FIRST_RANGE;
-pub use writer::{Outcome, Write};
+pub use writer::{Outcome, Write, Written};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
 use self::writer::{InFlight, Writer};
-use crate::clock::{BootMicros, Now, Reading, StepWatch, Wall};
+use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a
-/// second, a slewed clock takes half an hour for such a change, and at chrony's default maximum 12
-/// s. A change of a second is far below the step that is held, so a start never holds a time that
-/// was believed before.
+/// The most that the believed wall − boot may differ from the stored one. A slewed clock drifts
+/// this far in half an hour by adjtime, at 0.5 ms a second, or in 12 s at chrony's default maximum.
+/// A second is far below a step that is held. So a start never holds a time that the daemon
+/// believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
+
+/// The result of a look.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// The state of the wall clock.
+    pub clock: Observed,
+    /// Why the last write of ceilings to the state directory failed. `None` again once no source
+    /// needs a raise.
+    pub failure: Option<String>,
+    /// Why the last write of the fleet's ceilings failed.
+    pub fleet_failure: Option<String>,
+    /// By source, the fleet's ceilings that are durable. Empty without a fleet.
+    pub fleet_ceilings: Vec<Position>,
+    /// Why nothing is handed out any more.
+    pub taken_over: Option<TakenOver>,
+    /// True if grants that were taken away are back.
+    pub is_renewed: bool,
+    /// True if requests wait. The caller should advance their wait queues.
+    pub some_wait: bool,
+    /// True if a source was used so recently that its ceiling is still raised.
+    pub is_in_use: bool,
+    /// The writes to hand out now.
+    pub writes: Vec<Write>,
+    /// By source, how long the numbers of a shared counter last without the coordinator.
+    pub ranges_last: Vec<Option<Duration>>,
+    /// The ranges to ask the coordinator for now.
+    pub ranges: Vec<WantedRange>,
+    /// When the oldest write in flight began, apart from the coordinator's.
+    pub in_flight_since: Option<BootMicros>,
+    /// The shortest time for which the IDs below a source's ceiling last.
+    pub horizon: Duration,
+    /// The time until the next look, unless a claim meets its ceiling or a write ends before.
+    pub next_in: Duration,
+}
 
 /// Decides which ceilings are written and when, and raises grants when they are durable.
 #[derive(Debug)]
@@ -57,7 +89,7 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
-    /// True if at the last look a grant had been taken away and was not back.
+    /// True if the last look found a grant that was taken away and not raised again.
     was_revoked: bool,
     /// Why nothing is handed out any more. Never unset.
     lost: Option<TakenOver>,
@@ -99,7 +131,7 @@ impl Keeper {
     }
 
     /// Takes all grants away for good, because another process may have the worker IDs or the
-    /// state. Nothing is written after this.
+    /// state. The keeper hands out no further writes.
     pub fn lose(&mut self, taken_over: TakenOver) {
         self.sources.iter().for_each(|managed| managed.source().grant().lose());
         self.lost.get_or_insert(taken_over);
@@ -116,8 +148,8 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Looks once. The caller looks again after [`next_in`](Looked::next_in), at most a second, and
-    /// also when a claim has met its ceiling or a write has ended.
+    /// Looks at the clocks and the sources. The caller must look again after
+    /// [`next_in`](Looked::next_in), and as soon as a claim meets its ceiling or a write ends.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
             // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
@@ -136,7 +168,7 @@ impl Keeper {
             durable.any(|(managed, durable)| managed.is_revoked(*durable))
         });
         let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
-        // An outcome wakes the keeper: a writer that has a write in flight needs no timer.
+        // A writer with a write in flight needs no timer, because the outcome wakes the keeper.
         let idle = self.writers.iter().filter(|writer| writer.in_flight.is_none() && self.lost.is_none());
         let due = idle.filter_map(|writer| writer.due);
         let (local, fleet): (Vec<&Writer>, Vec<&Writer>) =
@@ -228,7 +260,8 @@ impl Keeper {
         }
         let writer = &mut self.writers[index];
         let mut sources = self.sources.iter().zip(&writer.durable);
-        // After a failure nothing is tried before the pause is over, even if a source needs it.
+        // After a failure, nothing is written before the pause is over, even if a source needs a
+        // raise.
         let is_needed = writer.failure.is_none() && sources.any(|(managed, durable)| managed.needs(*durable));
         if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
             return None;
@@ -242,16 +275,15 @@ impl Keeper {
         }
         let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
-            // No client asks. The same ceilings are written again, so that the next start knows the
-            // believed wall − boot.
+            // No source needs a raise. The same ceilings are written again, so that the next start
+            // knows the believed wall − boot.
             ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
         }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {
-            let pauses = self.sources.iter().zip(&writer.durable);
-            let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min();
-            writer.due = Some(now.boot.after(pause.unwrap_or(PERIOD)));
-            // No client asks. An old failure must not keep the next request from a new try.
+            writer.due = Some(now.boot.after(shortest_period(&self.sources, writer, now)));
+            // No source needs a raise. An old failure must not delay the write for the next
+            // request.
             writer.failure = None;
             return None;
         }
@@ -263,9 +295,9 @@ impl Keeper {
         (0..self.sources.len()).filter(|&index| self.sources[index].source().grant().is_lost()).collect()
     }
 
-    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings
-    /// durable. `mark` is called before a grant rises, with the source's index and the bound that
-    /// the state has: with a lower mark, the next start could take an older copy of the state for
+    /// Takes the outcome of a write, and raises each grant to the lowest ceiling that all writers
+    /// have made durable. Before a grant rises, calls `mark` with the source's index and the bound
+    /// in the state. With a lower mark, the next start could mistake an older copy of the state for
     /// the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
@@ -288,9 +320,7 @@ impl Keeper {
         }
         writer.due = None;
         if writer.reach == Reach::Local {
-            let sources = self.sources.iter().zip(&writer.durable);
-            let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
-            writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));
+            writer.due = Some(began.after(shortest_period(&self.sources, writer, now)));
         }
         for index in 0..self.sources.len() {
             self.raise(index, &mut mark);
@@ -303,7 +333,8 @@ impl Keeper {
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.kind().takes_ranges() {
-            // Its ranges raise its grant. Other daemons may have the numbers between two ranges.
+            // Ranges raise the grant of a shared counter. Other daemons may have the numbers
+            // between two ranges.
             return;
         }
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
@@ -317,20 +348,20 @@ impl Keeper {
         }
     }
 
-    /// Returns the ceiling that the state has durably. A fleet may allow less, if a source starts
+    /// Returns the durable ceiling of the state. The fleet's ceiling is lower if the source starts
     /// far ahead.
     fn stored(&self, index: usize) -> Option<Position> {
         let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
         local.map(|writer| writer.durable[index].ceiling).min()
     }
 
-    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds
-    /// unless the locks are lost.
+    /// Ends all claims. Returns the bound that each source leaves. The caller may trim the ceilings
+    /// to these bounds unless the locks are lost.
     pub fn seal(&mut self) -> Vec<Left> {
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }
 
-    /// Returns wall − boot as it is believed, in microseconds.
+    /// Returns the believed wall − boot, in microseconds.
     pub fn wall_minus_boot_us(&self) -> i64 {
         self.wall.carried_us()
     }
@@ -339,6 +370,12 @@ impl Keeper {
     pub fn id_bound(&self, index: usize, position: Position) -> u64 {
         self.sources[index].source().numbering().id_bound(position)
     }
+}
+
+/// Returns the shortest pause that a source allows between two raises of a local writer.
+fn shortest_period(sources: &[ManagedSource], writer: &Writer, now: Now) -> Duration {
+    let periods = sources.iter().zip(&writer.durable).map(|(managed, durable)| managed.period(now, *durable));
+    periods.min().unwrap_or(PERIOD)
 }
 
 #[cfg(test)]

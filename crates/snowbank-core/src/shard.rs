@@ -2,9 +2,10 @@
 //! While the core is busy it claims ahead. If the run and the ring are used up, a request claims
 //! directly.
 //!
-//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a
-//! source has no more to claim. A shard does no I/O. Its thread passes a reading of the clock to
-//! [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the replies are flushed.
+//! A [`Shard`] belongs to one thread. Only its rings are shared: other shards, its *siblings*, take
+//! blocks from them when a source has nothing left to claim. A shard does no I/O. Its thread passes
+//! a reading of the clock to [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the
+//! replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
 //! increase too. The current run lies below the ring, and the ring below every later claim. Blocks
@@ -31,7 +32,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns its name in configurations and in INFO.
+    /// Returns the name in configurations and in INFO.
     pub const fn name(self) -> &'static str {
         match self {
             Order::Relaxed => "relaxed",

@@ -6,9 +6,9 @@
 //! Requests for more than the window holds wait in the source's [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
-//! and these operations are totally ordered. A claim is still a release: a thread that finds the
-//! cursor ahead of its own clock must also see the clock reading that moved it there. The durable
-//! ceiling, on which a claim also depends, is read with acquire.
+//! and these operations are totally ordered. A claim is still a release, because a thread that
+//! finds the cursor ahead of its own clock must also see the clock reading that moved the cursor
+//! there. The ceiling is read with acquire.
 
 pub mod wait_queue;
 
@@ -88,8 +88,8 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
     /// durable already.
     ///
-    /// No ID lies below the tick of `now`: the stored state may be an older copy, and IDs of
-    /// earlier ticks may have been handed out since. The burst reserve grows from that tick on.
+    /// No ID lies below the tick of `now`, because the stored state may be an older copy, and IDs
+    /// of earlier ticks may have been handed out since. The burst reserve grows from that tick on.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
     /// begins there. So the first ID is available at once.
@@ -109,11 +109,8 @@ impl Source {
             catch_up.raise_to(base, now.boot);
         }
         let kind = Kind::of(&numbering, false);
-        let wait_queue = if kind.follows_the_clock() {
-            WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering))
-        } else {
-            WaitQueue::of_tickets()
-        };
+        let tick = Duration::from_millis(numbering.tick_ms());
+        let wait_queue = WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick);
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
         Source {
@@ -134,26 +131,26 @@ impl Source {
 
     /// Makes the source begin when the wall clock reaches its start, without a catch-up.
     ///
-    /// Used if nothing is stored: another process may have begun within the same tick, and both
-    /// would catch up from the same position.
+    /// For a source without a stored state: another process may have begun within the same tick,
+    /// and both would catch up from the same position.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
         self
     }
 
-    /// Returns the time until the wall clock reaches the start of a source that [begins with
-    /// it](Source::begins_with_the_clock). Returns `None` after that, and after the first claim.
+    /// Returns the time until a source that [begins with the clock](Source::begins_with_the_clock)
+    /// begins. Returns `None` once it has begun, and for other sources.
     fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
         let start = self.begins_at.filter(|&start| start == cursor)?;
         let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
         (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
     }
 
-    /// Takes the grant away, because the machine was restored from a snapshot: other copies of it
-    /// may continue from the same cursor. The next raise restores the grant, because the clock has
-    /// moved on. A shared counter goes on with the next range, which only one copy gets. Any other
-    /// ticket counter loses its grant for good.
+    /// Takes the grant away, because the machine was restored from a snapshot, and other copies may
+    /// continue from the same cursor. A snowflake source gets its grant back with the next raise,
+    /// because the clock has moved on. A shared counter gets it with the next range, which only one
+    /// copy gets. Any other ticket counter loses its grant for good.
     pub fn note_restored(&self) {
         if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
     }
@@ -164,7 +161,7 @@ impl Source {
         self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
     }
 
-    /// Returns its kind.
+    /// Returns the kind.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -175,22 +172,22 @@ impl Source {
         &self.name
     }
 
-    /// Returns its numbering.
+    /// Returns the numbering.
     pub fn numbering(&self) -> &Numbering {
         &self.numbering
     }
 
     /// Returns the length of one tick.
     pub fn tick(&self) -> Duration {
-        tick_of(&self.numbering)
+        Duration::from_millis(self.numbering.tick_ms())
     }
 
-    /// Returns the rules by which it follows the clock.
+    /// Returns the rules by which the source follows the clock.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Returns the grant under which it claims.
+    /// Returns the grant under which the source claims.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -297,10 +294,6 @@ impl Source {
         let start = floor + rng.u64(..indices);
         if start.saturating_add(most) <= limit.0 { start } else { floor }
     }
-}
-
-fn tick_of(numbering: &Numbering) -> Duration {
-    Duration::from_millis(numbering.tick_ms())
 }
 
 #[cfg(test)]

@@ -45,14 +45,12 @@ pub use alias::AliasKeys;
 pub use base::Base;
 pub use error::FormatError;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, excerpt};
+pub use crate::numbering::LAST_ID;
 use crockford::Crockford;
 use uuid::Version;
 
-/// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
-pub const LARGEST_ID: u64 = i64::MAX as u64;
-
-/// The form of an ID as text, by name.
+/// A form of IDs as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `decimal`: decimal digits, as IDs are printed everywhere.
@@ -99,8 +97,8 @@ impl Format {
         }
     }
 
-    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs the
-    /// IDs' layout.
+    /// Returns whether the strings contain the instant of the ID. A [`Codec`] then needs the
+    /// layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
@@ -164,7 +162,7 @@ impl FromStr for Format {
             _ => match name.strip_prefix(base::DICTIONARY) {
                 Some(characters) => Format::Base(Base::of(characters)?),
                 None => {
-                    let name = error::excerpt(name);
+                    let name = excerpt(name);
                     return Err(FormatError::new(format!(
                         "no format is called {name:?}; the formats are {NAMES}"
                     )));
@@ -238,11 +236,11 @@ impl Codec {
     /// Appends the text of an ID.
     ///
     /// # Errors
-    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or above the
+    /// Returns an error, and appends nothing, if the ID is above [`LAST_ID`] or above the
     /// layout's last ID, or if its instant does not fit the format.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
-        if id > LARGEST_ID {
-            return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LARGEST_ID}")));
+        if id > LAST_ID {
+            return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LAST_ID}")));
         }
         match &self.0 {
             Kind::Base(base) => base.write(id, text),

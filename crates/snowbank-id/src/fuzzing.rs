@@ -1,4 +1,4 @@
-//! Fuzz targets of layouts and formats, with the test that replays their corpus.
+//! Fuzz targets of layouts and formats, and the test that replays their corpus.
 //!
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the
 //! root of the repository has a shim for each.

@@ -41,7 +41,8 @@ mod workers;
 pub use choose::ChosenField;
 pub use decode::{Decoded, Life};
 pub use error::LayoutError;
-pub use field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
+pub(crate) use error::excerpt;
+pub use field::{Field, FieldSize, FieldSpec, Role};
 pub use instant::{Tick, UnixMicros};
 #[doc(hidden)]
 pub use numbering::Numbering;
@@ -49,6 +50,7 @@ pub use preset::{PRESETS, Preset, find as find_preset};
 pub use run::Run;
 #[doc(hidden)]
 pub use run::{Position, append_run};
+pub(crate) use space::gcd;
 #[doc(hidden)]
 pub use space::{Space, collision, concurrent_collision};
 #[doc(hidden)]
@@ -72,8 +74,7 @@ pub struct Layout {
     epoch_unix_ms: i64,
     /// The part of every ID that the constant fields make.
     constants: u64,
-    /// The number of ticks in which all IDs exist. A tick that the limit of 2^63 − 1 cuts off does
-    /// not count.
+    /// The number of ticks whose IDs are all at most 2^63 − 1.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,

@@ -60,7 +60,7 @@ impl Numbering {
         }
     }
 
-    /// Returns whether both are of snowflake sources, or both of ticket sources.
+    /// Returns true if both numberings are of snowflake sources, or both of ticket sources.
     pub fn is_of_kind(&self, other: &Numbering) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
@@ -135,8 +135,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the position of an ID, whatever its random fields hold. `None` for an ID of another
-    /// source.
+    /// Returns the position of an ID, whatever its random fields hold, or `None` for an ID of
+    /// another source.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         match self {
             Numbering::Snowflake(numbering) => numbering.position_of(id),
@@ -169,9 +169,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the lowest ID that may be handed out from `position` on. All IDs of lower positions
-    /// are lower, whatever their random fields. At the end, the bound is the number after the last
-    /// ID.
+    /// Returns the lowest ID at or above `position`. All IDs of lower positions are below it,
+    /// whatever their random fields hold. At the end, it is the number after the last ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
@@ -217,9 +216,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count
-    /// as different. A counter never shares IDs with a layout: the rows of one table are numbered
-    /// by a counter or by time, not by both.
+    /// Returns true if both can hand out the same ID at about the same time: layouts with epochs
+    /// years apart do not count. A counter never shares IDs with a layout, because the rows of one
+    /// table are numbered by a counter or by time, not by both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -231,10 +230,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if each bound of the other numbering holds for all IDs of this one: the ID
-    /// space is the same, and the other numbering has all worker IDs of this one. For ticket
-    /// counters of one name this is always true, because one bound holds for every increment and
-    /// offset.
+    /// Returns true if every ID bound of the other numbering also bounds this one: both have the
+    /// same ID space, and the other has all worker IDs of this one. It is always true for ticket
+    /// counters of one name, because a bound holds for every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -288,12 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_counter_says_what_is_allowed() {
+    fn refusals_of_counters_say_what_is_allowed() {
         let refused =
             |increment, offset| TicketCounter::new("orders", increment, offset).unwrap_err().to_string();
         assert_eq!(refused(0, 1), format!("found increment 0, allowed: from 1 to {LAST_ID}"));
-        assert_eq!(refused(2, 3), "found 3, allowed: from 1 to the increment, 2");
-        assert_eq!(refused(2, 0), "found 0, allowed: from 1 to the increment, 2");
+        assert_eq!(refused(2, 3), "found offset 3, allowed: from 1 to the increment, 2");
+        assert_eq!(refused(2, 0), "found offset 0, allowed: from 1 to the increment, 2");
         assert!(TicketCounter::new("orders", LAST_ID + 1, 1).is_err());
     }
 
@@ -320,7 +318,7 @@ mod tests {
         }
 
         #[test]
-        fn two_counters_share_numbers_unless_increment_and_offset_keep_them_apart(
+        fn counters_share_ids_if_their_offsets_meet(
             one in (1_u64..12, 1_u64..12), other in (1_u64..12, 1_u64..12),
         ) {
             let counter = |(increment, offset): (u64, u64)| {

@@ -2,14 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SECOND_US: i64 = 1_000_000;
-const RULE: StepRule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-const START: Reading =
+pub(crate) const SECOND_US: i64 = 1_000_000;
+pub(crate) const RULE: StepRule =
+    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+pub(crate) const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
 /// Returns the reading `after_us` later, with the wall clock off by `step_us`.
-fn later(after_us: i64, step_us: i64) -> Reading {
+pub(crate) fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 
@@ -37,7 +38,7 @@ fn catch_up() -> CatchUp {
 }
 
 #[test]
-fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted() {
+fn a_large_step_forward_is_held_until_it_has_lasted() {
     let (wall, mut watch) = watched();
     let hour_us = 3_600 * SECOND_US;
     for second in 1..=60 {
@@ -53,7 +54,7 @@ fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted(
 }
 
 #[test]
-fn a_step_that_goes_away_starts_its_hold_anew() {
+fn a_step_that_returns_is_held_from_the_start_again() {
     let hour_us = 3_600 * SECOND_US;
     for (then_us, expected) in
         [(0, Observed::Steady), (-hour_us, Observed::Behind(Duration::from_secs(3_599)))]
@@ -72,18 +73,18 @@ fn a_step_that_goes_away_starts_its_hold_anew() {
 }
 
 #[test]
-fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
+fn a_remembered_offset_holds_a_step_made_before_the_start() {
     let hour_us = 3_600 * SECOND_US;
     let stepped = later(SECOND_US, hour_us);
     let wall = Wall::new(RULE, stepped, Remembered::Offset(START.offset_us()));
     assert_eq!(wall.believe(stepped).wall, later(SECOND_US, 0).wall);
     let wall = Wall::new(RULE, stepped, Remembered::Nothing);
-    assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record the first reading is believed");
+    assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record, the first reading is believed");
 }
 
 #[test]
-fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
-    assert_eq!(id_time(now(0, 0), &CatchUp::none(), MAX_AHEAD), START.wall, "nothing to ride");
+fn a_catch_up_runs_at_half_speed_until_the_wall_clock_meets_it() {
+    assert_eq!(id_time(now(0, 0), &CatchUp::none(), MAX_AHEAD), START.wall, "there is no catch-up");
     let catch_up = catch_up();
     let back_us = -5 * SECOND_US;
     for (after, expected) in [(0, 0), (2, 1), (8, 4), (10, 5), (12, 7), (20, 15)] {
@@ -98,9 +99,9 @@ proptest! {
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,
         target_us in -20 * SECOND_US..20 * SECOND_US,
-        rides: bool,
+        is_catching_up: bool,
     ) {
-        let catch_up = if rides { catch_up() } else { CatchUp::none() };
+        let catch_up = if is_catching_up { catch_up() } else { CatchUp::none() };
         let now = now(0, -back_us);
         let target = UnixMicros(START.wall.0 + target_us);
         let wait = until(now, &catch_up, MAX_AHEAD, target);
@@ -114,7 +115,7 @@ proptest! {
 
     /// With any readings, nothing overflows, and the ID clock is at most `max_ahead` ahead.
     #[test]
-    fn any_reading_is_survived(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
+    fn any_reading_keeps_the_id_clock_within_max_ahead(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
         let (wall, mut watch) = watched();
         let catch_up = CatchUp::none();
         for (&reading_wall, &boot) in walls.iter().zip(&boots) {
@@ -131,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked() {
+fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
     let (wall, _) = watched();
     for (step_us, jumped) in
         [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]
@@ -143,9 +144,9 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
     assert!(!wall.believe(restored).jumped);
 }
 
-/// Checks a clock that went back, one that stands, and one that went back over a restart.
+/// The clock goes back, stands still, or goes back before a restart.
 #[test]
-fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
+fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
     let hour_us = 3_600 * SECOND_US;
     let back = later(0, -hour_us);
     for (first, remembered, step_us, runs) in [
@@ -162,7 +163,7 @@ fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
             assert!(matches!(observed, Observed::Behind(_)), "{observed:?}");
             if !runs {
                 assert_eq!(observed, Observed::Behind(Duration::from_secs(second as u64)));
-                assert_eq!(wall.carried_us(), START.offset_us(), "a clock that stands changes no belief");
+                assert_eq!(wall.carried_us(), START.offset_us(), "the belief stays while the clock stands");
             }
         }
         let returned = later(601 * SECOND_US, 0);
@@ -172,14 +173,14 @@ fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
 }
 
 #[test]
-fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_granted() {
+fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     let hour_us = 3_600 * SECOND_US;
     let slow = |after_us| later(after_us, -hour_us);
     let started = || watched_from(slow(0), Remembered::GrantedUntil(START.wall));
     let (wall, mut watch) = started();
     for second in 1..=600 {
         let slow = slow(second * SECOND_US);
-        assert_eq!(wall.believe(slow).wall, slow.wall, "what it shows is believed");
+        assert_eq!(wall.believe(slow).wall, slow.wall, "its own time is believed");
         let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
         assert_eq!(watch.observe(&wall, slow), behind);
     }
@@ -196,5 +197,5 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     // The machine was also off for longer than `max_step`: nothing proves the time.
     let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
-    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
+    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "a step is held as usual");
 }

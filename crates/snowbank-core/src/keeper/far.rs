@@ -15,8 +15,8 @@ use crate::clock::{self, Now};
 /// horizon. The floor after a restore (`rules::floor_after_loss`) relies on this: the floor must be
 /// above all grants that the coordinator has forgotten. A source may start at a floor or a bound
 /// that is further ahead. It hands out nothing before its clock is within `max_ahead` of that
-/// start. Until a raise by this instant passes the start, the source's key has the start as its
-/// bound, which grants nothing.
+/// start. Until a ceiling that counts from here passes the start, the source's key has the start as
+/// its bound, which grants nothing.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }
@@ -27,8 +27,8 @@ pub fn ceiling(numbering: &Numbering, counts_from: UnixMicros, horizon: Duration
     numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
 }
 
-/// Returns whether half of the horizon below a ceiling is used up. Such a ceiling is raised even if
-/// no client asks.
+/// Returns whether half of the horizon below a ceiling is used up. Such a ceiling is raised even
+/// without a request.
 pub fn is_due(numbering: &Numbering, ceiling: Position, counts_from: UnixMicros, horizon: Duration) -> bool {
     left(numbering, ceiling, counts_from) <= horizon / 2
 }
@@ -68,14 +68,14 @@ mod tests {
         assert_eq!(left(&numbering, at, after(0)), HORIZON + Duration::from_millis(1));
         assert!(!is_due(&numbering, at, from(149, 149), HORIZON));
         assert!(is_due(&numbering, at, from(151, 151), HORIZON));
-        assert!(is_due(&numbering, at, from(141, 151), HORIZON), "IDs ahead of the clock use it up too");
+        assert!(is_due(&numbering, at, from(141, 151), HORIZON), "the ID clock is ahead of the wall clock");
         assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
     }
 
-    /// The start is at the floor that was set when the coordinator went back. The next floor must
-    /// be above all that is granted now.
+    /// The source starts at the floor that was set after a restore of the coordinator. The next
+    /// floor must be above all that is granted now.
     #[test]
-    fn a_start_far_ahead_is_granted_no_more_than_others() {
+    fn a_source_far_ahead_is_granted_no_more_than_others() {
         let numbering = numbering();
         let floor = numbering.first_of(numbering.tick_at(after(320)));
         assert!(!is_due(&numbering, floor, from(0, 320), HORIZON));
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(ceiling(&numbering, from(0, 320), HORIZON), highest);
         assert!(
             is_due(&numbering, floor, from(161, 320), HORIZON),
-            "its ceiling is above before it hands out IDs"
+            "the ceiling must pass the start before it hands out IDs"
         );
     }
 }

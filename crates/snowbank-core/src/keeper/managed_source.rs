@@ -15,17 +15,16 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 /// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The period in which the keeper looks without being asked, raises ceilings, and tries again after
-/// a failure. An idle daemon that has neither a service manager nor peers has no other timer.
+/// The longest pause of the keeper: between two looks, two raises of a source in use, or a failed
+/// write and the next. An idle daemon without a service manager and peers has no other timer.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// The shortest time between two raises. While a source is in use and its ceiling is near (soon
-/// after a start), ceilings rise whenever half of the way is left, so that requests do not meet
-/// them.
+/// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
+/// near. It then rises each time half of the way to it is used up, so that requests do not meet it.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// The time since the last use after which a source no longer counts as in use here.
+/// The time without use after which a source's ceiling rises once a [`PERIOD`] at most.
 const IN_USE: Duration = Duration::from_secs(3);
 
-/// The most that a wall clock gains on the boot clock between two writes without a step: time
+/// The most that a wall clock without a step gains on the boot clock between two writes. Time
 /// servers slew it by a tenth at most, and the keeper writes about once a second.
 const SLEW: Duration = Duration::from_millis(100);
 
@@ -99,8 +98,8 @@ impl Durable {
 }
 
 impl ManagedSource {
-    /// Manages a source that starts at `start`, before its first ceiling. `rule` is for a source
-    /// that follows the clock; a shared counter uses its `horizon`.
+    /// Manages a source that starts at `start` and has no ceiling yet. `rule` is for a source that
+    /// follows the clock. A shared counter uses only its `horizon`.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
@@ -124,14 +123,14 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the ID bound that led to the start, and whether a clean stop left that bound. If
-    /// nothing is claimed, the next stop leaves it again. By default, it is the start's ID bound,
-    /// which no clean stop left.
+    /// Sets the stored ID bound from which the start was computed, and whether a clean stop left
+    /// that bound. If nothing is claimed, the next stop leaves it again. The default is the start's
+    /// ID bound, not left by a clean stop.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
 
-    /// Sets the fleet's ceiling, which the coordinator has already.
+    /// Sets the fleet's ceiling, which the coordinator has stored already.
     pub fn under_fleet(self, fleet: Option<Position>) -> Self {
         ManagedSource { fleet, ..self }
     }
@@ -283,14 +282,6 @@ impl ManagedSource {
         (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
     }
 
-    /// Returns the pause until the next look at a ceiling that needed no raise.
-    pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
-        match &self.ahead {
-            Ahead::ByClock(_) | Ahead::Ranges(_) => PERIOD,
-            Ahead::ByDemand(_) => self.period(now, durable),
-        }
-    }
-
     /// Returns the pause between two raises while this ceiling is durable.
     pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
         let reached_in = match (&self.ahead, self.source.cursor()) {
@@ -304,8 +295,8 @@ impl ManagedSource {
             }
             (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
         };
-        // A ceiling that is reached within moments cannot be kept ahead of requests. Each request
-        // that meets it asks for a raise.
+        // A ceiling that the ID clock reaches within moments cannot be kept ahead of requests. Each
+        // request that meets it wakes the keeper.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
             return PERIOD;
         }

@@ -1,8 +1,8 @@
 //! The demand of a shared counter for ranges at the coordinator.
 //!
-//! The next range is asked for when five eighths of a range are left, so that requests do not wait
-//! for the coordinator. At most one range is asked for at a time. A range that was asked for before
-//! the grant was lost is not used: another copy of the machine may have it too.
+//! The keeper asks for the next range when five eighths of a range are left, so that requests do
+//! not wait for the coordinator. It asks for one range at a time. A range asked for before the
+//! grant was lost is not used, because another copy of the machine may have it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Begins to follow the demand of a counter. A range is to last for `lasts` at the present
-    /// rate.
+    /// Creates the demand of a counter that nobody has used yet. A range should last for `lasts` at
+    /// the present rate.
     pub(super) fn new(cursor: Position, lasts: Duration, now: Now) -> Self {
         Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
     }
@@ -72,8 +72,8 @@ impl Ranges {
         let there = source.in_ranges();
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
-        // A request that found no room for its numbers in either range has left, and the next one
-        // must find more.
+        // A request fitted into neither range and gave up. The next range must be large enough for
+        // such a request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
         let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
@@ -131,7 +131,7 @@ impl Keeper {
         ranges.map(|ranges| ranges.map(|(source, ranges)| ranges.last(source))).collect()
     }
 
-    /// Takes the answer to a request for a range. `range` is `None` if there was no answer.
+    /// Takes the coordinator's answer to a request for a range, or `None` if it did not answer.
     pub fn ranged(&mut self, wanted: WantedRange, range: Option<NumberRange>, now: Now) {
         let asked = self.sources.get_mut(wanted.source).and_then(ManagedSource::ranges);
         let Some((source, ranges)) = asked else { return };

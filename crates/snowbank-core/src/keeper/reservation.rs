@@ -11,9 +11,9 @@ use snowbank_id::layout::Position;
 
 /// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
 pub const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, apart from the numbers that requests wait for. At the full rate of a
-/// core, some 20 million numbers a second, half of it lasts for ten syncs of a good disk. A crash
-/// each second could skip all of it for 29,000 years.
+/// The largest reservation, apart from the numbers that requests wait for. At a core's full rate,
+/// some 20 million numbers a second, half of it outlasts ten syncs of a good disk. Even if a crash
+/// skips all of it each second, the counter lasts for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the
 /// keeper, so that a request hardly ever waits for a sync. An eighth of this time is the shortest
@@ -88,9 +88,9 @@ impl Reservation {
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns how many numbers are left when the next reservation begins: half of this one, and an
-    /// eighth to use while the keeper sleeps. If it began at exactly half, the keeper would look
-    /// more and more often until the last number above the half is used.
+    /// Returns the number of unused numbers at which the next reservation begins: half of this one,
+    /// and an eighth to use while the keeper sleeps. At exactly half, the keeper would look more
+    /// and more often while the last numbers above the half are used.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_follows_demand_between_its_bounds() {
+    fn a_reservation_follows_demand_between_its_bounds() {
         let mut reservation = Reservation::new(Position(0), at(0));
         assert_eq!(reservation.next_ceiling(Position(0), Position(0), 0, false), Position(RESERVATION_MIN));
         reservation.look(Position(10_000), at(1_000));
@@ -155,17 +155,17 @@ mod tests {
     }
 
     #[test]
-    fn the_next_one_begins_before_half_is_used_and_covers_what_waits() {
+    fn a_reservation_is_due_early_and_covers_waiting_requests() {
         let reservation = Reservation::new(Position(0), at(0));
         let next = |cursor, ceiling| reservation.next_ceiling(Position(cursor), Position(ceiling), 0, false);
         assert_eq!((next(374, 1_000), next(375, 1_000)), (Position(1_000), Position(1_375)));
         let waiting = 1_000_000;
         let covering = reservation.next_ceiling(Position(900), Position(2_000), waiting, false);
-        assert!(covering >= Position(2_000 + waiting), "also if all of the present one is used before");
+        assert!(covering >= Position(2_000 + waiting), "even if the present reservation is used up before");
         let met = reservation.next_ceiling(Position(0), Position(1_000), 0, true);
-        assert!(met > Position(1_000), "the request went away, and the next finds more");
+        assert!(met > Position(1_000), "the request gave up, and the next one fits");
         assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);
         assert_eq!(reservation.half_used_in(Position(600), Position(1_000)), Duration::ZERO);
-        assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due, so no haste");
+        assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due yet");
     }
 }

@@ -3,19 +3,17 @@ mod jumps;
 mod tickets;
 
 use super::*;
-use crate::clock::{Remembered, StepRule};
-use crate::grant::{CeilingRule, Grant};
-use crate::source::{OnStepBack, Rules, SequenceStart};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
+use crate::clock::Remembered;
+use crate::clock::tests::{RULE as STEP_RULE, SECOND_US, START, later};
+use crate::grant::Grant;
+use crate::grant::tests::RULE as CEILING_RULE;
+use crate::source::tests::{RULES, TWITTER, numbering};
+use snowbank_id::layout::UnixMicros;
 
-const SECOND_US: i64 = 1_000_000;
-const START: Reading =
-    Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// A keeper of sources whose first ceilings are granted, and its writers. A write ends when the
-/// test says so.
+/// A keeper of sources whose first ceilings are granted. A write ends when the test calls
+/// [`World::end`].
 struct World {
     keeper: Keeper,
     source: Arc<Source>,
@@ -65,7 +63,7 @@ impl World {
                 return looked;
             }
             for write in &looked.writes {
-                self.end(write, Ok(()), reading).expect("it is in flight");
+                self.end(write, Ok(()), reading).expect("the write is in flight");
             }
         }
     }
@@ -90,43 +88,28 @@ fn only(looked: &Looked) -> Write {
     looked.writes[0].clone()
 }
 
-/// Returns a reading of the clocks `after_us` later, with the wall clock off by `step_us`.
-fn later(after_us: i64, step_us: i64) -> Reading {
-    Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
-}
-
 fn wall() -> Arc<Wall> {
-    let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-    Arc::new(Wall::new(step_rule, START, Remembered::Nothing))
+    Arc::new(Wall::new(STEP_RULE, START, Remembered::Nothing))
 }
 
 /// Returns a source that starts `ahead_us` ahead of the wall clock and has no ceiling yet.
 fn managed(ahead_us: i64) -> ManagedSource {
     let now = wall().believe(START);
-    let layout = Layout::resolve("twitter").expect("a preset");
-    let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
+    let numbering = numbering(TWITTER);
     let start = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 + ahead_us)));
-    let max_ahead = Duration::from_secs(10);
-    let rules = Rules {
-        burst_window: Duration::from_millis(10),
-        max_ahead,
-        on_step_back: OnStepBack::Ride,
-        sequence_start: SequenceStart::Zero,
-    };
-    let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead, tick: Duration::from_millis(1) };
-    let source = Source::new(String::from("test"), numbering, rules, Grant::new(Position(0)), start, now);
-    ManagedSource::new(Arc::new(source), rule, start, now)
+    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(Position(0)), start, now);
+    ManagedSource::new(Arc::new(source), CEILING_RULE, start, now)
 }
 
 #[test]
-fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
+fn ceilings_of_an_unused_source_rise_for_ten_minutes() {
     let mut world = World::new();
     for second in 1..=2_000 {
         world.settle(later(second * SECOND_US, 0));
     }
     let raised = world.handed_out.len();
     assert!((500..=600).contains(&raised), "{raised} times in 2,000 s");
-    // The next request notes that it met the ceiling.
+    // The next request meets the ceiling.
     assert!(world.source.grant().want_more());
     let now = later(2_001 * SECOND_US, 0);
     world.settle(now);
@@ -135,7 +118,7 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
 }
 
 #[test]
-fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
+fn an_unused_source_leaves_the_bound_it_started_from() {
     for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
         let managed = managed(0);
         let start = managed.first(Reach::Local).ceiling;
@@ -152,20 +135,20 @@ fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
 }
 
 #[test]
-fn ceilings_rise_together_whichever_needs_it_first() {
+fn all_ceilings_rise_when_one_source_needs_it() {
     let mut world = World::of(vec![managed(0), managed(0)], &[Reach::Local]);
     world.settle(later(SECOND_US, 0));
     assert!(world.source.grant().want_more());
     let at = later(SECOND_US + 400_000, 0);
     let write = only(&world.look(at));
-    assert_eq!(write.ceilings.len(), 2, "the other goes with it");
+    assert_eq!(write.ceilings.len(), 2, "the other source's ceiling rises too");
     world.end(&write, Ok(()), at);
-    assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
+    assert_eq!(world.look(at).next_in, PERIOD, "both are due again at the same time");
 }
 
 /// The ID clock is as far ahead as it may be, so an early raise gains nothing.
 #[test]
-fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
+fn at_max_ahead_ceilings_rise_about_once_a_second() {
     let mut world = World::new();
     world.settle(later(SECOND_US, 0));
     let before = world.handed_out.len();
@@ -183,6 +166,6 @@ fn a_write_that_ends_after_the_seal_marks_nothing() {
     let mut world = World::new();
     let write = only(&world.look(later(SECOND_US, 0)));
     world.keeper.seal();
-    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");
-    assert_eq!(world.marked, [], "the stop stores less");
+    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("the write is in flight");
+    assert_eq!(world.marked, [], "the stop stores a lower bound");
 }

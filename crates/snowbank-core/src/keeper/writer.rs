@@ -32,9 +32,20 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Ok if all ceilings of the write are durable, else the reason for the failure. Even after a
-    /// failure they may be durable.
+    /// Ok if all ceilings of the write are durable, else the reason for the failure. Ceilings of a
+    /// failed write may be durable too.
     pub result: Result<(), String>,
+}
+
+/// The result of a write in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The reach of its writer.
+    pub reach: Reach,
+    /// When it was handed to the writer.
+    pub began: BootMicros,
+    /// True if its ceilings are durable.
+    pub is_durable: bool,
 }
 
 /// A write that was handed out, and has no outcome yet.

@@ -1,4 +1,4 @@
-//! One shard's way to one source.
+//! A lane: one shard's supply of one source's IDs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use snowbank_id::layout::{Position, Run, append_run};
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// A shard claims ahead for the burst window divided by this. Blocks claimed ahead must be young
-/// enough to last that long. So a burst may lose twice that fraction of its reserve: once to ticks
-/// that a claim ahead has skipped, and once to siblings' blocks that lie too low. The documentation
-/// allows a loss of an eighth. A smaller fraction would need more claims. At a sixteenth of the
-/// default 10 ms a busy shard claims about 3,200 times a second.
+/// The divisor of the burst window that gives the time for which a claim ahead lasts. A claim ahead
+/// skips ticks that would be too old by then, and a shard cannot take siblings' blocks below its
+/// own IDs. Each costs a burst this fraction of its reserve at most. `docs/guarantees.md` allows an
+/// eighth for both. A smaller fraction needs more claims: at a sixteenth of 10 ms, a busy shard
+/// claims about 3,200 times a second.
 const AHEAD_SHARE: u64 = 16;
 
-/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several
-/// claims.
+/// The most blocks into which a claim ahead is cut, so that siblings can share it. A ring has room
+/// for several claims.
 const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 
 /// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
@@ -29,7 +29,7 @@ const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
 
-/// The IDs that a request has got before it waits for more.
+/// The IDs that a request got before it had to wait for more.
 #[derive(Debug)]
 pub struct Taken {
     runs: Vec<Run>,
@@ -44,12 +44,12 @@ impl Taken {
     }
 }
 
-/// The IDs of a request that waited were lost with the grant. They are never handed out, and the
+/// The error of a wait whose IDs were lost with the grant. They are never handed out, and the
 /// request must begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsLost;
 
-/// One shard's way to one source.
+/// One shard's supply of one source's IDs.
 #[derive(Debug)]
 pub struct Lane {
     source: Arc<Source>,
@@ -73,8 +73,7 @@ pub struct Lane {
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs that became the current run since `demand_since`: those handed out, and those left in
-    /// it.
+    /// IDs that have entered the current run since `demand_since`, handed out or not.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
@@ -220,7 +219,7 @@ impl Lane {
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
-            // The request is served whole with siblings' blocks, or takes nothing here.
+            // If siblings' blocks cannot complete the request, it takes nothing at all.
             self.steal(window, short - left);
             if self.here() + left < count {
                 return Err(count);
@@ -363,8 +362,8 @@ impl Lane {
     ///
     /// # Errors
     /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
-    /// request is refused. After a loss `runs` is empty in both cases. IDs claimed since the loss
-    /// are skipped too, because a reply contains all its IDs or is a refusal.
+    /// request is refused. After such a loss `runs` is empty. IDs claimed since the loss are
+    /// skipped too, because a reply has all its IDs or is a refusal.
     pub fn end_wait(
         &mut self,
         taken: Taken,

@@ -55,7 +55,7 @@ fn claims_are_disjoint_and_complete() {
         let claims = [one.join().expect("no panic"), two.join().expect("no panic"), three];
         let mut positions = Vec::new();
         for (from, count) in claims.into_iter().zip([1, 2, 1]) {
-            let from = from.expect("four are there").0 - window.floor.0;
+            let from = from.expect("the tick has four IDs").0 - window.floor.0;
             positions.extend(from..from + count);
         }
         positions.sort_unstable();
@@ -64,7 +64,7 @@ fn claims_are_disjoint_and_complete() {
 }
 
 #[test]
-fn nothing_is_claimed_after_the_seal_says_where_it_stood() {
+fn a_seal_returns_the_end_of_all_claims() {
     check_model(|| {
         let source = source(2, unlimited);
         let window = source.window(NOW);
@@ -105,7 +105,7 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
             if let Some(from) = source.claim(&window, 1, &mut rng()) {
                 assert!(
                     from.0 - window.floor.0 < durable.load(Ordering::Relaxed),
-                    "used before it was durable"
+                    "claimed before its ceiling was durable"
                 );
             }
         }
@@ -117,19 +117,19 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
 /// A delayed thread must not begin a catch-up at a position that a later thread has claimed: the ID
 /// clock would run ahead.
 #[test]
-fn a_late_thread_does_not_hasten_the_catch_up() {
+fn a_delayed_thread_does_not_move_the_catch_up_ahead() {
     check_model(|| {
         let source = source(1, unlimited);
-        source.claim(&source.window(NOW), 4, &mut rng()).expect("a tick is there");
+        source.claim(&source.window(NOW), 4, &mut rng()).expect("the tick has IDs left");
         source.begin_catch_up(NOW);
         let later = Now { boot: BootMicros(20_000), ..NOW };
         let late = {
             let source = Arc::clone(&source);
             thread::spawn(move || source.begin_catch_up(NOW))
         };
-        source.claim(&source.window(later), 1, &mut rng()).expect("a tick is there");
+        source.claim(&source.window(later), 1, &mut rng()).expect("the tick has IDs left");
         late.join().expect("no panic");
-        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "half of 20 ms");
+        assert_eq!(source.id_time(later), UnixMicros(NOW.wall.0 + 10_000), "20 ms at half speed");
     });
 }
 
@@ -156,9 +156,9 @@ fn a_ring_and_its_siblings_share_each_block_once() {
         let source = source(2, unlimited);
         let (mut owner, mut sibling, rings) = two_shards(&source);
         let window = source.window(NOW);
-        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has
-        // nothing left.
-        let from = source.claim(&window, 8, &mut rng()).expect("all");
+        // All eight IDs of the window are in the owner's ring, in blocks of two. Nothing is left to
+        // claim.
+        let from = source.claim(&window, 8, &mut rng()).expect("the whole window");
         for block in 0..4 {
             let span = crate::source::Span { from: Position(from.0 + 2 * block), count: 2 };
             assert!(rings[0].push(Block { span, generation: 0 }));
@@ -175,13 +175,13 @@ fn a_ring_and_its_siblings_share_each_block_once() {
         let handed_out = all.len();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), handed_out, "an ID twice: {own:?} {stolen:?}");
-        assert!(handed_out >= 4, "the owner has at least what the sibling leaves: {own:?} {stolen:?}");
+        assert_eq!(all.len(), handed_out, "an ID was handed out twice: {own:?} {stolen:?}");
+        assert!(handed_out >= 4, "the owner gets what the sibling leaves: {own:?} {stolen:?}");
     });
 }
 
 #[test]
-fn whoever_advances_the_queue_serves_each_request_once() {
+fn two_threads_that_advance_serve_each_request_once() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
@@ -214,7 +214,7 @@ fn whoever_advances_the_queue_serves_each_request_once() {
 }
 
 #[test]
-fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+fn a_shard_drops_what_it_claims_while_the_grant_is_lost() {
     check_model(|| {
         let source = source(2, unlimited);
         let (mut shard, _sibling, _rings) = two_shards(&source);
@@ -222,7 +222,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        // One ID is wanted now, and two more later: this shard keeps them.
+        // The request wants one ID. The claim covers two more, which the shard keeps for later.
         shard.wake(NOW);
         let (lane, rng) = shard.lane(0);
         let _ = lane.take(1, || 2, rng, &mut Vec::new());
@@ -233,7 +233,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 }
 
 #[test]
-fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+fn the_wait_queue_drops_what_it_claims_while_the_grant_is_lost() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
@@ -252,9 +252,9 @@ fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() 
     });
 }
 
-/// The keeper made a ceiling durable, while another thread noticed a restored snapshot.
+/// The keeper has made a ceiling durable while another thread notices a restored snapshot.
 #[test]
-fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+fn a_ceiling_durable_before_a_loss_is_not_granted_after_it() {
     check_model(|| {
         let grant = Arc::new(Grant::new(Position(1)));
         let other = {

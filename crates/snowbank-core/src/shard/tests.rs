@@ -11,7 +11,6 @@ use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 mod bursts;
-mod siblings;
 mod waits;
 
 const SCARCE: &str = "time:41,sequence:=10,worker:5";
@@ -65,7 +64,7 @@ fn busy_shards(count: usize) -> (Arc<Source>, Vec<Shard>, Now) {
     (source, shards, now)
 }
 
-/// Claims all positions that are left, as another claimer would.
+/// Claims all positions that are left, as another shard would.
 fn drain(source: &Source, now: Now) {
     let window = source.window(now);
     source
@@ -82,7 +81,7 @@ fn assert_once(runs: &[Run]) {
     let mut every: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
     every.sort_unstable();
     every.dedup();
-    assert_eq!(every.len() as u64, ids(runs), "an ID twice");
+    assert_eq!(every.len() as u64, ids(runs), "an ID was handed out twice");
 }
 
 fn ids(runs: &[Run]) -> u64 {
@@ -90,17 +89,26 @@ fn ids(runs: &[Run]) -> u64 {
 }
 
 #[test]
-fn a_busy_shard_serves_from_blocks_claimed_ahead() {
+fn a_busy_shard_serves_each_id_once_from_blocks_claimed_ahead() {
     let (source, mut shards, _) = busy_shards(1);
     let mut direct_claims = 0;
     let mut cursor = source.cursor();
+    let mut last = 0;
     for wake_up in 0..1_000 {
         shards[0].wake(after_us(WARM_US + wake_up * 10));
         let (lane, rng) = shards[0].lane(0);
-        lane.take(4, || 0, rng, &mut Vec::new()).expect("there is room");
+        let mut runs = Vec::new();
+        lane.take(wake_up % 7 + 1, || 0, rng, &mut runs).expect("there is room");
         direct_claims += u64::from(source.cursor() != cursor);
         shards[0].top_up();
         cursor = source.cursor();
+        assert_eq!(ids(&runs), wake_up % 7 + 1);
+        for run in runs {
+            assert!(run.first > last, "{run:?} after {last}");
+            last = run.last();
+        }
+        let last = source.numbering().position_of(last).expect("an ID of this source");
+        assert!(Some(last) < cursor, "an ID was handed out that was never claimed");
     }
     assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
 }
@@ -115,7 +123,7 @@ fn one_wake_up_claims_once_for_all_its_requests() {
     lane.take(100, || 900, rng, &mut runs).expect("there is room");
     let cursor = source.cursor();
     for _ in 0..9 {
-        lane.take(100, || panic!("nothing has to be claimed"), rng, &mut runs).expect("claimed already");
+        lane.take(100, || panic!("a second claim"), rng, &mut runs).expect("claimed already");
     }
     assert_eq!(source.cursor(), cursor);
     assert_eq!(runs.len(), 1, "one run: {runs:?}");
@@ -129,9 +137,10 @@ fn blocks_older_than_the_burst_window_are_dropped() {
     assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
-/// The blocks are lost even if no request came while the grant was away, and if a sibling is asked.
+/// The blocks are lost even if no request comes while the grant is away, or a sibling serves the
+/// next one.
 #[test]
-fn a_lost_grant_takes_all_blocks_with_it() {
+fn all_blocks_are_dropped_when_the_grant_is_lost() {
     for (index, is_tried) in [(0, true), (0, false), (1, true)] {
         let (source, mut shards, now) = busy_shards(2);
         let cursor = source.cursor().expect("not sealed");
@@ -141,30 +150,14 @@ fn a_lost_grant_takes_all_blocks_with_it() {
         }
         source.grant().raise(source.numbering().end());
         let runs = take(&mut shards[index], now, 1).expect("granted again");
-        assert!(position(&source, &runs) >= cursor, "claimed again");
+        assert!(position(&source, &runs) >= cursor, "an ID of a dropped block was handed out");
     }
-}
-
-#[test]
-fn a_busy_shard_hands_out_each_id_once() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let mut last = 0;
-    for wake_up in 0..2_000 {
-        let runs = take(&mut shard, after_us(wake_up * 10), wake_up % 7 + 1).expect("there is room");
-        assert_eq!(ids(&runs), wake_up % 7 + 1);
-        for run in runs {
-            assert!(run.first > last, "{run:?} after {last}");
-            last = run.last();
-        }
-    }
-    let last = source.numbering().position_of(last).expect("an ID of this source");
-    assert!(last < source.cursor().expect("not sealed"), "handed out and never claimed");
 }
 
 proptest! {
-    /// Shards run at random moments, with clock readings that differ a little. No ID comes twice,
-    /// each shard's IDs increase, and none is older than the burst window or newer than the clock.
+    /// Shards run at random moments, with clock readings that differ a little. No ID is handed out
+    /// twice, each shard's IDs increase, and none is older than the burst window or newer than the
+    /// clock.
     #[test]
     fn shards_keep_the_promises(
         steps in prop::collection::vec((0_usize..3, 0_u64..1_500, 1_u64..6_000, 0_u64..100, any::<bool>()), 1..300),
@@ -207,7 +200,7 @@ proptest! {
 }
 
 #[test]
-fn what_waited_is_handed_out_above_and_in_order() {
+fn after_a_wait_the_shard_continues_above_its_ids() {
     let (source, mut shards, now) = busy_shards(1);
     let window = source.window(now);
     let mut rng = fastrand::Rng::with_seed(3);
@@ -217,22 +210,44 @@ fn what_waited_is_handed_out_above_and_in_order() {
     shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert_eq!(ids(&waited), 10);
     let next = take(&mut shards[0], now, 1).expect("there is room");
-    assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
+    assert!(next[0].first > waited[0].last(), "blocks claimed ahead lie lower and are dropped");
 }
 
 #[test]
-fn what_waited_does_not_lower_what_was_handed_out() {
+fn ids_of_an_ended_wait_leave_the_shards_floor_in_place() {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above this claim are the blocks of the sibling, and above those blocks the IDs of another
-    // connection of this shard.
+    // The sibling's blocks lie above this claim. IDs of another connection of this shard lie above
+    // those blocks.
     let now = warm_up(&mut shards[1]);
     let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();
     shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert!(waited[0].last() < high[0].first);
     drain(&source, now);
-    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
+    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's blocks lie below IDs already handed out");
+}
+
+/// Returns two shards. The first has blocks, and the cursor has nothing left to claim.
+fn at_the_edge() -> (Vec<Shard>, Now) {
+    let (source, shards, now) = busy_shards(2);
+    drain(&source, now);
+    (shards, now)
+}
+
+fn take_singles(shard: &mut Shard, now: Now) -> Vec<Run> {
+    std::iter::from_fn(|| take(shard, now, 1).ok()).flatten().collect()
+}
+
+#[test]
+fn ids_taken_from_a_sibling_are_handed_out_once() {
+    let (mut shards, now) = at_the_edge();
+    let all = ids(&take_singles(&mut shards[1], now));
+    assert!(all > 100, "{all}");
+    // The same with a single request for all IDs.
+    let (mut shards, now) = at_the_edge();
+    let runs = take(&mut shards[1], now, all).expect("the sibling has as many");
+    assert_once(&[runs, take_singles(&mut shards[0], now)].concat());
 }

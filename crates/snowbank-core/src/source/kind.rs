@@ -18,7 +18,7 @@ impl Kind {
     /// Every kind.
     pub const ALL: [Kind; 3] = [Kind::Snowflake, Kind::Ticket, Kind::SharedTicket];
 
-    /// Returns its name in configurations.
+    /// Returns the name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Snowflake => "snowflake",
@@ -37,21 +37,21 @@ impl Kind {
         }
     }
 
-    /// Returns whether the clock limits its claims, and its IDs grow old. Otherwise requests are
-    /// served whole, one after the other, and nothing is claimed ahead of them.
+    /// Returns true if the clock limits its claims, and its IDs grow old. Otherwise each request
+    /// gets consecutive numbers, and nothing is claimed ahead.
     #[inline]
     pub const fn follows_the_clock(self) -> bool {
         matches!(self, Kind::Snowflake)
     }
 
-    /// Returns whether its grant rises with ranges, and not with ceilings.
+    /// Returns true if ranges raise its grant, and ceilings do not.
     #[inline]
     pub fn takes_ranges(self) -> bool {
         self == Kind::SharedTicket
     }
 
-    /// Returns true if only its own state shows where it goes on. Copies of one machine would then
-    /// hand out the same numbers.
+    /// Returns true if only its own state says which number is next. Copies of one machine would
+    /// then hand out the same numbers.
     pub fn counts_by_itself(self) -> bool {
         self == Kind::Ticket
     }

@@ -29,8 +29,8 @@ impl Range {
     }
 }
 
-/// How many numbers a source's ranges have left, read at one moment. A request gets consecutive
-/// numbers, so it must fit into one range.
+/// The numbers left in a source's ranges, read at one moment. A request gets consecutive numbers,
+/// so it must fit into one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRanges {
     /// The numbers that are left in the present range.
@@ -45,8 +45,7 @@ impl InRanges {
         self.rest.saturating_add(self.next)
     }
 
-    /// Returns how many numbers the larger range has: no larger request is served before another
-    /// range comes.
+    /// Returns the numbers of the larger range. A larger request waits for another range.
     pub fn largest(self) -> u64 {
         self.rest.max(self.next)
     }
@@ -122,8 +121,8 @@ impl Source {
         self.shared_counter.as_ref().is_some_and(|shared| shared.has_ended.load(Ordering::Acquire))
     }
 
-    /// Returns how many positions are left of a ticket counter. Other daemons take some of a shared
-    /// counter's.
+    /// Returns the number of positions left in a ticket counter. If the counter is shared, other
+    /// daemons take some of them.
     pub fn left_of_counter(&self) -> u64 {
         if self.has_last_range() {
             return self.in_ranges().total();
@@ -145,7 +144,7 @@ impl Source {
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
-        // The range that was asked for is here. A request that does not fit asks again.
+        // The range has arrived. A request that does not fit wakes the keeper again.
         self.grant.forget_want();
         if range.from == self.grant.ceiling() && next.is_none() {
             self.grant.raise_if(range.generation, range.to);
@@ -165,8 +164,9 @@ impl Source {
         next.take_if(|next| next.count() >= least).is_some_and(|range| self.use_range(range))
     }
 
-    /// Moves the cursor to the start of a range, and then the ceiling to its end. Only callers that
-    /// hold the lock of the next range raise the grant of a shared counter.
+    /// Moves the cursor to the start of a range, and then the ceiling to its end. The caller must
+    /// hold the lock of the next range, because only its holder raises the grant of a shared
+    /// counter.
     fn use_range(&self, range: Range) -> bool {
         if range.generation != self.grant.generation() {
             return false;
@@ -180,8 +180,8 @@ impl Source {
 }
 
 impl Source {
-    /// Returns this source as a copy of the machine has it after a snapshot of its memory was
-    /// restored. For simulations. Returns `None` for a sealed source.
+    /// Returns a copy of this source, as a machine restored from a snapshot of its memory has it.
+    /// For simulations. Returns `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;
         let grant = Grant::new(Position(0));

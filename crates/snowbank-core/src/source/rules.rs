@@ -14,7 +14,7 @@ pub enum OnStepBack {
 }
 
 impl OnStepBack {
-    /// Returns its name in configurations.
+    /// Returns the name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             OnStepBack::Ride => "ride",
@@ -34,7 +34,7 @@ pub enum SequenceStart {
 }
 
 impl SequenceStart {
-    /// Returns its name in configurations.
+    /// Returns the name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
             SequenceStart::Spread => "spread",

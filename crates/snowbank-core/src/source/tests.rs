@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use super::wait_queue::{Refusal, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
+use crate::clock::tests::SECOND_US;
 use snowbank_id::layout::{Layout, Tick, WorkerSet};
 use snowbank_id::numbering::TicketCounter;
 
-pub(crate) const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, at the start of a millisecond.
 pub(crate) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
@@ -29,12 +29,12 @@ pub(crate) const RULES: Rules = Rules {
     sequence_start: SequenceStart::Zero,
 };
 
-pub(super) fn numbering(layout: &str) -> Numbering {
+pub(crate) fn numbering(layout: &str) -> Numbering {
     let layout = Layout::resolve(layout).expect("a layout");
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
 
-/// Returns a source that was idle for long, and that no ceiling limits.
+/// Returns a source that was idle for long, with no ceiling in its way.
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let end = numbering(layout).end();
     source_below(layout, rules, end)
@@ -65,20 +65,13 @@ fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
 }
 
 #[test]
-fn a_window_reaches_from_the_burst_window_to_the_end_of_the_tick() {
+fn a_whole_burst_window_is_claimed_and_then_each_tick() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
     let tick = source.numbering().tick_at(START.wall);
     assert_eq!(window.floor, source.numbering().first_of(Tick(tick.0 - 10)));
     assert_eq!(window.limit, source.numbering().first_of(Tick(tick.0 + 1)));
-    assert_eq!(window.bound, Bound::Clock);
-    assert_eq!(source.left(&window), 11 * 4_096);
-}
-
-#[test]
-fn a_whole_window_can_be_claimed_and_no_more_until_the_next_tick() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
+    assert_eq!((window.bound, source.left(&window)), (Bound::Clock, 11 * 4_096));
     let first = source.claim(&window, 11 * 4_096, &mut rng()).expect("the whole window");
     assert_eq!(first, window.floor);
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
@@ -89,7 +82,7 @@ fn a_whole_window_can_be_claimed_and_no_more_until_the_next_tick() {
 }
 
 #[test]
-fn after_idling_the_sequence_starts_spread_over_the_lowest_quarter() {
+fn after_idling_sequences_start_in_the_lowest_quarter() {
     let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
     let mut rng = rng();
     let mut highest = 0;
@@ -122,11 +115,11 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
 }
 
 #[test]
-fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
+fn starts_without_a_state_never_repeat_a_position() {
     const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
     for guard_ticks in [1, 3] {
         let mut seen = std::collections::HashSet::new();
-        // A crash loop: each life lasts 400 ms, and waits for its first ID as long as it can.
+        // A crash loop: each process lives for 400 ms, and asks for its first ID all the time.
         for life in 0..20_u64 {
             let now = after_ms(life * 400);
             let numbering = numbering(SECONDS);
@@ -138,19 +131,20 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
                 let now = after_ms(life * 400 + later);
                 source.advance(now, &mut rng());
                 if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
-                    assert!(seen.insert(position), "life {life}: {position:?} again");
+                    assert!(seen.insert(position), "process {life}: {position:?} was claimed before");
                     assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);
                 }
             }
         }
-        assert!(guard_ticks > 1 || !seen.is_empty(), "some lives see the next tick begin");
+        assert!(guard_ticks > 1 || !seen.is_empty(), "no process lived to see the next tick");
     }
 }
 
-fn counter() -> Source {
+/// Returns a ticket counter at its first number.
+pub(crate) fn counter(ceiling: u64) -> Source {
     let name = String::from("orders");
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-    let grant = Grant::new(Position(100));
+    let grant = Grant::new(Position(ceiling));
     Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
 }
 
@@ -161,14 +155,14 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // Two readings may differ by 500 µs. If the clock is behind by no more, requests wait for it.
+    // A clock that is behind by less than `READING_SKEW` is not refused: requests wait for it.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);
 }
 
 #[test]
-fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
+fn an_old_reading_of_a_delayed_thread_is_no_step_back() {
     for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
         let source = source(TWITTER, Rules { on_step_back, ..RULES });
         let an_hour_later = START.after(Duration::from_secs(3_600));
@@ -186,7 +180,7 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
     let end = Now { wall: UnixMicros((1 << 41) * 1_000), ..START };
     let window = source.window(end);
     assert_eq!(window.bound, Bound::Ended);
-    assert_eq!(source.left(&window), 10 * 4_096, "what the burst window still holds");
+    assert_eq!(source.left(&window), 10 * 4_096, "the rest of the burst window");
     source.claim(&window, 10 * 4_096, &mut rng()).expect("the last ticks");
     let late = end.after(Duration::from_secs(1_000));
     let window = source.window(late);
@@ -201,10 +195,10 @@ pub(super) fn drain(source: &Source, now: Now) {
 }
 
 #[test]
-fn after_a_new_range_a_claim_at_its_end_wakes_the_keeper_again() {
-    let source = counter().with_shared_counter();
+fn a_claim_that_meets_the_end_of_a_new_range_wakes_the_keeper() {
+    let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
-    assert!(!source.grant().want_more(), "the keeper is awake");
+    assert!(!source.grant().want_more(), "the keeper was woken already");
     source.add_range(Range { from: Position(0), to: Position(2), generation: 0 });
     assert!(source.grant().want_more());
 }

@@ -10,11 +10,11 @@
 //! another's thread. The lock is taken only by requests that must wait and by the wake-up of a
 //! tick. A request that is served at once uses only atomics here.
 //!
-//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick,
-//! unless the burst window is too short to claim the rest later. Such a request passes those that
-//! wait if it wants no more than a share of a tick, and no promise needs the positions. So a client
-//! that asks for single IDs seldom waits. What no request takes is shared out with the next tick,
-//! so nothing is lost.
+//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick. A
+//! new request passes those that wait if it wants no more than an even share of a tick, and no
+//! promise needs the positions. So a client that asks for single IDs seldom waits. Positions that
+//! no request takes are shared out with the next tick. If the burst window is too short for that,
+//! waiting requests leave nothing.
 
 mod admission;
 mod queue;
@@ -35,8 +35,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use queue::{Entry, Queue};
 use snowbank_id::layout::Position;
 
-/// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the
-/// next tick.
+/// The fraction of a tick, as a divisor, that waiting requests leave to requests that pass them.
 const PASSING_SHARE: u64 = 16;
 
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get
@@ -47,7 +46,7 @@ const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 #[derive(Debug)]
 pub struct WaitQueue {
     queue: Mutex<Queue>,
-    /// IDs admitted and not yet claimed.
+    /// The IDs that are admitted and not yet claimed.
     admitted: CachePadded<AtomicU64>,
     /// The largest request that may pass those that wait: a share of a tick.
     passing_ids_max: AtomicU64,
@@ -61,16 +60,11 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
-    /// Creates the queue of a ticket counter: requests wait for its ceiling, and share out nothing.
-    pub(super) fn of_tickets() -> Self {
-        WaitQueue { left_for_passing: 0, ..WaitQueue::new(1, Duration::ZERO, Duration::MAX) }
-    }
-
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        // The rest of a tick is claimed with the next wake-up, if that wake-up is not too late.
+        // The next wake-up can claim what is left of a tick, if the burst window covers the delay.
         let rolls_over = burst_window >= LATE_WAKE_UP;
-        // If a late wake-up may miss whole ticks, only about half of the ticks can be claimed. No
-        // more are promised.
+        // If a late wake-up can miss whole ticks, about half of the ticks are lost, and only half
+        // are promised.
         let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         WaitQueue {
             queue: Mutex::new(Queue::default()),
@@ -94,9 +88,9 @@ impl WaitQueue {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns whether a request of this size may be served before those that wait. If some wait,
-    /// the request is counted against the IDs that they leave until the next tick, even if its
-    /// claim then fails.
+    /// Returns true if a request of this size may be served before those that wait. If any wait,
+    /// the request uses up some of the IDs that they leave until the next tick, even if its claim
+    /// then fails.
     #[inline]
     pub(super) fn may_pass(&self, count: u64) -> bool {
         self.admitted_ids() == 0 || self.count_passing(count)
@@ -136,7 +130,8 @@ impl WaitQueue {
 impl Source {
     /// Claims for waiting requests, and ends waits that are over.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng) -> Advanced {
-        // The claims below carry the window's generation, however long it takes to get the lock.
+        // The claims below carry the window's generation, even if the grant is lost before the lock
+        // is taken.
         let (mut window, generation) = self.window_and_generation(now);
         let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
@@ -162,19 +157,19 @@ impl Source {
         Advanced { next_in, shards, meets_ceiling: meets_ceiling && self.grant.want_more() }
     }
 
-    /// Skips positions that were claimed under a grant that was lost. The requests will get as many
-    /// others instead.
+    /// Drops positions that were claimed before the grant was lost. Their requests will get as many
+    /// others.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
-        if queue.waiting.is_empty() || queue.generations == (generation, generation) {
+        if queue.generation == generation {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| entry.generation != generation) {
+        for entry in &mut queue.waiting {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
             self.wait_queue.count(lost);
             entry.request.count += lost;
-            entry.generation = generation;
         }
-        (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
+        queue.generation = generation;
+        queue.is_summary_stale = true;
     }
 
     /// Claims the window's positions, except for the part that is left to requests that pass, and
@@ -198,10 +193,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet, and all limits again if the clock has stepped
-    /// forward by more than a tick: by the old limits, requests that have time would seem to be due
-    /// and would take everything. Keeps the old limits after a step back: by new limits, requests
-    /// whose promise can no longer be kept would take everything.
+    /// Computes missing limits, and all limits again if the clock has stepped forward by more than
+    /// a tick. By the old limits, requests that have time would look urgent, and would take every
+    /// position. After a step back the old limits stay. By new ones, requests whose promise is
+    /// broken already would take every position.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
@@ -234,7 +229,7 @@ impl Source {
         }
         queue.is_summary_stale = true;
         let served = queue.waiting.extract_if(.., |entry| entry.request.count == 0);
-        queue.finished.extend(served.map(|entry| entry.finish(None)));
+        queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
     }
 
     /// Lets requests pass until the next call: each for at most a share of a tick, and this many
@@ -255,7 +250,7 @@ impl Source {
             self.take_the_rest(window, &mut entry, rng);
             let satisfied = entry.request.partial && !entry.spans.is_empty();
             let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
-            queue.finished.push(entry.finish(refusal));
+            queue.finished.push(entry.finish(refusal, queue.generation));
         }
     }
 
@@ -310,6 +305,3 @@ impl Source {
         spans.iter().map(|span| span.count).sum()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,8 +9,8 @@ use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
 /// Clock readings of two shards count as equally old if they differ by less than this, because each
-/// shard reads the clock by itself. A reading that is older by less can raise the catch-up by half
-/// of this time at most.
+/// shard reads the clock by itself. A reading that is older by less moves the catch-up ahead by
+/// half of this time at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
@@ -73,9 +73,9 @@ impl Source {
     #[inline]
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
         // The generation must be read before the ceiling. If the grant is lost in between, claims
-        // below the old ceiling carry the old generation, and are dropped once the generations are
-        // compared. In the other order they would carry the new generation, and would be handed
-        // out.
+        // below the old ceiling carry the old generation, and are dropped when the generations are
+        // compared. In the other order, such claims would carry the new generation, and their IDs
+        // would be handed out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
@@ -84,7 +84,7 @@ impl Source {
     #[inline]
     pub fn window(&self, now: Now) -> Window {
         if now.jumped {
-            // Nothing is claimed until the ceiling has been made durable again.
+            // Nothing is claimed until the keeper has made the ceiling durable again.
             return Window::empty(Bound::Ceiling, now);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
@@ -151,7 +151,7 @@ impl Source {
         if ready_in >= READING_SKEW {
             return Window::empty(Bound::Standing(ready_in), now);
         }
-        if self.may_ride(cursor) {
+        if self.may_catch_up(cursor) {
             self.catch_up.raise_to(highest_used, now.boot);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
@@ -169,16 +169,17 @@ impl Source {
         Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
     }
 
-    /// Returns true if a catch-up may begin here. Before the first claim it always may: the cursor
-    /// is then ahead only because an earlier process left a ceiling.
-    fn may_ride(&self, cursor: Position) -> bool {
+    /// Returns true if a catch-up may begin at the cursor. Before the first claim it always may,
+    /// because then the cursor is ahead only if an earlier process left a ceiling ahead of the
+    /// clock.
+    fn may_catch_up(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }
 
     /// Returns the time until the wall clock lets the ID clock reach `highest_used`, if no clock
     /// steps meanwhile.
     fn time_until_reached(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
-        if !self.may_ride(cursor) {
+        if !self.may_catch_up(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
         // A catch-up begins at `highest_used` once that instant is at most `max_ahead` ahead. Until
@@ -188,9 +189,9 @@ impl Source {
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
-    /// Returns the start of the tick that the ID clock must have reached: the tick of the last
-    /// position claimed. Before the first claim, it is the tick of the start, unless `max_ahead` is
-    /// zero: then the first claim waits for its tick like any other.
+    /// Returns the start of the tick that the ID clock must have reached before the next claim: the
+    /// tick of the last position claimed. Before the first claim it is the tick of the start,
+    /// unless `max_ahead` is zero. Then the first claim waits for its tick like any other.
     fn time_to_reach(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
@@ -212,12 +213,12 @@ impl Source {
         if wait < READING_SKEW { Duration::ZERO } else { wait }
     }
 
-    /// Begins a catch-up because a request waits for the next tick. A running wall clock overtakes
-    /// the catch-up at once. If the wall clock stands still, the ID clock runs at half speed.
+    /// Begins a catch-up because a request waits for the next tick. If the wall clock runs, it
+    /// overtakes the catch-up at once. If it stands still, the ID clock runs at half speed.
     pub(crate) fn begin_catch_up(&self, now: Now) {
         // Acquire: this thread then also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
-        // An older reading would start the catch-up too far ahead.
+        // An old reading would start the catch-up too far ahead.
         let is_old = now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed);
         if self.rules.on_step_back == OnStepBack::Wait || is_old || cursor.0 == SEALED {
             return;

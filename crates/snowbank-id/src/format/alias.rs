@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::FormatError;
 use super::base::Base;
-use super::error::excerpt;
 use super::ff1::{KEY_BYTES, Permutation};
-use super::{FormatError, LARGEST_ID};
+use crate::layout::excerpt;
 
 /// The digits after the version.
 const DIGITS: usize = 11;
@@ -21,8 +21,8 @@ const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal d
 
 /// The keys of aliases, each with its version.
 ///
-/// The key with the highest version writes aliases. Every key reads the aliases of its version, so
-/// an old key stays in the file for as long as its aliases are in use. A key is never printed.
+/// The key with the highest version writes aliases. Each key reads the aliases of its version, so
+/// an old key must stay in the file while its aliases are in use. A key is never printed.
 #[derive(Clone)]
 pub struct AliasKeys {
     /// Ascending by version, at least one.
@@ -40,8 +40,8 @@ impl AliasKeys {
     /// Empty lines and lines that start with `#` do not count.
     ///
     /// # Errors
-    /// Returns an error if a line is not of that form, a version is there twice, or no line has a
-    /// key. The error gives the number of a wrong line, and never shows a key.
+    /// Returns an error if a line has another form, a version is given twice, or there is no key.
+    /// The error gives the number of the line, and never shows a key.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {
@@ -79,7 +79,6 @@ impl AliasKeys {
         let Some((version, number)) = self.split(text) else {
             return Err(FormatError::shape(text, "alias", SHAPE));
         };
-        debug_assert!(number <= LARGEST_ID);
         let Some(key) = self.keys.iter().find(|key| key.version == version) else {
             let known: Vec<String> = self.keys.iter().map(|key| key.version.to_string()).collect();
             let text = excerpt(text);
@@ -132,7 +131,7 @@ impl fmt::Debug for AliasKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Context, Format};
+    use crate::format::{Context, Format, LAST_ID};
 
     const OLD: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const NEW: &str = "2B7E151628AED2A6ABF7158809CF4F3CEF4359D8D580AA4F7F036D6F04FC6A94";
@@ -148,11 +147,11 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_version_writes_and_each_reads_its_own() {
+    fn the_newest_key_writes_and_every_key_reads() {
         let old = keys(&format!("7 {OLD}"));
         // In any order, with comments, blanks and line ends of other systems.
         let both = keys(&format!("# keys\r\n\r\n10\t {NEW}  \r\n7 {OLD}"));
-        for id in [0, 1, 1541815603606036480, LARGEST_ID] {
+        for id in [0, 1, 1541815603606036480, LAST_ID] {
             let mut before = String::new();
             let mut after = String::new();
             old.write(id, &mut before);
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_key_files_are_refused_without_a_byte_of_a_key() {
+    fn refusals_of_key_files_never_show_a_key() {
         let short = &OLD[2..];
         for (text, part) in [
             (String::new(), "no key"),
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_there_is_no_codec() {
+    fn aliases_without_keys_are_refused() {
         let error = Format::Alias.codec(Context::new("orders", None)).unwrap_err().to_string();
         assert!(error.starts_with("alias needs keys"), "{error}");
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::error::excerpt;
-use super::{FormatError, LARGEST_ID};
+use super::{FormatError, LAST_ID};
+use crate::layout::excerpt;
 
 /// The prefix of the name of a format with a user's dictionary.
 pub(super) const DICTIONARY: &str = "dictionary:";
@@ -26,7 +26,7 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
-/// If the characters are in the order of ASCII, all strings have the width of [`LARGEST_ID`], so
+/// If the characters are in the order of ASCII, all strings have the width of [`LAST_ID`], so
 /// that they sort as IDs do. Otherwise a string is as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
@@ -101,7 +101,7 @@ impl Base {
         for (value, &digit) in (0..).zip(digits) {
             values[usize::from(digit)] = value;
         }
-        let width = if digits.is_sorted() { LARGEST_ID.ilog(digits.len() as u64) as usize + 1 } else { 1 };
+        let width = if digits.is_sorted() { LAST_ID.ilog(digits.len() as u64) as usize + 1 } else { 1 };
         Base { name, digits: digits.into(), values, width }
     }
 
@@ -139,18 +139,26 @@ impl Base {
             return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {self}")));
         }
         let base = self.digits.len() as u64;
-        // A wrong character is named even in a text that is too long.
+        // The error names a wrong character even if the text is too long.
         let mut number = Some(0_u64);
         for found in text.chars() {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
             if value == NO_DIGIT {
                 let digits = String::from_utf8_lossy(&self.digits);
-                return Err(FormatError::character(text, found, &self.to_string(), &digits));
+                return Err(FormatError::new(format!(
+                    "{:?} has the character {found:?}, which {self} does not use; its characters are {digits}",
+                    excerpt(text)
+                )));
             }
             number = number.and_then(|number| number.checked_mul(base)?.checked_add(value.into()));
         }
-        let id = number.filter(|&number| number <= LARGEST_ID);
-        id.ok_or_else(|| FormatError::too_large(text, &self.to_string()))
+        let id = number.filter(|&number| number <= LAST_ID);
+        id.ok_or_else(|| {
+            FormatError::new(format!(
+                "{:?} is above the largest ID, {LAST_ID}, in {self}; is it of another format?",
+                excerpt(text)
+            ))
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::FormatError;
 use super::base::Base;
-use super::error::excerpt;
+use crate::layout::excerpt;
 
 /// The symbols of a check: the 32 digits, and five more. The check is the number modulo 37.
 const CHECKS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
@@ -28,7 +28,7 @@ impl Crockford {
         }
     }
 
-    /// Reads an ID. Case does not matter, `I` and `L` are 1, `O` is 0, hyphens do not count, and
+    /// Reads an ID. Case does not matter, `I` and `L` are 1, `O` is 0, hyphens are ignored, and
     /// leading zeros may be missing.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         let mut symbols = text.replace('-', "");
@@ -47,7 +47,7 @@ impl Crockford {
             return Ok(id);
         }
         Err(FormatError::new(format!(
-            "{:?} ends with the check symbol {last:?}, and its other symbols need {wanted:?}; compare the text",
+            "{:?} ends with the check symbol {last:?}, and the others need {wanted:?}; compare the text with the original",
             excerpt(text)
         )))
     }

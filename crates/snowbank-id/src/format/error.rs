@@ -1,12 +1,8 @@
 //! The error of formats.
 
-use super::LARGEST_ID;
-use crate::layout::LayoutError;
+use crate::layout::{LayoutError, excerpt};
 
-/// The most characters of a text that a message repeats. Any text of a format fits.
-const EXCERPT_CHARS_MAX: usize = 80;
-
-/// The reason why a format, a text or an ID is refused: one line with what was found, what is
+/// The reason for refusing a format, a text or an ID: one line that says what was found, what is
 /// allowed, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -17,29 +13,12 @@ impl FormatError {
         FormatError(reason.into())
     }
 
-    /// Returns the error of a text with a character that is no digit of the format.
-    pub(super) fn character(text: &str, found: char, format: &str, allowed: &str) -> Self {
-        let text = excerpt(text);
-        FormatError(format!(
-            "{text:?} has the character {found:?}, which {format} does not use; its characters are {allowed}"
-        ))
-    }
-
-    /// Returns the error of a text whose number is above the largest ID.
-    pub(super) fn too_large(text: &str, format: &str) -> Self {
-        let text = excerpt(text);
-        FormatError(format!(
-            "{text:?} is above the largest ID, {LARGEST_ID}, in {format}; is it of another format?"
-        ))
-    }
-
     /// Returns the error of a text that does not have the shape of the format.
     pub(super) fn shape(text: &str, format: &str, allowed: &str) -> Self {
         FormatError(format!("{:?} is not of format {format}: allowed is {allowed}", excerpt(text)))
     }
 
-    /// Returns the error of a text that has the right shape, but comes from another program, source
-    /// or layout.
+    /// Returns the error of a text of the right shape that another program, source or layout made.
     pub(super) fn other_maker(text: &str, format: &str, found: &str) -> Self {
         FormatError(format!("{:?} is not an ID in {format}: {found}", excerpt(text)))
     }
@@ -55,13 +34,5 @@ impl FormatError {
 impl From<LayoutError> for FormatError {
     fn from(error: LayoutError) -> Self {
         FormatError(error.to_string())
-    }
-}
-
-/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
-pub(super) fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

@@ -2,8 +2,8 @@
 //! tweak.
 //!
 //! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so the crate's
-//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs, so
-//! that every ID has an alias, and every alias an ID.
+//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs. So
+//! every ID has an alias, and every alias has an ID.
 
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nine_samples_of_nist() {
+    fn the_nine_samples_of_nist_encrypt_and_decrypt() {
         let ten = "0123456789";
         let nineteen = "0123456789abcdefghi";
         let tweak = "39383736353433323130";
@@ -187,7 +187,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_of_63_bits_has_another_of_63_bits(number in 0..=i64::MAX as u64, key: [u8; KEY_BYTES]) {
+        fn ff1_permutes_the_numbers_below_2_to_the_63(number in 0..=i64::MAX as u64, key: [u8; KEY_BYTES]) {
             let permutation = Permutation::new(&key);
             let permuted = permutation.encrypt(number);
             prop_assert!(permuted <= i64::MAX as u64);

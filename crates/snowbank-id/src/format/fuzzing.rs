@@ -1,11 +1,12 @@
-//! Any text in any format.
+//! The fuzz body that reads any text in any format.
 
-use super::{Context, Format, LARGEST_ID};
+use super::{Context, Format, LAST_ID};
 use crate::layout::Layout;
 
 /// Takes a format's name from the first line, and reads the rest as a text in that format.
 ///
-/// A refusal is one line. An ID that was read is written as a text that reads as the same ID.
+/// Checks that a refusal is one line, and that an ID that was read is written as a text that reads
+/// as the same ID.
 pub fn format_text(data: &[u8]) {
     let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|data| data.split_once('\n')) else {
         return;
@@ -15,7 +16,7 @@ pub fn format_text(data: &[u8]) {
     let layout = Layout::resolve("twitter").expect("a preset");
     let Some(codec) = accepted(format.codec(Context::new("default", Some(&layout)))) else { return };
     if let Some(id) = accepted(codec.read(text)) {
-        assert!(id <= LARGEST_ID);
+        assert!(id <= LAST_ID);
         let written = codec.text(id).expect("what was read can be written");
         assert_eq!(codec.read(&written), Ok(id));
     }

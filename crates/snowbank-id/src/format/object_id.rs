@@ -1,7 +1,7 @@
 //! MongoDB's ObjectId: four bytes of Unix seconds, and then eight bytes that hold the whole ID.
 //!
-//! The ID is whole, so that it can be read without arithmetic. An ObjectId of another maker is
-//! noticed, because its seconds do not match the ID in it.
+//! The whole ID is in it, so that a person can read the ID without arithmetic. `read` refuses an
+//! ObjectId of another maker, because its seconds do not match the ID in it.
 
 use std::fmt::Write;
 

@@ -48,7 +48,7 @@ fn refuses(name: &str, text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn each_format_is_chosen_by_the_name_that_it_writes() {
+fn each_format_parses_from_the_name_that_it_prints() {
     for &(name, sorts) in EACH {
         assert_eq!(format(name).to_string(), name);
         assert_eq!(format(name).sorts(), sorts, "{name}");
@@ -61,7 +61,7 @@ fn each_format_is_chosen_by_the_name_that_it_writes() {
 }
 
 #[test]
-fn the_published_short_key() {
+fn the_published_short_key_reads_and_writes() {
     let codec = codec("base62-shuffled", "kubernetes");
     assert_eq!(codec.text(17640439786371072).unwrap(), "hQnT0wuETI");
     assert_eq!(codec.read("hQnT0wuETI").unwrap(), 17640439786371072);
@@ -75,7 +75,7 @@ fn the_published_short_key() {
 }
 
 #[test]
-fn texts_that_others_can_compute() {
+fn texts_match_independent_computations() {
     let id = 1541815603606036480;
     for (name, text) in [
         ("decimal", "1541815603606036480"),
@@ -113,7 +113,7 @@ fn hexadecimal_digits_are_read_in_either_case() {
 fn crockford_forgives_what_people_misread() {
     let read = |text: &str| codec("base32-crockford", "twitter").read(text);
     assert_eq!(read("1O-il"), read("1011"));
-    assert_eq!(read("7zzzzzzzzzzzz"), Ok(LARGEST_ID));
+    assert_eq!(read("7zzzzzzzzzzzz"), Ok(LAST_ID));
     let checked = codec("base32-crockford-check", "twitter");
     // Each of the 37 check symbols, in either case.
     for id in 0..74 {
@@ -145,7 +145,7 @@ fn dictionaries_have_2_to_94_distinct_characters() {
 }
 
 #[test]
-fn other_texts_are_refused_in_one_line() {
+fn texts_in_no_format_are_refused_in_one_line() {
     refuses("decimal", "", &["found no digits", "decimal"]);
     refuses("decimal", "-5", &["\"-5\" has the character '-'", "0123456789"]);
     refuses("decimal", "9223372036854775808", &["above the largest ID, 9223372036854775807"]);
@@ -166,7 +166,7 @@ fn other_texts_are_refused_in_one_line() {
 }
 
 #[test]
-fn uuids_and_object_ids_of_others_are_refused() {
+fn uuids_and_object_ids_of_other_makers_are_refused() {
     // The published examples of RFC 9562, of a game server, and of MongoDB (2012-10-17T21:13:27Z).
     refuses("uuidv7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["milliseconds", "layout"]);
     refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["not a UUID of version 7"]);
@@ -189,7 +189,7 @@ fn uuids_and_object_ids_of_others_are_refused() {
 fn ids_that_a_format_cannot_hold_are_refused() {
     let mut text = String::from("kept");
     for &(name, _) in EACH {
-        assert!(codec(name, "twitter").write(LARGEST_ID + 1, &mut text).is_err(), "{name}");
+        assert!(codec(name, "twitter").write(LAST_ID + 1, &mut text).is_err(), "{name}");
     }
     let clearing = codec("uuidv7", "clearing");
     let error = clearing.write(134539999999999999, &mut text).unwrap_err().to_string();
@@ -204,7 +204,7 @@ fn ids_that_a_format_cannot_hold_are_refused() {
 }
 
 #[test]
-fn numbers_without_a_time_have_every_format_but_those_with_one() {
+fn tickets_have_every_format_that_needs_no_time() {
     for &(name, _) in EACH {
         match format(name).codec(Context::new("tickets", None)) {
             Ok(codec) => assert_eq!(codec.read(&codec.text(5).unwrap()), Ok(5), "{name}"),
@@ -216,14 +216,14 @@ fn numbers_without_a_time_have_every_format_but_those_with_one() {
     }
 }
 
-/// Gives IDs close to edges, and anywhere.
+/// Generates IDs close to edges, and anywhere.
 fn an_id(last: u64) -> impl Strategy<Value = u64> {
     prop_oneof![0..=last, (0..=20_000.min(last)).prop_map(move |below| last - below), 0..=20_000.min(last)]
 }
 
 proptest! {
     #[test]
-    fn every_text_is_read_back_exactly_and_sorts_as_its_format_promises(
+    fn every_text_reads_back_and_sorts_as_its_format_promises(
         (preset, ids) in (0..PRESETS.len()).prop_flat_map(|preset| {
             let last = PRESETS[preset].layout().unwrap().last_id();
             (Just(preset), (an_id(last), an_id(last), 1..100_u64).prop_map(|(left, right, near)| [left, right, left.saturating_sub(near)]))
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn a_dictionary_of_any_size_reads_its_texts_back(size in 2..=94_u8, id in 0..=LARGEST_ID, turned in 0..94_u8) {
+    fn texts_in_any_dictionary_read_back(size in 2..=94_u8, id in 0..=LAST_ID, turned in 0..94_u8) {
         let in_order: String = (b'!'..=b'~').take(size.into()).map(char::from).collect();
         let (end, start) = in_order.split_at(usize::from(turned % size));
         for characters in [&in_order, &format!("{start}{end}")] {
@@ -289,7 +289,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_as_an_id_or_refused(text in ".{0,40}", hex in "[0-9a-f]{24,32}") {
+    fn any_text_reads_as_an_id_or_is_refused(text in ".{0,40}", hex in "[0-9a-f]{24,32}") {
         for &(name, _) in EACH {
             fuzzing::format_text(format!("{name}\n{text}").as_bytes());
             fuzzing::format_text(format!("{name}\n{hex}").as_bytes());

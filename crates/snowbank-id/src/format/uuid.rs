@@ -43,7 +43,7 @@ impl Version {
         version
     }
 
-    /// Returns the bits that the ID leaves to the digest.
+    /// Returns the number of bits that are left for the digest.
     fn digest_bits(&self) -> u32 {
         if self.layout.is_some() { 11 } else { 59 }
     }
@@ -86,8 +86,8 @@ impl Version {
     }
 
     fn uuid(&self, id: u64) -> Result<u128, FormatError> {
-        // The ID and the digest as one number of 74 or 122 bits. The variant's bits divide this
-        // number, and in version 8 the version's too.
+        // The ID and the digest as one number of 74 or 122 bits. The variant stands within this
+        // number, and in version 8 the version does too.
         let tail = u128::from(id) << self.digest_bits() | self.digest;
         let head = match &self.layout {
             Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,

@@ -1,30 +1,34 @@
-//! Building a layout, with all checks, so that the hot path needs none.
+//! Builds a layout. All checks are here, so that the hot path needs none.
 
 use std::collections::HashSet;
 
-use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
+use super::field::{Field, FieldSize, FieldSpec, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS, out_of_range};
 use super::{Layout, LayoutError, preset};
 
 /// All IDs are below this limit, so they fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
-/// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
+/// The limit of IDs of 19 decimal digits. [`ID_LIMIT`] then cuts the time.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
 /// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a
 /// day stay far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
+/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
+/// its picture of a layout.
+const MAX_FIELD_NAME_LEN: usize = 32;
+
 /// An average year, 365.25 days.
-const YEAR_MS: u128 = 31_557_600_000;
+const YEAR_MS: f64 = 31_557_600_000.0;
 
 impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in
     /// Unix ms.
     ///
     /// # Errors
-    /// Returns the first fault found, if the layout could ever make a wrong ID.
+    /// Returns the first reason found why the layout could make a wrong ID.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -39,8 +43,8 @@ impl Layout {
         let time = &fields[0];
         let constants: u64 = fields.iter().map(constant_part).sum();
         let ticks = time.values.min(ID_LIMIT / time.weight);
-        // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the
-        // epoch.
+        // No tick begins after the last instant that RFC 3339 can write. The epoch is not after it
+        // either.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
         Ok(Layout {
             tick_ms,
@@ -78,7 +82,7 @@ fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
             )));
         }
         if !names.insert(name) {
-            return Err(LayoutError::new(format!("two fields are called {name:?}; give each its own name")));
+            return Err(LayoutError::new(format!("two fields are called {name:?}; rename one of them")));
         }
     }
     Ok(())
@@ -92,8 +96,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
         };
         if !fits {
             return Err(LayoutError::new(format!(
-                "the name {:?} does not go with its role: time and sequence are the names of those two fields, which \
-                 are neither constant nor random; choose another",
+                "the name {:?} does not fit the field's role: only the time is called time, only the sequence is \
+                 called sequence, and neither can be constant or random; choose another name",
                 field.name
             )));
         }
@@ -137,7 +141,7 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });
     }
-    // A decimal time field may be cut, but the ID has at most 19 digits before the cut.
+    // `ID_LIMIT` may cut a decimal time field. Before the cut, the ID has at most 19 digits.
     let decimal_time = matches!(specs[0].size, FieldSize::Digits(_));
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
@@ -172,7 +176,7 @@ fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
     };
     let tick = tick_text(tick_ms);
     LayoutError::new(format!(
-        "{sum}, but an ID holds {room}; its {time_size} of {tick} would last {life}{advice}"
+        "{sum}, but an ID holds {room}; the time's {time_size} of {tick} would last {life}{advice}"
     ))
 }
 
@@ -193,8 +197,8 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
         (format!("{} digits", sum(&digits)), "19")
     } else {
         // The number of fields has no limit, so the product of their sizes may exceed any integer
-        // type. The result is rounded up, and is at least a step above the room, because a float
-        // cannot hold 2^63 + 1.
+        // type. The exponent is rounded up, to at least 63.01, because a float cannot tell 2^63 + 1
+        // from 2^63.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }
@@ -206,16 +210,10 @@ fn sum(sizes: &[u32]) -> String {
     format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
 }
 
-/// Formats a span in years, rounded down, such as `4.35 years`. A span below 0.01 years is given in
-/// seconds.
+/// Formats a span in years, such as `4.4 years`, or in seconds if it is below 0.1 years.
 fn years(span_ms: u128) -> String {
-    let hundredths = span_ms * 100 / YEAR_MS;
-    match hundredths {
-        0 => format!("{} s", span_ms / 1000),
-        1..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
-        1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
-        _ => format!("{} years", hundredths / 100),
-    }
+    let years = span_ms as f64 / YEAR_MS;
+    if years < 0.1 { format!("{} s", span_ms / 1000) } else { format!("{years:.1} years") }
 }
 
 /// Formats a tick as in the text form: `1ms`, `10ms`, `1s`.

@@ -1,16 +1,15 @@
-//! Random fields with a value that the caller chooses, such as the table suffix of a clearing
-//! house's IDs.
+//! Values that the caller chooses for random fields, such as the table suffix of a clearing house's
+//! IDs.
 
 use super::decode::too_large;
 use super::{Field, Layout, LayoutError, Role};
 
-/// A value for a random field of a layout. A random field carries no uniqueness, so an application
-/// may choose it.
+/// A value for a random field of a layout. An application may choose it, because IDs are unique
+/// without their random fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChosenField {
+    field: Field,
     value: u64,
-    values: u64,
-    weight: u64,
     last_id: u64,
 }
 
@@ -23,8 +22,7 @@ impl ChosenField {
         if id > self.last_id {
             return Err(too_large(id, self.last_id));
         }
-        let random = id / self.weight % self.values;
-        Ok(id - random * self.weight + self.value * self.weight)
+        Ok(id - self.field.value_in(id) * self.field.weight() + self.value * self.field.weight())
     }
 }
 
@@ -32,15 +30,15 @@ impl Layout {
     /// Chooses the value of a random field.
     ///
     /// # Errors
-    /// Returns an error if there is no such field, if it carries uniqueness, or if the value is too
+    /// Returns an error if the layout has no random field of this name, or if the value is too
     /// large for it.
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&Field> = self.fields().iter().filter(|field| field.role() == Role::Random).collect();
-        let Some(field) = random.iter().find(|field| field.name() == name) else {
+        let Some(&field) = random.iter().find(|field| field.name() == name) else {
             let names: Vec<&str> = random.iter().map(|field| field.name()).collect();
             let allowed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(LayoutError::new(format!(
-                "{name:?} is no random field of the layout; only such fields may be chosen: {allowed}"
+                "{name:?} is not a random field; only random fields can be chosen, in this layout: {allowed}"
             )));
         };
         if value >= field.values() {
@@ -49,7 +47,7 @@ impl Layout {
                 "found {name}={value}, and {name} is a number from 0 to {most}"
             )));
         }
-        Ok(ChosenField { value, values: field.values(), weight: field.weight(), last_id: self.last_id() })
+        Ok(ChosenField { field: field.clone(), value, last_id: self.last_id() })
     }
 }
 
@@ -58,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_suffix_takes_the_place_of_the_random_one() {
+    fn a_chosen_value_replaces_the_random_one() {
         let clearing = Layout::resolve("clearing").unwrap();
         let table = clearing.choose("table", 316).unwrap();
         assert_eq!(table.set(1613024787541981000), Ok(1613024787541981316));
@@ -71,16 +69,16 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_carry_uniqueness_are_refused_by_name() {
+    fn only_random_fields_can_be_chosen() {
         let clearing =
             Layout::resolve("time:13d,region:1d:constant(4),sequence:1d,machine:1d,table:3d:random").unwrap();
         let refusal = |name: &str, value| clearing.choose(name, value).unwrap_err().to_string();
         for name in ["time", "sequence", "machine", "region", "tables"] {
-            let expected = "is no random field of the layout; only such fields may be chosen: table";
+            let expected = "is not a random field; only random fields can be chosen, in this layout: table";
             assert_eq!(refusal(name, 1), format!("{name:?} {expected}"));
         }
         assert_eq!(refusal("table", 1000), "found table=1000, and table is a number from 0 to 999");
         let twitter = Layout::resolve("twitter").unwrap();
-        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("may be chosen: none"));
+        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("in this layout: none"));
     }
 }

@@ -1,4 +1,4 @@
-//! IDs and instants back to fields: decoding, ranges, and the rest of a layout's life.
+//! From IDs and instants back to fields: decoding, ranges, and a layout's life.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The error of layouts.
 
-/// The reason why a layout, a worker set, an instant, an ID or a range is refused: one line with
+/// The reason for refusing a layout, a worker set, an instant, an ID or a range: one line that says
 /// what was found, what is allowed, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -10,5 +10,16 @@ impl LayoutError {
     /// Creates an error with this line.
     pub fn new(reason: impl Into<String>) -> Self {
         LayoutError(reason.into())
+    }
+}
+
+/// The most characters of a text that a message repeats. Any text of a format fits.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
+pub(crate) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
-/// its picture of a layout.
-pub const MAX_FIELD_NAME_LEN: usize = 32;
-
 /// The size of a field, in the unit in which it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FieldSize {

@@ -1,5 +1,5 @@
-//! Fuzzes with any text as a layout, an instant, a set of worker IDs or an ID. Tries each layout
-//! with a few of its workers.
+//! The fuzz body that reads any text as a layout, an instant, a set of worker IDs or an ID. It
+//! tries each layout with a few of its workers.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -9,9 +9,9 @@ use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
 /// Reads a text as each of the inputs of this module.
 ///
-/// A refusal is one line. A value that was read prints as a text that reads as the same value. A
-/// layout's positions convert to IDs and back, also at both ends of its life, and IDs increase with
-/// positions.
+/// Checks that a refusal is one line, and that a value that was read prints as a text that reads as
+/// the same value. A layout's positions must convert to IDs and back, also at both ends of its
+/// life, and IDs must increase with positions.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

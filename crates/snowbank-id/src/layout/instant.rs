@@ -109,7 +109,7 @@ pub(super) fn out_of_range(found: &str) -> LayoutError {
     LayoutError::new(format!("{found:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z"))
 }
 
-/// Returns the text if it is an integer, with or without a minus.
+/// Returns the text if it is an integer, with or without a minus sign.
 fn unix_ms_digits(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_is_refused() {
+    fn texts_that_are_not_times_are_refused() {
         for wrong in [
             "",
             "-",

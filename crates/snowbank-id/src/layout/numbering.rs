@@ -64,10 +64,6 @@ struct Group {
     base: u64,
     /// The range of its columns in `columns`, at least one.
     columns: std::ops::Range<usize>,
-    /// The distance from its last ID to the next group's first ID. 0 for the last group.
-    stride_out: u64,
-    /// The number of steps of `stride_out` in a row from its last ID on. 0 for the last group.
-    steps_out: u64,
 }
 
 /// A worker within its group.
@@ -77,9 +73,9 @@ struct Column {
     lower: u64,
     /// The part of an ID that the lower part makes.
     offset: u64,
-    /// The distance to the next ID of the group, as if the group had no end.
+    /// The distance to the next ID of the group, even for its last ID.
     stride: u64,
-    /// The number of steps of `stride` in a row from here on. `u64::MAX` means all.
+    /// The number of steps of equal length from here on. `u64::MAX` if all steps are equal.
     steps: u64,
 }
 
@@ -110,25 +106,22 @@ impl Numbering {
         let ids_per_tick = rows * workers.len() as u64;
         let equal = groups.iter().all(|group| group.columns.len() == groups[0].columns.len());
         let random_parts = random_parts(&layout);
-        let mut tables = Tables {
+        let has_wide_strides = columns.iter().any(|column| column.stride > u64::from(u32::MAX));
+        let tables = Tables {
             ids_per_tick: Divisor::new(ids_per_tick),
             tick_weight: layout.tick_weight(),
-            // At most the limit, because a tick's IDs are at most its weight.
+            // At most `ID_LIMIT`, because a tick has no more IDs than its weight.
             end: Position(layout.ticks * ids_per_tick),
-            whole_tick: None,
+            whole_tick: whole_tick(&groups, &columns),
             row_weight: row_weight(&layout),
             group_size: equal.then(|| Divisor::new(rows * groups[0].columns.len() as u64)),
-            needs_list: !random_parts.is_empty() || has_wide_strides(&groups, &columns),
+            needs_list: !random_parts.is_empty() || has_wide_strides,
             random_parts,
             groups,
             columns,
             layout,
             workers,
         };
-        let group = &tables.groups[0];
-        let column = &tables.columns[0];
-        let (stride, steps) = progression(group, column, group.last);
-        tables.whole_tick = (steps == ids_per_tick - 1).then_some((group.base + column.offset, stride));
         Ok(Numbering { tables: Arc::new(tables) })
     }
 
@@ -175,8 +168,8 @@ impl Numbering {
         self.tables.layout.start_of(tick)
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression within one tick.
-    /// It has at least one and at most `max` IDs.
+    /// Returns the longest run from `from` on that is one arithmetic progression within one tick
+    /// and one group. It has at least one and at most `max` IDs.
     ///
     /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 −
     /// 1, which is not an ID.
@@ -232,7 +225,7 @@ impl Numbering {
     }
 
     /// Returns the size and weight of each random field. A run's IDs have 0 in these fields. The
-    /// encoder adds `draw × weight` to each ID, with a draw below the size.
+    /// encoder adds `random × weight` to each ID, with a random number below the size.
     pub fn random_parts(&self) -> &[(u64, u64)] {
         &self.tables.random_parts
     }
@@ -248,10 +241,8 @@ impl Tables {
     fn run_in_tick(&self, first_of_tick: u64, index: u64, max: u64) -> Run {
         let (group, row, column) = self.place(index);
         let first = first_of_tick + group.base + row * self.row_weight + column.offset;
-        let (stride, steps) = progression(group, column, group.last - index);
-        let count = count(max, steps + 1);
-        // A single ID keeps its column's stride, even if the longer run would leave the group.
-        Run { first, count, stride: if count == 1 { column.stride } else { stride } }
+        let left = group.last - index;
+        Run { first, count: count(max, column.steps.min(left) + 1), stride: column.stride }
     }
 
     /// Returns the group of an index within the tick, the row in the group, and the column.
@@ -273,18 +264,16 @@ impl Tables {
     }
 }
 
-/// Returns the distance to the next ID, and the number of such steps in a row within the tick.
-/// `left` positions of the group follow.
-fn progression(group: &Group, column: &Column, left: u64) -> (u64, u64) {
-    if left == 0 && group.steps_out > 0 {
-        (group.stride_out, group.steps_out)
-    } else if column.steps < left {
-        (column.stride, column.steps)
-    } else if group.stride_out == column.stride {
-        (column.stride, left + group.steps_out)
-    } else {
-        (column.stride, left)
-    }
+/// Returns the first ID of tick 0 and the stride, if a whole tick is one arithmetic progression.
+fn whole_tick(groups: &[Group], columns: &[Column]) -> Option<(u64, u64)> {
+    let first_of = |group: &Group| group.base + columns[group.columns.start].offset;
+    let stride = columns[0].stride;
+    let goes_on = |pair: &[Group]| {
+        let size = pair[1].start - pair[0].start;
+        first_of(&pair[0]) + size * stride == first_of(&pair[1])
+    };
+    let is_even = columns.iter().all(|column| column.stride == stride) && groups.windows(2).all(goes_on);
+    is_even.then(|| (first_of(&groups[0]), stride))
 }
 
 fn count(max: u64, available: u64) -> u32 {
@@ -294,13 +283,6 @@ fn count(max: u64, available: u64) -> u32 {
 fn random_parts(layout: &Layout) -> Box<[(u64, u64)]> {
     let random = layout.fields().iter().filter(|field| field.role() == Role::Random);
     random.map(|field| (field.values(), field.weight())).collect()
-}
-
-/// Returns whether a stride exceeds the 32 bits that a run has for it.
-fn has_wide_strides(groups: &[Group], columns: &[Column]) -> bool {
-    let strides =
-        columns.iter().map(|column| column.stride).chain(groups.iter().map(|group| group.stride_out));
-    strides.max() > Some(u64::from(u32::MAX))
 }
 
 fn row_weight(layout: &Layout) -> u64 {
@@ -348,16 +330,13 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
             last: start + size - 1,
             base: part_of_worker(layout, upper * lower_size) + layout.constants,
             columns: first_column..columns.len(),
-            stride_out: 0,
-            steps_out: 0,
         });
         start += size;
     }
-    measure_groups(&mut groups, &columns, rows, row_weight);
     (groups.into(), columns.into())
 }
 
-/// Measures the strides and steps of one group's columns, as if its rows never ended.
+/// Measures the strides and steps of one group's columns. The last row counts like any other.
 fn measure_columns(columns: &mut [Column], row_weight: u64) {
     let width = columns.len();
     for index in 0..width {
@@ -369,27 +348,11 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
         columns.iter_mut().for_each(|column| column.steps = u64::MAX);
         return;
     }
-    // Backwards and twice: the steps of a column's successor are final in the second round.
+    // Backwards and twice: in the second round, the steps of each column's successor are final.
     for index in (0..width).rev().chain((0..width).rev()) {
         let next = (index + 1) % width;
         let goes_on = columns[next].stride == columns[index].stride;
         columns[index].steps = if goes_on { columns[next].steps + 1 } else { 1 };
-    }
-}
-
-/// Measures the steps from each group's last ID into the next groups.
-fn measure_groups(groups: &mut [Group], columns: &[Column], rows: u64, row_weight: u64) {
-    let top_row = (rows - 1) * row_weight;
-    for index in (0..groups.len() - 1).rev() {
-        let group = &groups[index];
-        let next = &groups[index + 1];
-        let last = group.base + top_row + columns[group.columns.end - 1].offset;
-        let first_column = &columns[next.columns.start];
-        let stride_out = next.base + first_column.offset - last;
-        let (stride, steps) = progression(next, first_column, next.last - next.start);
-        let steps_out = if stride == stride_out { 1 + steps } else { 1 };
-        groups[index].stride_out = stride_out;
-        groups[index].steps_out = steps_out;
     }
 }
 

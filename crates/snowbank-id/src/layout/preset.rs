@@ -1,4 +1,4 @@
-//! The layouts with a name, one row each. A new row is all that a new preset needs.
+//! The layouts with a name, one row each. A new preset needs only a new row.
 
 use super::{Layout, Role};
 
@@ -35,17 +35,17 @@ pub const PRESETS: &[Preset] = &[
         // and not 13. The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
-        about: "The same trade IDs as that house's code makes them: machine above sequence",
+        about: "The clearing house's trade IDs as its code makes them: machine above sequence",
     },
     Preset {
         name: "clearing-batch",
         spec: "time:13d,sequence:1d,machine:2d;tick=1ms;epoch=0",
-        about: "That house's batch IDs: 16 digits, no table suffix",
+        about: "The clearing house's batch IDs: 16 digits, no table suffix",
     },
     Preset {
         name: "clearing-bits",
         spec: "time:43,datacenter:3,worker:5,sequence:12;tick=1ms;epoch=-136040000000",
-        about: "That house's binary layout: 43 bits of time, 278 years",
+        about: "The clearing house's binary layout: 43 bits of time, 278 years",
     },
     Preset {
         // The epoch is recent, because every year between it and the first ID shortens the layout's
@@ -107,8 +107,8 @@ pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a preset with that many values of time and of workers, as advice for a layout that does
-/// not fit.
+/// Returns a preset with as many values of time and of workers as a layout that does not fit. The
+/// refusal recommends it.
 pub(super) fn like(time_values: u64, workers: u128) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| {
         preset.layout().is_ok_and(|layout| {

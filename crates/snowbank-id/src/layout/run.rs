@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_that_go_on_are_merged() {
+    fn runs_that_continue_each_other_merge() {
         let mut run = Run { first: 10, count: 1, stride: 5 };
         assert!(run.try_append(Run { first: 15, count: 3, stride: 5 }));
         assert!(run.try_append(Run { first: 30, count: 1, stride: 5 }));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn other_runs_are_not() {
+    fn runs_that_do_not_continue_each_other_stay_apart() {
         let run = Run { first: 10, count: 2, stride: 5 };
         for next in [
             Run { first: 21, count: 1, stride: 5 },

@@ -9,18 +9,17 @@
 //!   ranging: sequence and random fields, every value in every tick
 //! ```
 //!
-//! An ID contains neither the epoch nor the length of a tick. Both only decide when an ID is made.
+//! An ID contains neither the epoch nor the length of a tick: both only decide when an ID is made.
 //! So two sources can make the same ID, at any two times, if their parts are equal modulo the
 //! greatest common divisor of W₁ and W₂ ([`collision`]).
 //!
-//! A collision matters only for layouts that *keep pace*: their IDs grow by the same amount in the
+//! A collision matters only for layouts that *grow alike*: their IDs grow by the same amount in the
 //! same time, because W ÷ tick is equal. IDs of other layouts are independent. For example, trade
-//! IDs in decimal digits and row IDs in bits grow at different speeds, so that they meet now and
-//! then.
+//! IDs in decimal digits and row IDs in bits are equal now and then, and nobody confuses them.
 //!
-//! Two layouts that keep pace from about the same epoch on are one supply of IDs in two spellings
-//! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are
-//! years apart. They are supplies of their own, and the daemon only warns of a collision.
+//! If two layouts that grow alike have about the same epoch, they make the same IDs at the same
+//! time ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs
+//! that are years apart. The daemon only warns of their collisions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,17 +27,17 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutError, Role, WorkerSet};
 
-/// Epochs closer than this count as equal. A year exceeds the error of any clock, any tick, and any
-/// source's lead.
+/// Epochs closer than this count as equal. A year is longer than any clock's error, any tick, and
+/// any lead of an ID clock.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
 /// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and
 /// a common [number](Layout::number_in_space) hand out the same IDs at the same time.
 ///
-/// Sizes are counts. Constants are node fields that hold one value. Neighbours of one kind are
-/// merged. The size of the time field is left out, because it only decides when the space ends. The
-/// text form is the same in every release, because locks are named after it:
-/// `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
+/// All sizes are counts of values. A constant is a node field that holds one value. Neighbours of
+/// one kind are merged. The size of the time field is left out, because it only decides when the
+/// space ends. The text form must not change between releases, because lock files are named after
+/// it: `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Space {
     /// The parts, most significant first. Invariant: neighbours differ in kind, and sizes multiply
@@ -111,10 +110,10 @@ impl Layout {
 }
 
 /// Returns two worker IDs, one of each source, that can hand out the same ID, at any two times.
-/// Returns `None` if there are none, or if the layouts do not keep pace.
+/// Returns `None` if there are none, or if the layouts do not grow alike.
 ///
-/// If the layouts' sizes do not divide each other, it errs on the safe side: it names two worker
-/// IDs, even if they never collide.
+/// If the weights of the layouts' fields do not divide each other, it returns two worker IDs even
+/// if they never collide.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = left.0.numbers_in_space(left.1);
     let others = right.0.numbers_in_space(right.1);
@@ -122,7 +121,7 @@ pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> O
     Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
 }
 
-/// Returns a [`collision`] only if both sources hand out the same ID at about the same time.
+/// Returns a [`collision`] of sources that hand out the same ID at about the same time.
 pub fn concurrent_collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     left.0.space().runs_beside(&right.0.space()).then(|| collision(left, right))?
 }
@@ -146,10 +145,10 @@ impl Space {
     }
 
     /// Returns the indices of two numbers that can make the same ID, at any two times: one of this
-    /// space, and one of the other. Returns `None` if there are none, or if the spaces do not keep
-    /// pace.
+    /// space, and one of the other. Returns `None` if there are none, or if the spaces do not grow
+    /// alike.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
-        if !self.keeps_pace_with(other) {
+        if !self.grows_like(other) {
             return None;
         }
         let common = gcd(self.tick_weight(), other.tick_weight());
@@ -167,14 +166,14 @@ impl Space {
         if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
             self.same_digits(numbers, other, others, &cuts)
         } else {
-            // Digits cannot decide it: any two numbers may make the same ID.
+            // Digits cannot decide, so any two numbers count as a collision.
             Some((0, 0))
         }
     }
 
-    /// Finds a collision if each cut divides the next. Then a part is a row of digits, each fixed
-    /// by the worker or free. Two workers can make the same ID exactly if they agree in the digits
-    /// that both fix.
+    /// Finds a collision if each cut divides the next. Then the part of an ID below the time is a
+    /// row of digits, each fixed by the worker or free. Two workers can make the same ID if and
+    /// only if they agree in every digit that both fix.
     fn same_digits(
         &self,
         numbers: &[u64],
@@ -198,14 +197,14 @@ impl Space {
         })
     }
 
-    /// Returns whether both spaces reach a common ID at about the same time: they keep pace, and
+    /// Returns whether both spaces reach a common ID at about the same time: they grow alike, and
     /// their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
-        self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
+        self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.grows_like(other)
     }
 
     /// Returns whether the IDs of both spaces grow by the same amount in the same time.
-    fn keeps_pace_with(&self, other: &Space) -> bool {
+    fn grows_like(&self, other: &Space) -> bool {
         u128::from(self.tick_weight()) * u128::from(other.tick_ms)
             == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
     }
@@ -248,7 +247,7 @@ impl Space {
     }
 }
 
-fn gcd(left: u64, right: u64) -> u64 {
+pub(crate) fn gcd(left: u64, right: u64) -> u64 {
     if right == 0 { left } else { gcd(right, left % right) }
 }
 
@@ -273,7 +272,7 @@ impl FromStr for Space {
     }
 }
 
-/// Parses a space whose sizes a layout can have. The text may be non-canonical.
+/// Parses a space with sizes that a layout can have. The text need not be canonical.
 fn read(text: &str) -> Option<Space> {
     let (fields, settings) = text.strip_prefix("time,")?.split_once(";tick=")?;
     let (tick_ms, epoch_unix_ms) = settings.split_once("ms;epoch=")?;

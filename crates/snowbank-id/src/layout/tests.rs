@@ -27,7 +27,7 @@ fn small_size() -> impl Strategy<Value = FieldSize> {
     ]
 }
 
-/// Gives sizes of the time field. The largest decimal ones are cut.
+/// Generates sizes of the time field. The largest decimal ones are cut.
 fn time_size() -> impl Strategy<Value = FieldSize> {
     prop_oneof![
         (1..=45_u32).prop_map(FieldSize::Bits),
@@ -46,8 +46,8 @@ fn field() -> impl Strategy<Value = (FieldSize, Role)> {
 }
 
 prop_compose! {
-    /// Gives any layout with up to three fields above the sequence, up to three below it, and up to
-    /// two random ones.
+    /// Generates any layout with up to three fields above the sequence, up to three below it, and
+    /// up to two random ones.
     fn any_layout()(
         time in time_size(),
         above in vec(field(), 0..=3),
@@ -68,7 +68,7 @@ prop_compose! {
     }
 }
 
-/// Gives any layout that fits.
+/// Generates any layout that fits.
 fn a_layout() -> impl Strategy<Value = Layout> {
     any_layout().prop_filter_map("does not fit", |layout| layout)
 }

@@ -25,7 +25,7 @@ impl Layout {
             Some(preset) => preset.spec.parse(),
             None if name_or_spec.contains([':', ',', ';', '=']) => name_or_spec.parse(),
             None => Err(LayoutError::new(format!(
-                "no layout is called {name_or_spec:?}; the presets are {}; or write one, such as \
+                "no layout is called {name_or_spec:?}; the presets are {}; or write a layout, such as \
                  time:41,worker:10,sequence:12;epoch=2026-01-01",
                 preset::names()
             ))),

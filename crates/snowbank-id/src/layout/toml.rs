@@ -57,10 +57,7 @@ pub struct FieldForm {
 
 /// An epoch as Unix milliseconds or as text.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
-#[serde(
-    untagged,
-    expecting = "the epoch is of another kind, expected Unix milliseconds, or RFC 3339 in quotes"
-)]
+#[serde(untagged, expecting = "the epoch must be Unix milliseconds, or RFC 3339 or a date in quotes")]
 pub enum EpochForm {
     /// Unix milliseconds.
     UnixMs(i64),

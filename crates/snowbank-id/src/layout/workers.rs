@@ -6,14 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::text::number;
-use super::{Field, Layout, LayoutError, Role};
+use super::{Field, Layout, LayoutError, Role, excerpt};
 
 /// The most worker IDs of one daemon. Each costs some memory, and a key at the coordinator.
 /// Twitter's layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
-
-/// The most characters of a number that a message repeats.
-const EXCERPT_CHARS_MAX: usize = 80;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
@@ -55,8 +52,8 @@ impl WorkerSet {
     /// numbers, the set has every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if the field is missing, unknown or given twice, or if
-    /// its number is beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
+    /// Returns an error that names the field if it is missing, unknown or given twice, or if a
+    /// number is too large for it. Also returns the errors of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
@@ -123,7 +120,7 @@ impl FromStr for WorkerSet {
     }
 }
 
-/// Returns the index of the node field of that name. Refuses a field that has numbers already.
+/// Returns the index of the node field of that name, or an error if the field has numbers already.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
     let Some(index) = nodes.iter().position(|node| node.name() == name) else {
         let nodes = names(nodes);
@@ -145,10 +142,10 @@ fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutEr
     range.ok_or_else(|| {
         let name = node.name();
         let most = node.values() - 1;
-        let found: String =
-            text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect();
+        let found = excerpt(text.trim());
         LayoutError::new(format!(
-            "found {name}={found}, and {name} is a number from 0 to {most}, a range or a list of them"
+            "found {name}={}, and {name} is a number from 0 to {most}, a range or a list of them",
+            found.escape_debug()
         ))
     })
 }
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_lists_of_numbers_and_ranges() {
+    fn a_worker_set_is_a_list_of_numbers_and_ranges() {
         assert_eq!(set("5"), Ok(vec![5]));
         assert_eq!(set("0-3"), Ok(vec![0, 1, 2, 3]));
         assert_eq!(set("8, 0-3"), Ok(vec![0, 1, 2, 3, 8]));
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_written_in_their_shortest_form() {
+    fn worker_sets_print_in_their_shortest_form() {
         for (written, canonical) in
             [("3,2,1,0", "0-3"), ("8,0-3", "0-3,8"), ("1,3,5", "1,3,5"), ("7", "7"), ("4-5", "4-5")]
         {
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_a_field_is_refused_with_the_field_and_its_limit() {
+    fn a_number_too_large_for_its_field_is_refused_with_the_limit() {
         let twitter = Layout::resolve("twitter").unwrap();
         let refusal = |text: &str| WorkerSet::by_field(text, &twitter).unwrap_err().to_string();
         for (text, part) in [
@@ -285,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_set_is_refused() {
+    fn texts_that_are_not_worker_sets_are_refused() {
         for wrong in
             ["", ",", "0,", "-1", "3-0", "a", "0-", "+1", "0x1", "1.5", "1-2-3", "18446744073709551616"]
         {

@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use crate::layout::{LayoutError, Position, Run};
+use crate::layout::{LayoutError, Position, Run, gcd};
 
-/// The largest ID.
+/// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
 pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
 ///
-/// Counters of one name count the same things: two of them can hand out the same ID unless
-/// increment and offset keep them apart. Counters of two names are independent, as two tables are.
-/// The maximum is no part of a counter's identity.
+/// Counters of one name count the same things, so they can hand out the same ID unless increment
+/// and offset keep them apart. Counters of different names are independent, like different tables.
+/// The maximum is not part of a counter's identity.
 #[derive(Clone, Debug)]
 pub struct TicketCounter {
     name: String,
@@ -42,7 +42,7 @@ impl TicketCounter {
             return Err(LayoutError::new(text));
         }
         if offset == 0 || offset > increment {
-            let text = format!("found {offset}, allowed: from 1 to the increment, {increment}");
+            let text = format!("found offset {offset}, allowed: from 1 to the increment, {increment}");
             return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { name: name.to_owned(), increment, offset, maximum: LAST_ID })
@@ -55,7 +55,7 @@ impl TicketCounter {
     pub fn up_to(self, maximum: u64) -> Result<Self, LayoutError> {
         if maximum < self.offset || maximum > LAST_ID {
             let offset = self.offset;
-            let text = format!("found {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
+            let text = format!("found maximum {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
             return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { maximum, ..self })
@@ -103,18 +103,14 @@ impl TicketCounter {
 
     /// Returns true if the two counters can hand out the same ID.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
-        // Two sequences meet unless their offsets differ modulo the greatest common divisor.
-        let mut divisor = self.increment;
-        let mut rest = other.increment;
-        while rest != 0 {
-            (divisor, rest) = (rest, divisor % rest);
-        }
+        // Two counters meet unless their offsets differ modulo this divisor.
+        let divisor = gcd(self.increment, other.increment);
         self.name == other.name && self.offset % divisor == other.offset % divisor
     }
 }
 
 impl fmt::Display for TicketCounter {
-    /// Writes `ticket orders, increment 2, offset 1`. Lock files have this text too.
+    /// Writes `ticket orders, increment 2, offset 1`. Lock files contain this text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TicketCounter { name, increment, offset, .. } = self;
         write!(f, "ticket {name}, increment {increment}, offset {offset}")

@@ -17,29 +17,29 @@ fn covered() -> (ManagedSource, Position) {
 }
 
 #[test]
-fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
+fn a_mark_is_not_below_the_state_if_the_fleet_allows_less() {
     // The clock stepped back by an hour, and the coordinator holds no bound yet.
     let managed = managed(HOUR_US);
     let durable = managed.first_ceiling(wall().believe(START));
     let mut world = under_fleet(managed, Position(0));
-    assert_eq!(world.granted(), Position(0), "the fleet's");
+    assert_eq!(world.granted(), Position(0), "the fleet's ceiling");
     for second in 1..=10 {
         world.source.grant().want_more();
         let reading = later(second * SECOND_US, 0);
         for write in world.look(reading).writes {
-            world.end(&write, Ok(()), reading).expect("it is in flight");
+            world.end(&write, Ok(()), reading).expect("the write is in flight");
         }
     }
     let noted = world.source.numbering().id_bound(durable);
     assert!(!world.marked.is_empty());
     let is_lower = |&&(_, id_bound): &&(usize, u64)| id_bound < noted;
     let lower = world.marked.iter().find(is_lower);
-    assert_eq!(lower, None, "an older copy of the state would be taken for the newest");
+    assert_eq!(lower, None, "a start would mistake an older copy of the state for the newest");
 }
 
-/// A coordinator that is away is asked once a period, not with each look.
+/// The keeper writes to an unreachable coordinator once a period, not with each look.
 #[test]
-fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
+fn a_write_that_the_coordinator_refused_is_retried_each_period() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut raise = |reading| {
@@ -48,7 +48,7 @@ fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
         let raises = writes.iter().filter(|write| write.writer == 1).count();
         for write in &writes {
             let result = if write.writer == 1 { failed() } else { Ok(()) };
-            world.end(write, result, reading).expect("it is in flight");
+            world.end(write, result, reading).expect("the write is in flight");
         }
         raises
     };
@@ -58,22 +58,22 @@ fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
     assert_eq!(raises, [1, 0, 0, 1, 0]);
 }
 
-/// The daemon is paused while its write is in flight. When the daemon wakes, the write was done
-/// long ago, and another daemon may hold the worker ID.
+/// The daemon is paused while its write is in flight. When it wakes, the write ended long ago, and
+/// another daemon may hold the worker ID.
 #[test]
-fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
+fn a_late_acknowledgement_grants_no_more_than_was_written() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut look = |ended: Option<&Write>, reading| {
         if let Some(write) = ended {
-            world.end(write, Ok(()), reading).expect("it is in flight");
+            world.end(write, Ok(()), reading).expect("the write is in flight");
         }
         // A client asks all the time.
         world.source.grant().want_more();
         world.look(reading).writes
     };
     let asleep = later(200 * SECOND_US, 0);
-    let [local, raise] = &look(None, asleep)[..] else { panic!("half of the horizon is used up") };
+    let [local, raise] = &look(None, asleep)[..] else { panic!("both writers must write now") };
     let (_, written) = raise.ceilings[0];
     look(Some(local), asleep);
     let woken = later(HOUR_US, 0);

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
+fn after_a_jump_only_ceilings_written_since_are_granted() {
     let mut world = World::new();
     let before = only(&world.look(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);
@@ -12,33 +12,33 @@ fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
     assert!(!world.look(jumped).is_renewed);
     assert!(!world.wall.believe(jumped).jumped);
     world.end(&before, Ok(()), jumped);
-    assert_eq!(world.granted(), Position(0), "it was handed out before the jump");
+    assert_eq!(world.granted(), Position(0), "the write was handed out before the jump");
     let after = only(&world.look(jumped));
     world.end(&after, failed(), jumped);
     assert_eq!((world.granted(), world.source.grant().generation()), (Position(0), 1));
-    assert!(world.look(jumped).writes.is_empty(), "not before the pause is over");
+    assert!(world.look(jumped).writes.is_empty(), "no write before the pause is over");
     let retried = only(&world.look(later(2 * SECOND_US, 5 * SECOND_US)));
     world.end(&retried, Ok(()), jumped);
     assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1, 1));
     assert!(world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
-    assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "once");
+    assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "reported once");
 }
 
-/// After kill -9, a start with another worker ID begins above the stored bound of the ID clock. The
+/// After kill -9, a start with another worker ID begins above the stored bound of ID time. Here the
 /// source starts at the wall clock, or ahead of it as after a crash. Then the wall clock steps
-/// back, and is slewed until it is right.
+/// back, and is slewed until it is right again.
 #[test]
-fn the_id_clock_stays_below_what_is_stored_of_it() {
+fn id_time_never_exceeds_its_stored_bound() {
     for ahead_us in [0, 2 * SECOND_US] {
         let mut world = World::of(vec![managed(ahead_us)], &[Reach::Local]);
         let now = world.wall.believe(START);
         let mut stored_us = id_minus_boot_us(&[managed(ahead_us)], world.wall.carried_us(), now);
-        assert!(stored_us - START.offset_us() <= ahead_us.max(100_000), "no more than it needs");
+        assert!(stored_us - START.offset_us() <= ahead_us.max(100_000), "higher than needed: {stored_us}");
         for ms in (0..25_000).step_by(10) {
             let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };
             let reading = later(ms * 1_000, step_us);
             for write in &world.look(reading).writes {
-                world.end(write, Ok(()), reading).expect("it is in flight");
+                world.end(write, Ok(()), reading).expect("the write is in flight");
                 stored_us = write.id_minus_boot_us;
             }
             let window = world.source.window(world.wall.believe(reading));
@@ -47,12 +47,12 @@ fn the_id_clock_stays_below_what_is_stored_of_it() {
                 assert!(reached_us <= stored_us, "{ahead_us}, {ms} ms: {reached_us} of {stored_us}");
             }
         }
-        assert_eq!(stored_us - START.offset_us(), 100_000, "the wall clock is right, and has caught up");
+        assert_eq!(stored_us - START.offset_us(), 100_000, "the wall clock has caught up");
     }
 }
 
 #[test]
-fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
+fn a_ceiling_written_after_a_jump_is_no_lower_than_before() {
     let mut world = World::new();
     let durable = world.granted();
     world.settle(later(SECOND_US, -HOUR_US));

@@ -1,39 +1,28 @@
 //! A ticket source under the keeper: reservations instead of a clock.
 
 use super::*;
-use snowbank_id::numbering::TicketCounter;
-
-const RULE: CeilingRule =
-    CeilingRule { horizon: Duration::from_secs(3), max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
+use crate::source::tests::counter;
 
 /// Returns a keeper of one ticket source at position 0, whose first reservation is granted.
-fn world() -> World {
-    world_of(|source| source)
-}
-
-fn world_of(change: fn(Source) -> Source) -> World {
+fn world(source: Source) -> World {
     let now = wall().believe(START);
-    let name = String::from("orders");
-    let counter = TicketCounter::new("orders", 1, 1).unwrap();
-    let grant = Grant::new(Position(0));
-    let source = Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), now);
-    World::of(vec![ManagedSource::new(Arc::new(change(source)), RULE, Position(0), now)], &[Reach::Local])
+    World::of(vec![ManagedSource::new(Arc::new(source), CEILING_RULE, Position(0), now)], &[Reach::Local])
 }
 
 /// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
 #[test]
-fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
-    let mut world = world_of(Source::with_shared_counter);
+fn a_shared_counter_never_counts_as_revoked() {
+    let mut world = world(counter(0).with_shared_counter());
     world.source.note_restored();
     world.settle(START);
     assert!(!world.keeper.was_revoked);
 }
 
-/// At one request a second, more than half of the reservation is left for minutes: the keeper has
-/// no cause to hurry.
+/// At one request a second, the reservation is more than half full for minutes, so no raise is
+/// near.
 #[test]
 fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
-    let mut world = world();
+    let mut world = world(counter(0));
     for second in 1..1_000 {
         assert!(world.claim(START, 1).is_some(), "{second}");
         let looked = world.look(later(second * SECOND_US, 0));

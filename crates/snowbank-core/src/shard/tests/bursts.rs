@@ -71,7 +71,7 @@ fn answered(layout: &str, workers: &str, order: Order, percent: u64, of_window: 
 }
 
 #[test]
-fn a_busy_daemon_answers_a_burst_of_seven_eighths_of_the_window_at_once() {
+fn a_busy_daemon_answers_seven_eighths_of_the_window_at_once() {
     for (layout, workers) in LAYOUTS {
         for percent in [2, 15, 75] {
             for order in [Order::Relaxed, Order::Strict] {

@@ -4,8 +4,7 @@ use super::*;
 use crate::grant::Grant;
 use crate::source::wait_queue::{Finished, WaitRequest};
 
-/// Returns a shard that has taken some IDs for a request, and the outcome of the wait for the
-/// others. Calls `lose` in between.
+/// Takes some IDs for a request and waits for the rest. Calls `lose` before the wait ends.
 fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
@@ -26,7 +25,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
 }
 
 #[test]
-fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
+fn a_wait_ends_with_the_ids_from_before_and_during_it() {
     let (_, mut shard, taken, finished) = waits_for_more(|_| {});
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Ok(None));
@@ -34,20 +33,20 @@ fn a_request_that_waited_gets_what_it_had_and_what_was_claimed_since() {
 }
 
 #[test]
-fn what_a_request_had_before_it_waited_does_not_outlive_the_grant() {
+fn ids_taken_before_a_wait_are_dropped_with_the_grant() {
     let lose = |source: &Source| {
         source.grant().revoke();
         source.grant().raise(source.numbering().end());
     };
     let (_, mut shard, taken, finished) = waits_for_more(lose);
-    assert_eq!(finished.refusal, None, "the wait queue has claimed the others under the new grant");
+    assert_eq!(finished.refusal, None, "the wait queue claimed the rest under the new grant");
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
-    assert_eq!(runs, [], "a partial request would get what is here");
+    assert_eq!(runs, [], "a partial request must get none of the lost IDs");
 }
 
 #[test]
-fn what_was_collected_for_a_request_does_not_outlive_the_grant_either() {
+fn ids_claimed_during_a_wait_are_dropped_with_the_grant() {
     for lose in [Grant::revoke, Grant::lose] {
         let (source, mut shard, _, finished) = waits_for_more(|_| {});
         let (lane, _) = shard.lane(0);

@@ -65,16 +65,16 @@ fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<
 #[track_caller]
 fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
     let is_own = |number: u64| ranges.iter().any(|&at| (RANGES[at]..RANGES[at] + 2).contains(&number));
-    assert!(numbers.iter().all(|&(number, _)| is_own(number)), "other daemons have some: {numbers:?}");
+    assert!(numbers.iter().all(|&(number, _)| is_own(number)), "outside the ranges: {numbers:?}");
     let drawn = numbers.len();
     numbers.sort_unstable();
     numbers.dedup_by_key(|(number, _)| *number);
-    assert_eq!(numbers.len(), drawn, "one came twice: {numbers:?}");
+    assert_eq!(numbers.len(), drawn, "a number was drawn twice: {numbers:?}");
     drawn
 }
 
 #[test]
-fn no_number_between_two_ranges_is_drawn_and_none_twice() {
+fn only_numbers_of_the_ranges_are_drawn_each_once() {
     check_model(|| {
         let source = source();
         let drawers = [drawer(&source, &[1, 1]), drawer(&source, &[1, 2])];
@@ -90,21 +90,21 @@ fn no_number_between_two_ranges_is_drawn_and_none_twice() {
 
 /// The second range was asked for before the grant was lost, the third one after.
 #[test]
-fn a_range_from_before_a_loss_of_the_grant_is_not_used_after_it() {
+fn a_range_asked_for_before_a_loss_is_not_used_after_it() {
     check_model(|| {
         let source = source();
         source.add_range(range(1, 0));
         let drawer = drawer(&source, &[2, 2]);
         source.grant().revoke();
-        assert_eq!(draw(&source, 1), None, "nothing was granted again");
+        assert_eq!(draw(&source, 1), None, "the grant is still lost");
         source.add_range(range(1, 0));
-        assert_eq!(draw(&source, 1), None, "asked for before the loss");
+        assert_eq!(draw(&source, 1), None, "the range was asked for before the loss");
         source.add_range(range(2, 1));
         let mut numbers = drawer.join().expect("no panic");
         while let Some(more) = draw(&source, 1) {
             numbers.push(more);
         }
-        // A shard drops what it claimed under an earlier generation than the present one.
+        // A shard drops numbers that it claimed under an earlier generation.
         numbers.retain(|&(_, generation)| generation == 1);
         assert_own(numbers, &[2]);
     });

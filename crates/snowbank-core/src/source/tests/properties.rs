@@ -27,9 +27,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID
-    /// clock's window. Each claim lies above those before it. In the end no ID counts as admitted
-    /// any more.
+    /// Under any clock, each claim lies above all earlier claims, below the ceiling, and within
+    /// `max_ahead` of the wall clock. When all waits have ended, no ID counts as admitted.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),

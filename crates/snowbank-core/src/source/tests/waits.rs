@@ -3,12 +3,12 @@
 use super::*;
 
 #[test]
-fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
+fn a_request_that_meets_the_ceiling_wakes_the_keeper_and_waits() {
     let source = source_below(TWITTER, RULES, first_at(START.wall));
     let mut rng = rng();
     let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
-    let nudges = [START, after_ms(1)].map(|now| source.advance(now, &mut rng).meets_ceiling);
-    assert_eq!(nudges, [true, false], "the keeper is nudged once");
+    let wakes = [START, after_ms(1)].map(|now| source.advance(now, &mut rng).meets_ceiling);
+    assert_eq!(wakes, [true, false], "the keeper is woken once");
     assert!(source.collect(0).is_empty());
     source.grant().raise(source.numbering().end());
     assert_eq!(source.advance(after_ms(2), &mut rng).shards, [0]);
@@ -17,17 +17,17 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
 }
 
 #[test]
-fn a_request_that_does_not_wait_nudges_the_keeper_too() {
+fn a_request_that_cannot_wait_wakes_the_keeper_too() {
     let ceiling = first_at(UnixMicros(START.wall.0 - SECOND_US));
     let source = source_below(TWITTER, RULES, ceiling);
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     assert!(source.advance(START, &mut rng()).meets_ceiling);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
-    assert!(source.grant().is_wanted(), "for the keeper to see, though nobody waits any more");
+    assert!(source.grant().is_wanted(), "the keeper sees it although no request waits any more");
 }
 
 #[test]
-fn without_a_burst_window_half_the_ticks_are_promised() {
+fn without_a_burst_window_half_of_the_ticks_are_promised() {
     let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
     let window = source.window(START);
     assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
@@ -35,7 +35,7 @@ fn without_a_burst_window_half_the_ticks_are_promised() {
 }
 
 #[test]
-fn a_late_reading_is_told_when_not_never() {
+fn an_old_reading_is_refused_with_a_time_to_retry() {
     let source = source(TWITTER, RULES);
     let later = after_ms(9);
     let window = source.window(later);
@@ -52,7 +52,7 @@ fn stepped(ms: u64) -> Now {
 }
 
 #[test]
-fn after_a_step_forward_requests_that_have_time_are_not_due() {
+fn a_step_forward_makes_no_waiting_request_urgent() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     for _ in 0..2 {
@@ -62,12 +62,12 @@ fn after_a_step_forward_requests_that_have_time_are_not_due() {
     let sooner = source.admit(&source.window(stepped(6)), request(20, START, 400));
     source.advance(stepped(7), &mut rng());
     let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
-    assert_eq!(served, [(sooner.expect("it is available beside the others"), None)]);
-    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "something is left to others");
+    assert_eq!(served, [(sooner.expect("the IDs are available beside those of the others"), None)]);
+    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "a small request passes");
 }
 
 #[test]
-fn after_a_jump_no_earlier_limit_refuses_a_request() {
+fn after_a_jump_old_limits_refuse_no_request() {
     let stepped = |ms| {
         let now = after_ms(ms);
         Now { wall: UnixMicros(now.wall.0 + 3 * SECOND_US), ..now }
@@ -77,8 +77,8 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
     source.grant().revoke();
     source.grant().raise(source.numbering().end());
     let window = source.window(stepped(5));
-    source.claim(&window, 1, &mut rng()).expect("it passes the one that waits");
-    source.admit(&window, request(20, START, 999)).expect("available, as well as the other one");
+    source.claim(&window, 1, &mut rng()).expect("it passes the waiting request");
+    source.admit(&window, request(20, START, 999)).expect("both requests can be served");
     let mut ended = Vec::new();
     for ms in 5..50 {
         source.advance(stepped(ms), &mut rng());
@@ -88,15 +88,49 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
 }
 
 #[test]
-fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
+fn a_request_during_a_jump_waits_until_the_keeper_has_looked() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // The wall clock is an hour back, which counts only after the keeper has looked.
+    // The wall clock went back by an hour. The step counts only after the keeper has looked.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
     let advanced = source.advance(jumped, &mut rng());
-    assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is called");
+    assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is woken");
     let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
     assert_eq!(source.advance(looked, &mut rng()).shards, [0]);
+}
+
+/// Refused requests must not count as waiting.
+#[test]
+fn refused_requests_do_not_stop_small_ones_from_passing() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let window = source.window(START);
+    source.admit(&window, request(4_096 * 8, START, 10)).expect("there is time enough");
+    for _ in 0..100 {
+        let refused = source.admit(&window, request(1, START, 0));
+        assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
+    }
+    assert_eq!(source.wait_queue().admitted_ids(), 4_096 * 8);
+    source.advance(after_ms(1), &mut rng());
+    source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
+}
+
+/// Requests that pass can claim from a tick before the wake-up that shares it out.
+#[test]
+fn small_requests_that_pass_break_no_promise() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let window = source.window(START);
+    // The request wants exactly the hundred ticks to come.
+    source.admit(&window, request(100 * 4_096, START, 100)).expect("exactly as many as will be available");
+    for ms in 1..=100 {
+        let now = after_ms(ms);
+        let window = source.window(now);
+        while source.claim(&window, 1, &mut rng()).is_some() {}
+        source.advance(now, &mut rng());
+    }
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].refusal), (1, None));
 }

@@ -21,12 +21,12 @@ pub(super) struct Supply {
 }
 
 impl Source {
-    /// Admits a request to the wait queue. The caller must advance the queue at once: a request
-    /// that waits only because others wait can perhaps be served at once.
+    /// Admits a request to the wait queue. The caller must advance the queue at once, which may
+    /// already serve the request.
     ///
     /// # Errors
-    /// Refuses at once if the positions are not available by the deadline beside those of all
-    /// requests admitted before.
+    /// Refuses if the positions are not available by the deadline, beside those of all requests
+    /// admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -54,8 +54,7 @@ impl Source {
         let turn = queue.next_turn;
         queue.next_id += 1;
         queue.next_turn += 1;
-        let generation = self.grant.generation();
-        queue.insert(Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
+        queue.insert(Entry { id, request, spans: Vec::new(), limit_by_due, turn });
         if self.kind.follows_the_clock() {
             self.close_bypass_to_its_promise(window, &mut queue);
         } else {
@@ -64,7 +63,7 @@ impl Source {
         Ok(id)
     }
 
-    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new
+    /// Lowers the number of IDs that may pass, so that every promise can be kept, including the new
     /// one.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
@@ -166,10 +165,9 @@ mod tests {
     const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
 
     proptest! {
-        /// `retry_after` is the time that is left: a request with the same wait is admitted after
-        /// that time, and not a moment before.
+        /// A request with the same wait is admitted after `retry_after`, and not a moment before.
         #[test]
-        fn a_refused_request_is_admitted_after_the_time_that_is_left(
+        fn a_refused_request_is_admitted_exactly_after_retry_after(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
             phase_us in 0_i64..3_600_000_000,
             // Fractions of a tick, in thousandths.
@@ -195,7 +193,7 @@ mod tests {
             };
             if let Err(refusal) = admit(begin) {
                 let Refusal::Exhausted(Some(retry_after)) = refusal else {
-                    panic!("{refusal:?}, a window holds it");
+                    panic!("{refusal:?}, although a window holds as many IDs");
                 };
                 let at = begin.after(retry_after);
                 let before = begin.after(retry_after.saturating_sub(Duration::from_micros(2)));

@@ -11,17 +11,15 @@ pub(super) struct Entry {
     pub(super) id: WaitId,
     pub(super) request: WaitRequest,
     pub(super) spans: Vec<Span>,
-    /// The grant's generation under which `spans` were claimed.
-    pub(super) generation: u64,
     /// The position that the ID clock will have reached by the deadline. `None` while the clock is
     /// unknown, and for a ticket source.
     pub(super) limit_by_due: Option<u64>,
-    /// Its place in the rotation of leftover positions.
+    /// The request's place in the rotation of leftover positions.
     pub(super) turn: u64,
 }
 
 impl Entry {
-    /// Returns how many of the positions that it still wants were promised.
+    /// Returns how many of the positions that the request still wants were promised.
     fn promised(&self) -> u64 {
         let is_kept = self.request.partial && !self.spans.is_empty();
         if is_kept { 0 } else { self.request.promised() }
@@ -49,15 +47,16 @@ impl Entry {
         }
     }
 
-    pub(super) fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { id, request, spans, generation, .. } = self;
+    /// Ends the wait. `generation` is that of the [`Queue`]. Returns the request's shard as well.
+    pub(super) fn finish(self, refusal: Option<Refusal>, generation: u64) -> (usize, Finished) {
+        let Entry { id, request, spans, .. } = self;
         (request.shard, Finished { id, spans, refusal, generation })
     }
 }
 
 /// All requests that wait, and those whose wait is over.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "an admission in their midst moves little")]
+#[expect(clippy::vec_box, reason = "an insertion in the middle moves pointers only")]
 pub(super) struct Queue {
     /// In order of deadlines.
     pub(super) waiting: Vec<Box<Entry>>,
@@ -68,9 +67,9 @@ pub(super) struct Queue {
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
-    /// The oldest and the newest generation of `waiting`.
-    pub(super) generations: (u64, u64),
-    /// The share of each of `waiting` at this wake-up. Kept so that its memory is reused.
+    /// The grant's generation under which the spans of `waiting` were claimed.
+    pub(super) generation: u64,
+    /// The share of each of `waiting` at this wake-up. A field, so that its memory is reused.
     pub(super) shares: Vec<Share>,
     /// Requests that are finished and not yet collected, each with its shard.
     pub(super) finished: Vec<(usize, Finished)>,
@@ -93,11 +92,6 @@ impl Queue {
             self.summary.insert(at, entry.want());
         }
         self.lacks_limits |= entry.limit_by_due.is_none();
-        if self.waiting.is_empty() {
-            self.generations = (entry.generation, entry.generation);
-        }
-        self.generations.0 = self.generations.0.min(entry.generation);
-        self.generations.1 = self.generations.1.max(entry.generation);
         self.waiting.insert(at, Box::new(entry));
     }
 

@@ -36,13 +36,12 @@ impl WaitRequest {
 /// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The positions are not available by the deadline. `Some`: retry after this long. `None`:
-    /// never at this size.
+    /// The positions are not available by the deadline. `Some`: a retry after this time can
+    /// succeed. `None`: ask for fewer, or wait for longer.
     Exhausted(Option<Duration>),
-    /// The wall clock is too far behind. IDs are available again after this long.
+    /// The wall clock is too far behind. IDs are available again after this time.
     ClockBehind(Duration),
-    /// The source has no stored state, and the wall clock has not reached its first tick. The clock
-    /// reaches that tick after this long.
+    /// The source has no stored state, and the wall clock reaches its first tick after this time.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
@@ -61,7 +60,7 @@ pub enum Refusal {
 pub struct Finished {
     /// The request's identity.
     pub id: WaitId,
-    /// The positions claimed for it, increasing. They are skipped for ever if the request was
+    /// The positions claimed for the request, increasing. They are never handed out if it was
     /// refused, or if the grant's generation has changed since.
     pub spans: Vec<Span>,
     /// `None` if the request got all positions, or if it is partial and got some.
@@ -70,7 +69,7 @@ pub struct Finished {
     pub generation: u64,
 }
 
-/// The outcome of an advance of the queue, and whom to wake after it.
+/// The outcome of an advance of the queue, and the threads to wake.
 #[derive(Debug)]
 pub struct Advanced {
     /// The time until the next call; `None` if no request waits.

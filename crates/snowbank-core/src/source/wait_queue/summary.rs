@@ -2,8 +2,8 @@
 //! that all of them want.
 //!
 //! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests
-//! looks at some hundred sums instead of each request. Sharing out a tick changes all requests, so
-//! the summary is then made again.
+//! looks at some hundred sums, not at each request. Sharing out a tick changes all requests, so the
+//! summary is then made again.
 
 use std::mem;
 
@@ -175,9 +175,9 @@ impl Summary {
         of_groups.fold(0, u64::saturating_add)
     }
 
-    /// Returns how many positions must go to promises now, in order of deadlines. If fewer did, a
-    /// promise would need all positions up to its deadline, and other requests would get none until
-    /// then.
+    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, some
+    /// promise would need every position up to its deadline, and other requests would get none
+    /// until then.
     ///
     /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions
     /// to come is left out.
@@ -217,7 +217,7 @@ impl Summary {
         promised.fold(0, u64::saturating_add)
     }
 
-    /// Returns how many positions a promise to a later request would lack at most, if `count`
+    /// Returns the most positions that a request with a later deadline would lack, if `count`
     /// positions from `next` on were promised with this deadline.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
@@ -308,7 +308,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn groups_say_the_same_as_each_request(
+        fn sums_of_groups_equal_sums_over_requests(
             first in prop::collection::vec(a_want(), 0..400),
             changes in prop::collection::vec((any::<bool>(), a_want(), any::<prop::sample::Index>()), 0..300),
             looks in prop::collection::vec((1_u64..3_000, 0_i64..500, 0_u64..100_000), 1..20),

@@ -1,9 +1,8 @@
-//! The waiting requests of a ticket counter. A higher ceiling makes numbers available; time alone
-//! does not.
+//! The waiting requests of a ticket counter. They wait for a higher ceiling, not for the next tick.
 //!
 //! Each request gets its numbers by one claim, so they are consecutive. A later request passes a
-//! waiting one only if the later one fits below the ceiling and the waiting one does not. So
-//! reserved numbers are still handed out while storage fails.
+//! waiting one only if it fits below the ceiling and the waiting one does not. So reserved numbers
+//! are still handed out while storage fails.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
@@ -44,7 +43,7 @@ impl Source {
             entry.take(span);
             true
         });
-        queue.finished.extend(served.map(|entry| entry.finish(None)));
+        queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
         // All later requests must queue behind those that wait.
         self.let_pass(queue.waiting.len(), 0);
     }
@@ -62,7 +61,7 @@ impl Source {
         let refused = queue.waiting.extract_if(.., |entry| entry.request.promised() > largest);
         queue.finished.extend(refused.map(|entry| {
             self.wait_queue.uncount(entry.request.count);
-            entry.finish(Some(Refusal::CounterEnded))
+            entry.finish(Some(Refusal::CounterEnded), queue.generation)
         }));
     }
 
@@ -76,8 +75,8 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has enough numbers left for a request: beside all admitted before
-    /// it, or in one of its last ranges if no more come.
+    /// Checks that the counter has enough numbers left for a request: beside the numbers of all
+    /// requests admitted before, or in one of the last two ranges.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         let has_numbers = if self.has_last_range() {
             request.promised() <= self.in_ranges().largest()
@@ -97,18 +96,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::grant::Grant;
-    use crate::source::tests::START;
+    use crate::source::Range;
+    use crate::source::tests::{START, counter};
     use crate::source::wait_queue::Finished;
-    use crate::source::{Range, Rules};
     use snowbank_id::layout::Position;
-    use snowbank_id::numbering::TicketCounter;
-
-    fn counter(ceiling: u64) -> Source {
-        let counter = TicketCounter::new("orders", 1, 1).unwrap();
-        let grant = Grant::new(Position(ceiling));
-        Source::new(String::from("orders"), counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
-    }
 
     fn request(count: u64, wait: Duration, partial: bool) -> WaitRequest {
         WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
@@ -121,13 +112,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_waits_for_a_raise_and_what_fits_is_served() {
+    fn a_request_that_does_not_fit_waits_while_smaller_ones_pass() {
         let source = counter(100);
         let admit =
             |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
         let large = admit(101).unwrap();
         assert!(after(&source, Duration::ZERO).is_empty());
-        assert!(source.grant().is_wanted(), "it asks for a raise");
+        assert!(source.grant().is_wanted(), "the keeper is woken for a raise");
         let small = admit(100).unwrap();
         let served = after(&source, Duration::ZERO);
         assert_eq!((served.len(), served[0].id, served[0].spans[0].count), (1, small, 100));
@@ -148,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_last_range_a_request_that_fits_into_neither_is_refused() {
+    fn a_request_larger_than_both_last_ranges_is_refused() {
         let source = counter_in_its_last_ranges();
         let admit =
             |count| source.admit(&source.window(START), request(count, Duration::from_secs(1), false));
@@ -167,7 +158,7 @@ mod tests {
 
     /// Another thread may read the ceiling just before the source goes on with its next range.
     #[test]
-    fn a_ceiling_read_before_the_last_range_was_begun_is_not_the_end() {
+    fn a_ceiling_from_before_the_last_range_is_not_the_end() {
         let source = counter_in_its_last_ranges();
         source.end_ranges();
         let ceiling = source.grant().ceiling();
@@ -202,7 +193,7 @@ mod tests {
                 source.advance(now, &mut rng);
                 for finished in source.collect(0) {
                     open -= 1;
-                    prop_assert!(finished.spans.len() <= 1, "consecutive");
+                    prop_assert!(finished.spans.len() <= 1, "the numbers are consecutive");
                     prop_assert_eq!(finished.spans.is_empty(), finished.refusal.is_some());
                     given.extend(finished.spans.iter().map(|span| (span.from.0, span.count)));
                 }

@@ -1,4 +1,4 @@
-//! The published examples, and what presets promise.
+//! Published IDs, and the life, rate and ranges of layouts.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn decodes(name_or_spec: &str, id: u64, time: &str, fields: &str) {
 }
 
 #[test]
-fn published_ids_are_taken_apart_as_their_makers_do() {
+fn published_ids_decode_to_their_published_fields() {
     let hours = "time:41,datacenter:5,worker:5,sequence:12;epoch=1970-01-01T00:00:00+08:00";
     assert_eq!(layout(hours).epoch_unix_ms(), -28_800_000);
     let highest = "datacenter=1 worker=1 sequence=4095";
@@ -50,7 +50,7 @@ fn published_ids_are_taken_apart_as_their_makers_do() {
 }
 
 #[test]
-fn presets_have_the_life_the_rate_and_the_workers_of_their_models() {
+fn presets_have_the_published_life_rate_and_workers() {
     for (name, first, years, per_second, workers, digits) in [
         ("twitter", "2010-11-04T01:42:54.657Z", 69, 4_096_000, 1024, 19),
         ("clearing", "1965-09-26T19:46:40.000Z", 292, 10_000, 100, 19),
@@ -75,7 +75,7 @@ fn presets_have_the_life_the_rate_and_the_workers_of_their_models() {
 }
 
 #[test]
-fn clearing_ends_before_the_tick_that_the_limit_cuts_off() {
+fn clearing_ends_before_its_incomplete_last_tick() {
     let layout = layout("clearing");
     assert_eq!(layout.rfc3339(layout.end()), "2258-01-05T19:33:56.854Z");
     assert_eq!(layout.last_id(), 9223372036853999999);
@@ -103,7 +103,7 @@ fn a_life_has_four_parts() {
 }
 
 #[test]
-fn a_life_ends_with_the_calendar() {
+fn a_life_ends_with_the_year_9999() {
     let layout = layout("time:41,sequence:12;tick=1s");
     assert_eq!(layout.rfc3339(layout.last()), "9999-12-30T22:00:00Z");
     let last = layout.decode(layout.last_id()).unwrap();
@@ -136,7 +136,7 @@ fn ranges_hold_whole_ticks_and_are_clamped_to_the_life() {
 }
 
 #[test]
-fn ranges_know_constants() {
+fn ranges_include_constants() {
     let layout = layout("time:13d,region:1d:constant(4),sequence:2d,table:3d:random");
     let last = layout.last();
     assert_eq!(layout.range(last, last), Ok((9223372036853400000, 9223372036853499999)));

@@ -1,5 +1,4 @@
-//! Positions to IDs and back, compared with a model that knows nothing of groups and columns: all
-//! IDs of a tick, sorted.
+//! Positions to IDs and back, compared with a simple model: all IDs of a tick, sorted.
 
 use super::*;
 
@@ -34,15 +33,25 @@ fn ids_of_tick_0(numbering: &Numbering) -> Vec<u64> {
     ids
 }
 
-fn longest_run(ids: &[u64], index: usize) -> usize {
-    let rest = &ids[index..];
-    if rest.len() < 2 {
-        return 1;
-    }
-    1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == rest[1] - rest[0]).count()
+/// Returns how many of these IDs, from the first on, are one arithmetic progression.
+fn progression(ids: &[u64]) -> usize {
+    1 + ids.windows(2).take_while(|pair| pair[1] - pair[0] == ids[1] - ids[0]).count()
 }
 
-/// Gives a layout with some of its workers. A tick has few enough IDs to check each of them.
+/// Returns the length of the longest run at an index within the tick. Only if a whole tick is one
+/// run, a run leaves the group of its first ID.
+fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
+    let rest = &ids[index..];
+    if progression(ids) == ids.len() {
+        return rest.len();
+    }
+    let sequence = layout.fields().iter().find(|field| field.name() == "sequence").unwrap();
+    let above_sequence = |id: u64| id / sequence.weight() / sequence.values();
+    let group = rest.iter().take_while(|&&id| above_sequence(id) == above_sequence(rest[0]));
+    progression(&rest[..group.count()])
+}
+
+/// Generates a layout with some of its workers. Its ticks are small enough to check every ID.
 fn a_numbering() -> impl Strategy<Value = Numbering> {
     let picks = prop_oneof![
         // Neighbours, whose runs may continue each other.
@@ -64,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn positions_are_the_sorted_ids(numbering in a_numbering(), tick in any::<u64>()) {
+    fn positions_follow_the_order_of_ids(numbering in a_numbering(), tick in any::<u64>()) {
         let model = ids_of_tick_0(&numbering);
         prop_assert_eq!(model.len() as u64, numbering.ids_per_tick());
         let ticks = numbering.tick_of(numbering.end()).0;
@@ -86,7 +95,7 @@ proptest! {
     fn runs_are_as_long_as_they_can_be(numbering in a_numbering(), max in 1..50_u64) {
         let model = ids_of_tick_0(&numbering);
         for (index, &first) in model.iter().enumerate() {
-            let longest = longest_run(&model, index);
+            let longest = longest_run(numbering.layout(), &model, index);
             for (max, count) in [(u64::MAX, longest), (max, longest.min(max as usize)), (1, 1), (0, 1)] {
                 let run = numbering.run_at(Position(index as u64), max);
                 prop_assert_eq!(run.count as usize, count);
@@ -99,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn random_parts_do_not_move_a_position(numbering in a_numbering(), position in any::<u64>(), draw in any::<u64>()) {
+    fn random_fields_do_not_change_the_position(numbering in a_numbering(), position in any::<u64>(), draw in any::<u64>()) {
         let position = Position(position % numbering.end().0);
         let mut id = numbering.id_at(position);
         for (size, weight) in numbering.random_parts() {
@@ -109,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn no_id_of_another_worker_has_a_position(numbering in a_numbering(), id in any::<u64>()) {
+    fn ids_of_other_workers_have_no_position(numbering in a_numbering(), id in any::<u64>()) {
         if let Some(position) = numbering.position_of(id) {
             prop_assert!(position < numbering.end());
             let random: u64 = numbering.random_parts().iter().map(|(size, weight)| id / weight % size * weight).sum();
@@ -134,7 +143,7 @@ proptest! {
 }
 
 #[test]
-fn a_whole_tick_of_twitter_s_is_one_run() {
+fn a_whole_tick_of_twitters_layout_is_one_run() {
     for (workers, count) in
         [("0", 4096), ("1023", 4096), ("0-255", 256 * 4096), ("7-9", 3 * 4096), ("0-1023", 1 << 22)]
     {
@@ -147,16 +156,16 @@ fn a_whole_tick_of_twitter_s_is_one_run() {
 }
 
 #[test]
-fn lists_are_needed_for_random_fields_and_wide_strides() {
+fn random_fields_and_wide_strides_need_lists() {
     assert!(numbering("clearing", "81").needs_list());
     assert_eq!(numbering("clearing", "81").random_parts(), [(1000, 1)]);
     assert!(numbering("time:20,sequence:8,node:33", "0").needs_list());
     assert!(!numbering("time:20,sequence:8,node:31", "0").needs_list());
-    assert!(numbering("time:20,node:30,sequence:8", "0,100000000").needs_list());
+    assert!(!numbering("time:20,node:30,sequence:8", "0,100000000").needs_list(), "no run leaves a worker");
 }
 
 #[test]
-fn a_run_is_no_longer_than_its_count_can_say() {
+fn a_run_is_no_longer_than_u32_max() {
     let numbering = numbering("time:20,sequence:40", "0");
     assert_eq!(numbering.run_at(Position(0), u64::MAX).count, u32::MAX);
 }

@@ -12,18 +12,18 @@ fn refused(spec: &str, reasons: &[&str]) {
 }
 
 #[test]
-fn too_many_bits_name_the_sum_the_life_and_a_preset() {
+fn a_refusal_of_too_many_bits_names_sum_life_and_preset() {
     refused(
         "time:37,server:20,sequence:16",
-        &["37 + 20 + 16 = 73 bits", "holds 63", "37 bits of 1ms would last 4.35 years", "preset game"],
+        &["37 + 20 + 16 = 73 bits", "holds 63", "37 bits of 1ms would last 4.4 years", "preset game"],
     );
-    refused("time:41,worker:10,sequence:13", &["= 64 bits", "69.6 years", "preset twitter"]);
+    refused("time:41,worker:10,sequence:13", &["= 64 bits", "69.7 years", "preset twitter"]);
     refused("time:63,worker:1,sequence:1", &["= 65 bits", "make fields smaller"]);
 }
 
 #[test]
-fn too_many_digits_or_values_name_what_they_come_to() {
-    refused("time:13d,sequence:5d,machine:2d", &["13 + 5 + 2 = 20 digits", "holds 19", "316.8 years"]);
+fn layouts_of_too_many_digits_or_values_are_refused() {
+    refused("time:13d,sequence:5d,machine:2d", &["13 + 5 + 2 = 20 digits", "holds 19", "316.9 years"]);
     refused("time:41,sequence:8d", &["multiply to 2^67.58", "holds 2^63"]);
     refused("time:=1000000,sequence:50", &["multiply to 2^69.94", "1000000 steps of 1ms would last 1000 s"]);
     refused("time:16d,sequence:12", &["multiply to 2^65.16", "holds 2^63"]);
@@ -32,7 +32,7 @@ fn too_many_digits_or_values_name_what_they_come_to() {
 }
 
 #[test]
-fn what_just_fits_is_allowed() {
+fn layouts_that_just_fit_are_allowed() {
     for spec in [
         "time:41,worker:10,sequence:12",
         "time:62,sequence:1",
@@ -65,15 +65,15 @@ fn roles() {
     refused("worker:5,time:41,sequence:12", &["the first field is \"worker\"; it must be time"]);
     refused("sequence:12", &["the first field is \"sequence\"; it must be time"]);
     refused("time:41,worker:10", &["no sequence field"]);
-    refused("time:41:constant(5),sequence:12", &["\"time\" does not go with its role"]);
-    refused("time:41,sequence:12:random", &["\"sequence\" does not go with its role"]);
+    refused("time:41:constant(5),sequence:12", &["\"time\" does not fit the field's role"]);
+    refused("time:41,sequence:12:random", &["\"sequence\" does not fit the field's role"]);
     refused("time:41,table:3:random,sequence:12", &["random field \"table\" stands above \"sequence\""]);
     refused("time:41,sequence:3,a:2:random,c:1:constant(0),b:2", &["\"a\" stands above \"b\""]);
     layout("time:41,sequence:3,a:2:random,c:1:constant(0)");
     refused("time:41,region:2:constant(4),sequence:12", &["\"region\" holds 0 to 3, not the constant 4"]);
     let misnamed = FieldSpec { name: "clock".to_owned(), size: FieldSize::Bits(41), role: Role::Time };
     for (fields, reason) in
-        [(vec![misnamed], "\"clock\" does not go with its role"), (vec![], "the first field is missing")]
+        [(vec![misnamed], "\"clock\" does not fit the field's role"), (vec![], "the first field is missing")]
     {
         assert!(Layout::new(fields, 1, 0).unwrap_err().to_string().contains(reason));
     }

@@ -9,7 +9,7 @@ fn space(spec: &str) -> String {
 }
 
 #[test]
-fn a_space_has_a_number_for_each_worker_and_constant() {
+fn a_space_counts_the_values_of_node_fields_and_constants() {
     for (spec, numbers) in [
         ("twitter", 1_024),
         ("time:40,a:=16,sequence:=4096,b:6", 1_024),
@@ -55,10 +55,9 @@ fn spaces_are_equal_if_ids_are() {
     assert_eq!(spaces.len(), count);
 }
 
-/// Locks are named after this text: a daemon of one release must see the lock of a daemon of the
-/// next.
+/// Lock files are named after this text, and daemons of two releases must see each other's locks.
 #[test]
-fn the_text_of_a_space_reads_back_and_nothing_else_does() {
+fn only_the_canonical_text_of_a_space_is_read() {
     for preset in PRESETS {
         let space = layout(preset.name).space();
         assert_eq!(space.to_string().parse(), Ok(space));
@@ -80,7 +79,7 @@ fn the_text_of_a_space_reads_back_and_nothing_else_does() {
 }
 
 #[test]
-fn constants_are_a_part_of_the_number() {
+fn constants_are_part_of_the_number() {
     let layout = layout("time:41,region:2:constant(1),worker:8,sequence:6,zone:2:constant(2),host:4");
     assert_eq!(layout.space().to_string(), "time,node:=1024,sequence:=64,node:=64;tick=1ms;epoch=0");
     // worker 5, host 3
@@ -90,7 +89,7 @@ fn constants_are_a_part_of_the_number() {
 }
 
 #[test]
-fn the_same_ids_are_recognised_in_other_words() {
+fn layouts_that_make_the_same_ids_collide() {
     let constant = "time:41,region:2:constant(1),worker:8,sequence:12";
     let node = "time:41,region:2,worker:8,sequence:12";
     assert_eq!(meet((constant, "5"), (node, "261")), Some((5, 261)));
@@ -113,7 +112,7 @@ fn the_same_ids_are_recognised_in_other_words() {
     // Sizes that do not divide each other.
     let hundreds = "time:40,worker:=60,sequence:=100";
     let sixties = "time:40,worker:=100,sequence:=60";
-    assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "it is not known that they differ");
+    assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "they may collide");
 }
 
 /// Returns a layout of few IDs whose fields have these sizes, or `None` if the kinds make no
@@ -143,8 +142,8 @@ fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
     ids
 }
 
-/// Gives the sizes of the fields of two layouts, and how many times longer the second layout's tick
-/// is.
+/// Generates the sizes of the fields of two layouts, and how many times longer the second layout's
+/// tick is.
 fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
     (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
@@ -153,7 +152,7 @@ fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     })
 }
 
-/// Joins two neighbours into one field, so that the cuts differ too.
+/// Joins two neighbours into one field, so that the two layouts are cut differently.
 fn joined(factors: &[u64], at: usize) -> Vec<u64> {
     let mut factors = factors.to_vec();
     if at + 1 < factors.len() {
@@ -165,10 +164,10 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The layouts keep pace, and have any epochs. Two workers that have an ID in common are found.
-    /// If the sizes divide each other and the ticks are equal, no other workers are found.
+    /// The layouts grow alike and have any epochs. Two workers that have an ID in common must
+    /// collide. If the weights divide each other and the ticks are equal, no other workers collide.
     #[test]
-    fn workers_with_a_common_id_are_found(
+    fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
         joins in (0..6_usize, 0..6_usize),
         kinds in (vec(any::<u8>(), 5), vec(any::<u8>(), 5)),

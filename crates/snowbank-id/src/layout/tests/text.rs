@@ -26,7 +26,7 @@ fn the_canonical_form_writes_everything() {
 proptest! {
     /// The input is any layout's text, that text with a piece replaced, or any other text.
     #[test]
-    fn what_is_read_is_written_back_and_all_else_refused(
+    fn every_accepted_text_is_written_back(
         layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()d .TZ+-]{0,60}",
     ) {
         let mut text = layout.to_string();
@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn no_size_panics(
+    fn no_size_of_a_field_panics(
         sizes in vec(prop_oneof![
             any::<u32>().prop_map(FieldSize::Bits), (0..70_u32).prop_map(FieldSize::Bits),
             (0..25_u32).prop_map(FieldSize::Digits), any::<u64>().prop_map(FieldSize::Count),
