@@ -2,8 +2,6 @@
 //! `snowbank status` all show this struct. The metrics also have the process's figures, and the
 //! page also has the history.
 
-mod clients;
-mod fleet;
 mod latency;
 
 use std::collections::BTreeMap;
@@ -11,8 +9,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::clients::{Connections, IdentityStatus, LimitedMinute, ProtocolStatus};
-pub(crate) use self::fleet::{FleetStatus, PoolStatus};
 pub(crate) use self::latency::{BOUNDS_US, Latency};
 use super::finding::Finding;
 use super::kind::KindStatus;
@@ -189,6 +185,100 @@ pub(crate) struct LastMinute {
     pub(crate) unauthorized_lately: u64,
 }
 
+/// A client with a name of its own. Counts are kept as long as reloads keep the name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IdentityStatus {
+    pub(crate) name: String,
+    /// The IDs per second that it may draw. `None`: no rate is set.
+    pub(crate) rate: Option<u32>,
+    /// The connections that have the identity now, and all that have had it so far.
+    pub(crate) connections: u64,
+    pub(crate) connected: u64,
+    /// The IDs that it drew, by source.
+    pub(crate) ids: BTreeMap<String, u64>,
+    /// Requests that came under its limits.
+    pub(crate) requests: u64,
+    /// Requests to sources that it may not draw from.
+    pub(crate) denied: u64,
+    /// Requests that waited for its rate, or were refused for it.
+    pub(crate) slowed: u64,
+    pub(crate) last_minute: LimitedMinute,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LimitedMinute {
+    /// Requests that came under the identity's limits.
+    pub(crate) requests: u64,
+    /// The number of them that were slowed or denied.
+    pub(crate) limited: u64,
+    /// The limited requests as a share, formed like a source's `refused_share`.
+    pub(crate) limited_share: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProtocolStatus {
+    pub(crate) name: String,
+    /// The addresses of the protocol's listeners.
+    pub(crate) addresses: Vec<String>,
+    pub(crate) connections: u64,
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Requests that were answered with an error.
+    pub(crate) errors: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) open: u64,
+    pub(crate) max: u64,
+    pub(crate) accepted: u64,
+    pub(crate) refused: u64,
+    /// The bytes that connections keep: replies that clients have not taken, and requests that have
+    /// arrived in part.
+    pub(crate) queued_bytes: u64,
+    pub(crate) queued_bytes_max: u64,
+    /// Open connections that owe a token or are in a TLS handshake.
+    pub(crate) unauthorized: u64,
+    /// Connections that were evicted by a newcomer before they had authorized themselves.
+    pub(crate) evicted: u64,
+    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
+    /// failed.
+    pub(crate) unauthorized_refusals: u64,
+    /// Connections that were closed because they sent no token in time.
+    pub(crate) unauthorized_timeouts: u64,
+    /// The number of addresses whose clients did not authorize themselves in the last minute.
+    pub(crate) unauthorized_addresses: u64,
+    /// Connections of Redis' protocol that sent INCR, by the form of their first reply.
+    pub(crate) incr_integers: u64,
+    pub(crate) incr_strings: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FleetStatus {
+    /// The number of durable raises at the coordinator.
+    pub(crate) raises: u64,
+    /// The time for which every source can hand out IDs without the coordinator.
+    pub(crate) left_s: f64,
+    /// The reason why the coordinator did not answer. `None`: it answered.
+    pub(crate) silent: Option<String>,
+    /// The reason why the daemon has no worker ID. `None`: it has them.
+    pub(crate) waits_for: Option<String>,
+    /// The worker IDs in use and those left, as they were last counted.
+    pub(crate) pools: Vec<PoolStatus>,
+    /// The end of the daemon's certificate for the coordinator, in Unix time. `None`: it has none.
+    pub(crate) certificate_ends_unix_s: Option<i64>,
+}
+
+/// The worker IDs that the coordinator may assign to a source.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PoolStatus {
+    pub(crate) source: String,
+    /// The number of worker IDs that the source may have.
+    pub(crate) numbers: u64,
+    /// The number of them that daemons hold.
+    pub(crate) held: u64,
+}
+
 impl Status {
     /// Finds what is not as it should be, and puts all into words.
     pub(crate) fn judge(&mut self) {
@@ -207,6 +297,13 @@ impl CeilingsStatus {
     /// Returns whether requests wait for storage: a ceiling is reached before the next is durable.
     pub(super) fn makes_wait(&self) -> bool {
         2.0 * self.usual_raise_s > self.horizon_s
+    }
+}
+
+impl IdentityStatus {
+    /// Returns the counts since the start, in the form of [`LimitedMinute`].
+    pub(crate) fn counted(&self) -> LimitedMinute {
+        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, limited_share: 0.0 }
     }
 }
 

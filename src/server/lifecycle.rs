@@ -5,12 +5,11 @@
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
 //! - `peers`: compares the daemon with others, at the start.
-//! - `info`: the reply to INFO. `rules`: who may draw from which source.
+//! - `info`: the reply to INFO, and who may draw from which source.
 
 mod info;
 mod peers;
 pub(crate) mod reload;
-mod rules;
 mod run;
 pub(crate) mod start;
 mod threads;

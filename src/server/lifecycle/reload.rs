@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::info::describe;
-use super::rules::rules;
+use super::info::{describe, rules};
 use crate::admin::LastReload;
 use crate::clock;
 use crate::config::{Changed, FileDigest, Secrets, Settings, diff};

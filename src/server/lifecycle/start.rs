@@ -5,10 +5,9 @@ use std::sync::{Arc, mpsc};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::info::{describe, instance};
+use super::info::{describe, instance, rules};
 use super::peers::refuse_shared;
 use super::reload::Reloader;
-use super::rules::rules;
 use super::threads::make_runtime;
 use super::waiting::Tries;
 use crate::access::Rules;
