@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use super::threads::make_runtime;
-use crate::config::{Address, InheritedAddresses, Purpose};
+use crate::config::Address;
 use crate::fleet::peers::{self, Answer, PeerAccess};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -14,22 +14,21 @@ use snowbank_client::protocol::Info;
 /// refuses a wrong token within a second. So a start takes this long only if a peer is cut off.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers, before anything is handed out. A silent peer does not prevent the start. Returns
-/// a line about the silent peers, if any.
+/// Asks all peers for their worker IDs, except this daemon itself, which listens at `own` addresses:
+/// all daemons may have one list of peers. A silent peer does not prevent the start. Returns a line
+/// about the silent peers, if there are any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
 pub(super) fn refuse_shared(
     access: Option<&PeerAccess>,
     info_json: &[u8],
-    inherited: &InheritedAddresses,
+    own: &[Address],
 ) -> Result<Option<Note>, StartError> {
     let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
-    let own_sockets: Vec<SocketAddr> =
-        inherited.iter().filter_map(|(purpose, address)| own_socket(purpose, address)).collect();
-    let answers = runtime
-        .block_on(peers::ask(access, START_TIMEOUT, |at| own_sockets.iter().any(|own| leads_to(at, *own))));
+    let is_own = |at| own.iter().filter_map(socket_address).any(|own| leads_to(at, own));
+    let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
     // A name that is still being resolved must not delay the start.
     runtime.shutdown_background();
     compare(info_json, &answers)
@@ -68,14 +67,13 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
     }))
 }
 
-/// Returns the address of an inherited socket for clients. The daemon does not answer there until
-/// its start is over.
-fn own_socket(purpose: &Purpose, address: &Address) -> Option<SocketAddr> {
-    match (purpose, address) {
-        (Purpose::Clients(_), Address::Tcp { host, port } | Address::Tls { host, port }) => {
+/// Returns the socket address of an address that names an IP.
+fn socket_address(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
             Some(SocketAddr::new(host.parse().ok()?, *port))
         }
-        _ => None,
+        Address::Unix(_) => None,
     }
 }
 

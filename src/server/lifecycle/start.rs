@@ -90,17 +90,12 @@ impl Prepared {
 
     /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a
     /// fleet are still this daemon's.
-    pub(super) fn grant(
-        self,
-        secrets: &Secrets,
-        sockets: &Inherited,
-        tried: &mut Tried,
-    ) -> Result<Ready, StartError> {
+    pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
-        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
+        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
         // The clocks are read again: an earlier process may have handed out IDs of later ticks
         // until it freed the locks.
         let reading = clock::os::read();

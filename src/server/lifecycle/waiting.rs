@@ -243,7 +243,7 @@ impl Tries {
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
     /// serves.
     fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
-        let ready = prepared.grant(secrets, &sockets, &mut self.tried);
+        let ready = prepared.grant(secrets, &mut self.tried);
         StartEnd { ready, sockets, tries: self }
     }
 
