@@ -16,7 +16,7 @@ pub(crate) enum KindStatus {
 }
 
 /// The status of a layout that follows the clock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SnowflakeStatus {
     pub(crate) layout: String,
     pub(crate) worker_ids: String,

@@ -1,22 +1,6 @@
 use super::*;
 use crate::admin::kind::SnowflakeStatus;
 
-fn snowflake() -> SnowflakeStatus {
-    SnowflakeStatus {
-        layout: String::from("twitter"),
-        worker_ids: String::from("0"),
-        ids_per_second: 4_096_000,
-        wait_queue_s: 0.0,
-        headroom_s: 2.5,
-        ahead_s: 0.0,
-        max_ahead_s: 10.0,
-        stands_s: 0.0,
-        yet_to_begin: false,
-        layout_ends: String::from("2080-07-10"),
-        layout_years_left: 54.0,
-    }
-}
-
 impl Status {
     /// Returns the clock's part of the first source's status, to change it.
     pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
@@ -28,10 +12,12 @@ impl Status {
 }
 
 fn source() -> SourceStatus {
+    let snowflake =
+        SnowflakeStatus { headroom_s: 2.5, layout_years_left: 54.0, ..SnowflakeStatus::default() };
     SourceStatus {
         name: String::from("orders"),
         facts: Vec::new(),
-        kind: KindStatus::Snowflake(snowflake()),
+        kind: KindStatus::Snowflake(snowflake),
         id_space: String::new(),
         numbers_in_space: [0].into(),
         counts: SourceCounts { ids: 10, requests: 1, ..SourceCounts::default() },

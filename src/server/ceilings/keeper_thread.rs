@@ -169,7 +169,9 @@ impl Ceilings {
         for write in std::mem::take(&mut looked.writes) {
             self.write(write, reading, metrics);
         }
-        self.take_ranges(&mut looked);
+        if let Some(fleet) = &mut self.fleet {
+            looked.ranges.drain(..).for_each(|wanted| fleet.send(fleet_thread::Job::Range(wanted)));
+        }
         if let Some(storage) = &mut self.storage
             && storage.is_idle()
             && looked.is_in_use
@@ -196,15 +198,6 @@ impl Ceilings {
                 fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
             } else {
                 looked.next_in = looked.next_in.min(look_in);
-            }
-        }
-    }
-
-    /// Passes the wanted ranges of shared counters to the fleet thread.
-    fn take_ranges(&mut self, looked: &mut Looked) {
-        if let Some(fleet) = &mut self.fleet {
-            for wanted in std::mem::take(&mut looked.ranges) {
-                fleet.send(fleet_thread::Job::Range(wanted));
             }
         }
     }

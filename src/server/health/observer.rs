@@ -26,8 +26,6 @@ const LOAD_SETTLED: Duration = Duration::from_secs(20);
 /// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
-/// The number of sources that a line names.
-const NAMED_MAX: usize = 3;
 
 /// Looks at the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
@@ -114,21 +112,16 @@ impl Changes {
         if status.draining || begins_soon(status) {
             return Vec::new();
         }
-        let mut changed: Vec<Vec<&Finding>> = Vec::new();
+        let mut lines = Vec::new();
         for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
             let settled = if finding.is_of_load() { LOAD_SETTLED } else { SETTLED };
             let (logged, _) =
                 self.findings.entry(finding.full_name()).or_insert_with(|| (Logged::default(), settled));
-            if !logged.should_log(Level::Found(finding.effect), now, settled) {
-                continue;
-            }
-            let mut groups = changed.iter_mut();
-            match groups.find(|group| group[0].name == finding.name && group[0].effect == finding.effect) {
-                Some(group) => group.push(finding),
-                None => changed.push(vec![finding]),
+            let level = Level::Found(finding.effect);
+            if logged.should_log(level, now, settled) {
+                lines.push(Line(level, format!("finding {}: {}", finding.full_name(), finding.message)));
             }
         }
-        let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
         for (name, (logged, settled)) in &mut self.findings {
             let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
             if !is_found && logged.should_log(Level::Ok, now, *settled) {
@@ -147,18 +140,6 @@ impl Changes {
 fn begins_soon(status: &Status) -> bool {
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
     status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
-}
-
-/// Returns the line of a finding, or of several sources' equal findings that changed together.
-fn line_of(alike: &[&Finding]) -> Line {
-    let Finding { name, message, .. } = alike[0];
-    let sources: Vec<&str> = alike.iter().filter_map(|finding| finding.source.as_deref()).collect();
-    let of = match sources.len() {
-        0 => String::new(),
-        1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
-        more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
-    };
-    Line(Level::Found(alike[0].effect), format!("finding {name}{of}: {message}"))
 }
 
 fn readiness_line(status: &Status) -> Line {

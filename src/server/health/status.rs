@@ -33,22 +33,21 @@ const YEAR: Duration = Duration::from_secs(31_557_600);
 impl Common {
     /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
-        let mut status = self.measure();
-        self.metrics.recent().fill(&mut status);
-        status.judge();
-        status
+        self.judge(self.measure())
     }
 
     /// Takes the next sample of the last minute and of the last hour, and returns the daemon's
     /// current status. The keeper's thread does this about once a second.
     pub(crate) fn observe(&self) -> Status {
-        let mut status = self.measure();
+        let status = self.measure();
         self.metrics.history().observe(&status);
-        {
-            let mut recent = self.metrics.recent();
-            recent.observe(&status);
-            recent.fill(&mut status);
-        }
+        self.metrics.recent().observe(&status);
+        self.judge(status)
+    }
+
+    /// Fills in the last minute and the findings of a measured status.
+    fn judge(&self, mut status: Status) -> Status {
+        self.metrics.recent().fill(&mut status);
         status.judge();
         status
     }
@@ -94,7 +93,7 @@ impl Common {
             received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
             sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
-            // The callers fill in the last minute and judge the rest.
+            // `judge` fills in the rest.
             ..Status::default()
         }
     }

@@ -261,9 +261,13 @@ impl Scheduler {
 mod tests {
     use super::*;
 
+    /// Polls for a permit. Returns true if the connection has one.
+    fn poll(scheduler: &Scheduler, account: &mut Account) -> bool {
+        scheduler.poll_permit(account, &Context::from_waker(Waker::noop())).is_ready()
+    }
+
     fn polls(scheduler: &Scheduler, accounts: &mut [Account]) -> Vec<bool> {
-        let cx = Context::from_waker(Waker::noop());
-        accounts.iter_mut().map(|account| scheduler.poll_permit(account, &cx).is_ready()).collect()
+        accounts.iter_mut().map(|account| poll(scheduler, account)).collect()
     }
 
     fn accounts(count: usize) -> Vec<Account> {
@@ -284,7 +288,7 @@ mod tests {
         let mut turns = [0; 10];
         for _ in 0..25 {
             for (turns, account) in turns.iter_mut().zip(&mut accounts) {
-                if polls(&scheduler, std::slice::from_mut(account))[0] {
+                if poll(&scheduler, account) {
                     *turns += 1;
                     scheduler.end_turn(account, FULL_TURN_COST);
                 }
@@ -306,15 +310,14 @@ mod tests {
         let mut waited = 0;
         for turn in 0..100 {
             poll_sockets(&scheduler);
-            let (expensive, others) = accounts.split_at_mut(1);
-            if polls(&scheduler, expensive)[0] {
+            if poll(&scheduler, &mut accounts[0]) {
                 waited = turn;
                 break;
             }
-            for account in others {
-                if polls(&scheduler, std::slice::from_mut(account))[0] {
+            for account in &mut accounts[1..] {
+                if poll(&scheduler, account) {
                     scheduler.end_turn(account, FULL_TURN_COST);
-                    assert_eq!(polls(&scheduler, std::slice::from_mut(account)), [false]);
+                    assert!(!poll(&scheduler, account));
                 }
             }
         }
@@ -333,13 +336,13 @@ mod tests {
             let mut steps = 0;
             for _ in 0..polls_count {
                 for account in &mut busy {
-                    if polls(&scheduler, std::slice::from_mut(account))[0] {
+                    if poll(&scheduler, account) {
                         turns += 1;
                         scheduler.end_turn(account, FULL_TURN_COST);
                     }
                 }
                 for account in &mut handshakes {
-                    if polls(&scheduler, std::slice::from_mut(account))[0] {
+                    if poll(&scheduler, account) {
                         steps += 1;
                         scheduler.end_turn(account, HANDSHAKE_COST);
                     }
@@ -368,9 +371,8 @@ mod tests {
         let mut accounts = accounts(1_000);
         [(); 3].map(|()| {
             let mut turns = 0;
-            while let Some(account) = accounts
-                .iter_mut()
-                .find_map(|account| polls(&scheduler, std::slice::from_mut(account))[0].then_some(account))
+            while let Some(account) =
+                accounts.iter_mut().find_map(|account| poll(&scheduler, account).then_some(account))
             {
                 turns += 1;
                 scheduler.end_turn(account, cost);

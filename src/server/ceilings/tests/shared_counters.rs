@@ -224,6 +224,10 @@ fn wall() -> Arc<Wall> {
     Arc::new(Wall::new(rule, START, Remembered::Nothing))
 }
 
+fn later(reading: Reading, us: i64) -> Reading {
+    Reading { wall: UnixMicros(reading.wall.0 + us), boot: BootMicros(reading.boot.0 + us) }
+}
+
 /// Something that happens to a daemon.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -302,12 +306,7 @@ proptest! {
                         keys.swap(swap);
                     }
                 }
-                Event::Wait(ms) => {
-                    reading = Reading {
-                        wall: UnixMicros(reading.wall.0 + ms * 1_000),
-                        boot: BootMicros(reading.boot.0 + ms * 1_000),
-                    };
-                }
+                Event::Wait(ms) => reading = later(reading, ms * 1_000),
             }
             for daemon in &daemons {
                 prop_assert!(daemon.numbers.is_sorted(), "a daemon's numbers rise");
@@ -317,10 +316,7 @@ proptest! {
         for daemon in &mut daemons {
             let mut served = 0;
             for _ in 0..20 {
-                reading = Reading {
-                    wall: UnixMicros(reading.wall.0 + 500_000),
-                    boot: BootMicros(reading.boot.0 + 500_000),
-                };
+                reading = later(reading, 500_000);
                 daemon.hear(reading);
                 daemon.ask(reading);
                 daemon.hear(reading);
@@ -348,9 +344,7 @@ fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     let writes = store.0.lock().unwrap().values.len();
     let last = &mut daemons[1];
     for second in 0..100_i64 {
-        let after_us = second * 1_000_000;
-        let reading =
-            Reading { wall: UnixMicros(START.wall.0 + after_us), boot: BootMicros(START.boot.0 + after_us) };
+        let reading = later(START, second * 1_000_000);
         last.ask(reading);
         assert_eq!(last.answer.is_some(), second == 0, "it asks once");
         last.hear(reading);

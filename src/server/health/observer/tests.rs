@@ -87,22 +87,6 @@ fn load_that_comes_and_goes_has_two_lines() {
 }
 
 #[test]
-fn sources_that_fail_together_share_a_line() {
-    let lines = Log::new().second(|status| {
-        reached(status);
-        let more = (0..5).map(|index| {
-            let source = status.sources[0].clone();
-            crate::admin::SourceStatus { name: format!("s{index}"), ..source }
-        });
-        let more: Vec<_> = more.collect();
-        status.sources.extend(more);
-    });
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].starts_with("finding ceiling of orders, s0, s1 and 3 more: "), "{lines:?}");
-    assert!(lines[1].ends_with("because of ceiling of orders and 5 more"), "{lines:?}");
-}
-
-#[test]
 fn a_stop_is_logged_elsewhere() {
     let mut log = Log::new();
     log.quiet_seconds(10, |status| status.draining = true);
