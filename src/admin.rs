@@ -20,7 +20,6 @@ mod finding;
 mod findings;
 mod history;
 mod http;
-mod kind;
 mod metrics;
 mod process;
 mod recent;
@@ -33,14 +32,13 @@ pub(crate) use fetch::Target;
 pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
 pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
-pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};
 pub(crate) use source_counts::{SourceCounters, SourceCounts};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SourceMinute,
-    SourceStatus, Status,
+    IdentityStatus, KindStatus, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus,
+    SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 pub(crate) use words::{counted, times};
 

@@ -62,19 +62,7 @@ impl Effect {
 }
 
 impl Finding {
-    /// Returns whether clients' load causes the finding, which can then come and go every few
-    /// seconds.
-    pub(crate) fn is_of_load(&self) -> bool {
-        const LOAD: [&str; 5] = ["refusals", "latency", "connections", "authorization", "client_limits"];
-        LOAD.contains(&self.name.as_ref())
-    }
-
-    /// Returns whether the finding is logged elsewhere, as the stop and the reload are.
-    pub(crate) fn is_logged_elsewhere(&self) -> bool {
-        ["stop", "reload"].contains(&self.name.as_ref())
-    }
-
-    /// Returns its name, with the name of its source if it has one.
+    /// Returns the finding's name, followed by the name of its source if it has one.
     pub(crate) fn full_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {source}", self.name),

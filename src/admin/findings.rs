@@ -3,8 +3,9 @@
 //! metric.
 
 use super::finding::{Effect, Finding, seconds};
-use super::kind::{SnowflakeStatus, TicketStatus};
-use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
+use super::status::{
+    ClockState, Connections, LastReload, SnowflakeStatus, SourceStatus, Status, TicketStatus,
+};
 use super::words::counted;
 use crate::config::Grouped;
 

@@ -4,8 +4,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::finding::seconds;
-use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
-use super::status::{CeilingsStatus, ClockState, ClockStatus, FleetStatus, SourceStatus, Status};
+use super::status::{
+    CeilingsStatus, ClockState, ClockStatus, FleetStatus, KindStatus, SnowflakeStatus, SourceStatus, Status,
+    TicketStatus,
+};
 use crate::config::Grouped;
 
 /// A fact about the daemon, as a line of a table.

@@ -4,8 +4,7 @@
 //!   part of a stop.
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn, and what a
 //!   connection borrows for it.
-//! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake
-//!   connections.
+//! - `member`: a connection's membership in the thread, and how a stop and a reload wake it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both
 //!   a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
@@ -26,4 +25,3 @@ pub(crate) mod scheduler;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn;
-mod wakers;

@@ -1,5 +1,4 @@
 use super::*;
-use crate::admin::kind::SnowflakeStatus;
 
 impl Status {
     /// Returns the clock's part of the first source's status, to change it.

@@ -17,11 +17,9 @@ const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100
 /// The time between two looks at a daemon that was not used for minutes, so that idling costs next
 /// to nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must have been better before that is logged. So a finding that
-/// flaps causes only two lines.
-const SETTLED: Duration = Duration::from_secs(5);
-/// The longer [`SETTLED`] of findings of load, because clients can come and go every few seconds.
-const LOAD_SETTLED: Duration = Duration::from_secs(20);
+/// The time for which a finding must stay better before the log says so. Clients can come and go
+/// every few seconds, and a finding that they cause then has only two lines.
+const SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source has yet to begin and all begin
 /// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
@@ -78,14 +76,14 @@ struct Logged {
 }
 
 impl Logged {
-    /// Returns true if `level` must be logged. A worse level than the logged one is logged at once,
-    /// a better one once it has lasted for `settled`.
-    fn should_log(&mut self, level: Level, now: Instant, settled: Duration) -> bool {
+    /// Returns true if `level` must be logged: at once if it is worse than the logged level, and once
+    /// it has lasted for [`SETTLED`] if it is better.
+    fn should_log(&mut self, level: Level, now: Instant) -> bool {
         if level <= self.level {
             self.better_since = None;
         }
         let is_settled =
-            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= settled;
+            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= SETTLED;
         if level >= self.level && !is_settled {
             return false;
         }
@@ -97,39 +95,37 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The logged levels by the findings' full names, each with the time after which a better level
-    /// is logged. A finding that has no entry was never found.
-    findings: BTreeMap<String, (Logged, Duration)>,
-    /// [`Effect::Refuses`]: not ready.
+    /// The logged levels by the findings' full names. Contains each finding that was ever found.
+    findings: BTreeMap<String, Logged>,
+    /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
     readiness: Logged,
 }
 
 impl Changes {
-    /// Returns lines for the findings whose effect has changed, and for a change of readiness. A
-    /// stop, which has a line of its own, has none here, and a start has none before its first
+    /// Returns a line for each finding whose effect has changed, and for a change of readiness.
+    /// Returns none during a stop, which has its own line, and none at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();
         }
         let mut lines = Vec::new();
-        for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
-            let settled = if finding.is_of_load() { LOAD_SETTLED } else { SETTLED };
-            let (logged, _) =
-                self.findings.entry(finding.full_name()).or_insert_with(|| (Logged::default(), settled));
+        // The reload logs its own refusal.
+        for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
+            let logged = self.findings.entry(finding.full_name()).or_default();
             let level = Level::Found(finding.effect);
-            if logged.should_log(level, now, settled) {
+            if logged.should_log(level, now) {
                 lines.push(Line(level, format!("finding {}: {}", finding.full_name(), finding.message)));
             }
         }
-        for (name, (logged, settled)) in &mut self.findings {
+        for (name, logged) in &mut self.findings {
             let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
-            if !is_found && logged.should_log(Level::Ok, now, *settled) {
+            if !is_found && logged.should_log(Level::Ok, now) {
                 lines.push(Line(Level::Ok, format!("finding {name} has ended")));
             }
         }
         let readiness = if status.ready { Level::Ok } else { Level::Found(Effect::Refuses) };
-        if self.readiness.should_log(readiness, now, SETTLED) {
+        if self.readiness.should_log(readiness, now) {
             lines.push(readiness_line(status));
         }
         lines

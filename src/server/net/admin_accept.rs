@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::accept::Registered;
 use super::pending::{Pending, PendingLimit};
 use super::socket_stream::SocketStream;
-use super::{handshake, rejections};
+use super::{rejections, tls_stream};
 use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
@@ -75,7 +75,7 @@ async fn serve_pending(
 async fn encrypted(stream: SocketStream, tls: Option<tls::Acceptor>) -> Option<SocketStream> {
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await.ok()?.ok()
+            tokio::time::timeout(HEAD_WITHIN, tls_stream::shake(socket, &acceptor)).await.ok()?.ok()
         }
         (stream, _) => Some(stream),
     }

@@ -71,3 +71,37 @@ impl Drop for Member {
         self.thread.turn.borrow_mut().wakers.release(self.slot);
     }
 }
+
+/// The wakers of a thread's connections, each in the slot that its connection reserved. A stop and a
+/// reload wake all of them.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    slots: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Wakers {
+    pub(super) fn reserve(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    pub(super) fn release(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
+    }
+
+    /// Stores a connection's waker. A task's waker hardly ever changes, so it is cloned only when
+    /// it does.
+    pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
+        if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.slots[slot] = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        self.slots.iter().flatten().for_each(Waker::wake_by_ref);
+    }
+}

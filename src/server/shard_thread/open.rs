@@ -16,10 +16,9 @@ use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, OpenConnection};
-use crate::server::net::handshake;
 use crate::server::net::pending::Pending;
-use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
+use crate::server::net::{rejections, tls_stream};
 use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task that shakes hands on a connection, or the one that serves it.
@@ -86,7 +85,7 @@ async fn shake_hands(
     let peer = socket.peer_addr();
     let mut account = Account::for_handshake();
     let evicted = pending.evicted();
-    let mut shake = pin!(handshake::shake(socket, acceptor));
+    let mut shake = pin!(tls_stream::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived, so a stop need not wait for it.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::member::Wakers;
 use super::thread_state::ThreadState;
-use super::wakers::Wakers;
 use crate::access::Session;
 use crate::clock::{BootMicros, Now};
 use crate::frontends::{Ask, Conditions, MESSAGE_BYTES_MAX};
