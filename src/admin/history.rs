@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hour_is_kept_in_points_of_half_a_minute_and_no_more() {
+    fn the_history_has_an_hour_of_half_minute_points() {
         let mut history = History::default();
         let mut status = healthy();
         (status.sources[0].counts.ids, status.sources[0].counts.requests) = (0, 0);

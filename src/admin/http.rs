@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_all_but_who_names_plain_text() {
+    fn clients_that_accept_only_text_get_plain_text() {
         let wants = |accept: &'static str| wants_openmetrics(Some(&HeaderValue::from_static(accept)));
         assert!(wants_openmetrics(None));
         for accept in [

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_metrics_has_each_row() {
+    fn the_monitoring_page_has_each_metric() {
         let page = include_str!("../../docs/monitoring.md");
         assert!(page.contains(&table()), "docs/monitoring.md needs this table:\n{}", table());
     }

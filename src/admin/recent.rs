@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_raise_their_share_within_seconds_and_lower_it_soon_after() {
+    fn the_refused_share_rises_and_falls_within_seconds() {
         for (refused, share) in [(30, 0.01), (700, 0.1)] {
             let mut watched = Watched::new();
             watched.pass(120, requests(1_000, 0));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_refusals_on_a_quiet_daemon_are_no_share() {
+    fn a_few_refusals_on_a_quiet_daemon_are_ignored() {
         let mut watched = Watched::new();
         watched.pass(1, requests(COUNT_MIN - 1, COUNT_MIN - 1));
         assert_eq!(refused_share(&watched.status), 0.0);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_requests_are_those_above_half_of_the_default_wait() {
+    fn requests_above_half_of_the_default_wait_are_slow() {
         let slow = |share_percent: u64| {
             move |status: &mut Status| {
                 status.latency.counts[0] += 1_000 - 10 * share_percent;

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_is_needed_and_http_1_0_may_leave_it_out() {
+    fn one_host_header_is_required_except_by_http_1_0() {
         let none = &[][..];
         let one = &[("Host", "ids")][..];
         let two = &[("host", "ids"), ("host", "ids")][..];

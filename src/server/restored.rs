@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sleeps_is_woken_by_the_record_and_by_no_other() {
+    fn only_the_announcement_ends_the_wait() {
         let (writer, log) = log();
         let waiting = thread::spawn(move || (await_new_generation(&log), log));
         writer.send(OTHER_RECORD).unwrap();

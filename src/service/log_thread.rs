@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn blocked_output_delays_no_writer_and_is_reported() {
+    fn blocked_output_delays_no_writer_and_drops_are_logged() {
         let (let_pass, may_pass) = mpsc::channel();
         let (written, lines) = mpsc::channel();
         let (messages, received) = bounded(LINES_MAX);

@@ -229,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_logged_after_the_lines_that_wait() {
+    fn a_panic_is_logged_after_the_queued_lines() {
         if std::env::var_os(PANICS).is_some() {
             return log_and_panic();
         }
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_lines_that_wait"]);
+        command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_queued_lines"]);
         command.args(["--nocapture", "--test-threads=1"]).env(PANICS, "");
         let output = command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE").output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();

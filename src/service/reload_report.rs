@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_result_is_that_of_the_reload_that_began_afterwards() {
+    fn results_of_earlier_reloads_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
         // Left behind by a process that was killed.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());

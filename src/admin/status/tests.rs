@@ -49,7 +49,7 @@ pub(crate) fn healthy() -> Status {
 }
 
 #[test]
-fn quantiles_are_linear_between_bounds() {
+fn quantiles_are_interpolated_between_bounds() {
     let mut latency = Latency::default();
     assert_eq!(latency.quantile_us(0.5), None);
     latency.counts[1] = 10;
@@ -63,7 +63,7 @@ fn quantiles_are_linear_between_bounds() {
 }
 
 #[test]
-fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
+fn a_full_default_wait_is_not_counted_as_longer() {
     let mut latency = Latency::default();
     latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
     assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));

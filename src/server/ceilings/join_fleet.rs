@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_has_an_address_by_which_it_is_found() {
+    fn a_holders_name_has_an_address_that_others_can_reach() {
         let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];
         let interfaces = interfaces.map(|(name, ip)| (String::from(name), ip.parse().unwrap()));
         let host_name = String::from("web");

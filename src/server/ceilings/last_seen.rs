@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_counted_by_direction_and_slewing_is_none() {
+    fn steps_are_counted_by_direction_and_slewing_is_ignored() {
         assert_eq!(steps(&[0, 1_000, 2_000]), (0, 0));
         assert_eq!(steps(&[0, 1_000, 2_050, 3_100]), (0, 0), "a fast clock");
         assert_eq!(steps(&[0, 1_000, 7_000, 8_000]), (0, 1));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_raise_of_a_minute_is_remembered_and_two_slow_ones_are_usual() {
+    fn one_slow_raise_is_kept_a_minute_and_two_are_usual() {
         let at = |second: i64| BootMicros(second * 1_000_000);
         let short = Duration::from_millis(2);
         let long = Duration::from_secs(2);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_that_was_not_made_is_no_success() {
+    fn a_trim_that_was_not_made_is_an_error() {
         for is_wanted in [true, false] {
             let (directory, store) = store();
             take_over(directory.path());

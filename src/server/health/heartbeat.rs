@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_began_before_the_round_is_no_answer_to_it() {
+    fn a_look_from_before_the_round_does_not_answer_it() {
         let heartbeat = Heartbeat::new(0);
         let wake_ups = WakeUps::new(0);
         let before = heartbeat.round();

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_what_took_at_most_its_bound() {
+    fn a_bucket_counts_latencies_up_to_its_bound() {
         for (index, &bound_us) in BOUNDS_US.iter().enumerate() {
             assert_eq!(bucket_of(bound_us), index);
             assert_eq!(bucket_of(bound_us + 1), index + 1);
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lay_unread_took_as_long_as_it_lay() {
+    fn bytes_kept_for_a_later_turn_are_timed_from_their_read() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
         timing.note_served(2);

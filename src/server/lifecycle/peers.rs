@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_to_a_listener_of_all_addresses_lead_there_from_this_machine_alone() {
+    fn only_local_addresses_lead_to_an_unspecified_listener() {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         for (address, listener, expected) in [
             ("127.0.0.1:7660", "127.0.0.1:7660", true),

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_counted_in_whatever_pieces_they_come() {
+    fn records_are_counted_however_they_are_split() {
         let record = |size: u16| [&[23, 3, 3][..], &size.to_be_bytes(), &vec![0xff; size.into()]].concat();
         let stream = [record(300), record(0), record(22), record(1)].concat();
         for size in 1..=stream.len() {

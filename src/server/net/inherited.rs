@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_sockets_that_no_unit_has_is_refused() {
+    fn a_wrong_number_of_sockets_is_refused() {
         assert!(["", "0", "2", "256"].into_iter().all(|sockets| check_count(sockets).is_ok()));
         for sockets in ["-1", "two", "257", "4294967295", "99999999999999999999"] {
             let refusal = check_count(sockets).unwrap_err().to_string();

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_silent_is_evicted() {
+    fn the_connection_silent_for_longest_is_evicted() {
         let limit = Arc::new(PendingLimit::default());
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..3).map(|_| enter(&limit, 3, start)).collect();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn talk_without_a_token_is_silence() {
+    fn sending_without_a_token_does_not_end_the_silence() {
         let limit = Arc::clone(&PendingLimits::default().tokens);
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_daemon_is_not_evicted() {
+    fn a_connection_that_waits_for_the_daemon_is_not_evicted() {
         let limit = Arc::new(PendingLimit::default());
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_many_records_without_a_byte_is_abandoned() {
+    fn too_many_tls_records_without_data_end_the_connection() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
         // The library alone allows both.
         for (changes, is_abandoned) in [(12, false), (24, true)] {

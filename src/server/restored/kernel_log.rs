@@ -170,7 +170,7 @@ pub(super) mod tests {
     pub(crate) const OTHER_RECORD: &[u8] = b"6,410,5140900,-;acpi: something else\n SUBSYSTEM=acpi\n";
 
     #[test]
-    fn the_kernels_log_is_understood_and_others_who_write_to_it_are_not_believed() {
+    fn only_the_kernels_own_announcement_is_believed() {
         assert_eq!(understand(Ok(RECORD)), Heard::NewGeneration);
         for other in [
             OTHER_RECORD,
@@ -186,7 +186,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_overwritten_before_it_was_read_may_have_been_the_announcement() {
+    fn overwritten_records_may_have_held_the_announcement() {
         let buses = tempfile::tempdir().unwrap();
         let missed = || missed(buses.path());
         assert_eq!(missed(), Heard::Other, "nothing is announced without a device");
@@ -200,14 +200,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_log_that_fails_has_ended() {
+    fn a_failed_read_ends_the_log() {
         assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
         assert_eq!(understand(Err(Errno::IO)), Heard::End);
         assert_eq!(understand(Ok(b"")), Heard::End);
     }
 
     #[test]
-    fn an_announcement_from_before_the_log_was_opened_is_found() {
+    fn an_earlier_announcement_is_found() {
         let log = |record: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(record).unwrap();
@@ -223,7 +223,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_the_device_itself_is_the_log() {
+    fn only_the_kmsg_device_is_taken_for_the_log() {
         let (reader, _writer) = io::pipe().unwrap();
         assert!(!is_log(reader.as_fd()));
         for other in ["/dev/null", "/dev/zero", "/dev", "/proc/self/exe"] {

@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_give_back_what_went_in(
+        fn frames_hold_the_ids_of_the_backlog_in_order(
             preset in prop::sample::select(PRESETS),
             workers in prop::sample::select(vec!["0", "0,2,3,9", "0-5"]),
             mut from in 0_u64..100_000,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_over_a_position_that_was_not_granted_gives_back_its_own_ids() {
+    fn a_run_that_skips_a_position_keeps_its_ids() {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
         let numbering = Numbering::new(layout, workers).expect("they exist");

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cheap_turn_goes_before_an_expensive_one_and_neither_waits_for_ever() {
+    fn cheap_turns_go_first_but_expensive_ones_get_a_permit() {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(3);
         scheduler.end_turn(&mut accounts[0], BUSY_COST);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_closed_use_no_permit() {
+    fn closed_connections_use_no_permit() {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(20);
         assert_eq!(polls(&scheduler, &mut accounts).iter().filter(|is_permitted| **is_permitted).count(), 2);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_poll_busy_connections_need_no_queue() {
+    fn the_first_busy_turns_after_a_poll_need_no_queue() {
         let scheduler = Scheduler::default();
         for _ in 0..3 {
             let mut two = accounts(2);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_polls_are_a_few_long_turns_or_many_short_ones() {
+    fn a_poll_is_followed_by_few_long_turns_or_many_short_ones() {
         assert_eq!(turns_between_polls(turn_cost(READ_BYTES_MAX, 0)), [2; 3]);
         assert!((15..50).contains(&turns_between_polls(turn_cost(16 * 16, 16 * 36))[1]));
         let expensive = turns_between_polls(4 * BUSY_COST);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_turns_are_in_flight_than_the_budget_has_full_ones() {
+    fn cheap_turns_do_not_raise_the_number_of_permits() {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);
         polls(&scheduler, &mut accounts);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_busy_by_all_that_its_turns_cost() {
+    fn costly_requests_or_replies_make_a_connection_busy() {
         let is_busy_after = |turns: &[usize]| {
             let scheduler = Scheduler::default();
             let mut account = Account::default();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_leaves_the_highest_bound_that_led_to_it() {
+    fn a_first_position_keeps_the_highest_bound_that_led_to_it() {
         let at = Position(900_000_000);
         let five = numbering("5");
         let by_another = record("orders", "9", at, true);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_step_back_is_waited_for_a_start_is_as_far_ahead_as_a_crash_explains() {
+    fn with_wait_a_start_may_be_ahead_only_after_a_crash() {
         let rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),

@@ -265,7 +265,7 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
 
 proptest! {
     #[test]
-    fn no_number_comes_twice_and_each_daemons_rise(
+    fn no_number_comes_twice_and_each_daemons_numbers_rise(
         events in events(),
         counters in prop::sample::select(vec![[[1, 1], [1, 1]], [[2, 1], [2, 1]], [[1, 1], [3, 2]]]),
         first in 1_u64..5_000,
@@ -330,7 +330,7 @@ proptest! {
 }
 
 #[test]
-fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
+fn a_daemon_serves_its_range_after_the_counter_has_ended() {
     let store = Store::at(LAST_ID - 2_000);
     let mut daemons = [(); 2].map(|()| Daemon::start(&store, counter(1, 1)));
     for daemon in &mut daemons {

@@ -34,7 +34,7 @@ fn reached(status: &mut Status) {
 }
 
 #[test]
-fn each_change_of_a_finding_and_of_readiness_is_one_line_with_its_reason_both_ways() {
+fn each_change_of_a_finding_or_of_readiness_is_logged_once() {
     let mut log = Log::new();
     log.quiet_seconds(10, |_| ());
     let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
@@ -51,7 +51,7 @@ fn each_change_of_a_finding_and_of_readiness_is_one_line_with_its_reason_both_wa
 }
 
 #[test]
-fn a_start_is_judged_from_its_first_tick_on() {
+fn nothing_is_logged_before_a_sources_first_tick() {
     for (uptime_s, stands_s, lines) in [(0.1, 0.1, 0), (1.9, 1.0, 0), (0.1, 60.0, 2), (2.0, 0.1, 2)] {
         let logged = Log::new().second(|status| {
             (status.uptime_s, status.first_snowflake().stands_s) = (uptime_s, stands_s);
@@ -75,7 +75,7 @@ fn a_finding_that_comes_and_goes_has_two_lines() {
 }
 
 #[test]
-fn a_stop_is_logged_elsewhere() {
+fn a_stop_logs_no_finding() {
     let mut log = Log::new();
     log.quiet_seconds(10, |status| status.draining = true);
 }

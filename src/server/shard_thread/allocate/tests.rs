@@ -92,7 +92,7 @@ async fn allocate(
 }
 
 #[test]
-fn a_reading_from_before_a_step_forward_refuses_nothing() {
+fn a_reading_older_than_a_clock_step_refuses_no_request() {
     const SECOND_US: i64 = 1_000_000;
     let layout = Layout::resolve("twitter").expect("a preset");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -131,7 +131,7 @@ fn is_woken(thread: &ThreadState) -> bool {
 }
 
 #[test]
-fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
+fn a_request_that_need_not_wait_for_a_tick_wakes_the_ticker() {
     let ((thread, source), mut first, mut second) = (thread(), session(), session());
     let mut large = pin!(allocate(&thread, &mut first, Protocol::Resp, ask(LONG)));
     assert!(ready(large.as_mut()).is_none() && is_woken(&thread), "a higher ceiling must be asked for");
@@ -146,7 +146,7 @@ fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
 }
 
 #[test]
-fn a_request_whose_client_is_gone_leaves_nothing_behind() {
+fn a_request_leaves_the_wait_queue_with_its_client() {
     let ((thread, source), mut session) = (thread(), session());
     {
         let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
@@ -169,7 +169,7 @@ fn session() -> Session {
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
+fn a_request_begins_again_if_its_ids_are_revoked() {
     let ((thread, source), mut session) = (thread(), session());
     let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
     assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
@@ -212,7 +212,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
+fn replies_keep_their_order_if_a_request_begins_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
     runtime.block_on(async {
         let (thread, source) = thread();
@@ -253,7 +253,7 @@ fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
 }
 
 #[test]
-fn a_request_whose_ids_are_lost_is_refused_once_it_cannot_begin_again() {
+fn a_request_that_cannot_begin_again_is_refused() {
     const WAIT: Duration = Duration::from_millis(300);
     let for_good = refused_after(LONG, |_, source| source.grant().lose());
     assert_eq!(for_good, (ErrorCode::NoCeiling, false));
