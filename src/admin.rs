@@ -1,11 +1,11 @@
 //! The operator's view: the daemon's status in one struct, and the ways to read it.
 //!
-//! - `status`: the struct. `findings`: what is not as it should be, and whether the daemon is
-//!   ready. `words`: the status in words.
+//! - `status`: the struct. `findings`: what is wrong, and whether the daemon is ready. `words`: the
+//!   status in words.
 //! - `history`: the last hour, for the page.
 //! - `recent`: clients' experience of the last minute: refusals, latency, connections.
-//! - `metrics`: a row for each metric (those of sources' counters in `source_counts`), and the
-//!   status in OpenMetrics text. `process`: the system's figures of the process.
+//! - `metrics`: a row for each metric, and the status in OpenMetrics text. `source_counts`: the
+//!   rows of sources' counters. `process`: the process's CPU time, memory and open files.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away
 //!   from the shards.
 //! - `same_site`: which requests come from web pages of other sites. The HTTP front end uses it,

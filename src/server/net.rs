@@ -5,7 +5,8 @@
 //!   accepts on the admin listener.
 //! - `pending`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS
-//!   connection and its handshake. `counted_socket`: the socket beneath TLS, which counts TLS records.
+//!   connection and its handshake. `counted_socket`: the socket beneath TLS, which counts TLS
+//!   records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were
 //!   refused because of the peer's error.
 

@@ -2,7 +2,7 @@ use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
 use super::*;
 use Effect::{CouldRepeat, Look, Refuses, RefusesSome, RefusesSoon};
 
-/// Changes a healthy daemon's status, and judges it.
+/// Returns a healthy daemon's status after a change, judged again.
 fn judged(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = healthy();
     change(&mut status);
@@ -13,11 +13,11 @@ fn judged(change: impl FnOnce(&mut Status)) -> Status {
 #[track_caller]
 fn finds(name: &str, effect: Effect, part: &str, change: impl FnOnce(&mut Status)) {
     let status = judged(change);
-    let finding = status.findings.first().expect("a finding");
+    let finding = status.findings.first().expect("something is found");
     assert_eq!((finding.name.as_ref(), finding.effect), (name, effect), "{finding:?}");
     assert!(finding.message.contains(part), "{finding:?}");
     let is_unready = effect == Refuses || effect == CouldRepeat;
-    assert_eq!(status.ready, !is_unready, "saturation leaves the daemon ready");
+    assert_eq!(status.ready, !is_unready, "{finding:?}");
     assert_eq!(status.headline.starts_with("NOT READY"), is_unready && !status.draining);
 }
 
@@ -73,7 +73,7 @@ fn findings_that_refuse_nothing_leave_the_daemon_ready() {
     finds("layout", Look, "in 182 days", |status| status.first_snowflake().layout_years_left = 0.5);
 }
 
-/// Sets the time that raises take, and the head-room at this moment.
+/// Sets the time that each raise takes, and the present headroom.
 fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
     move |status: &mut Status| {
         status.ceilings.slowest_raise_s = raise_s;
@@ -86,13 +86,8 @@ fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
 fn a_slow_disk_is_found_whatever_the_headroom() {
     for headroom_s in [0.0, 0.1, 0.8, 1.5, 2.9] {
         finds("ceiling", Look, "up to 1.4 s in the last minute", raises(1.44, headroom_s));
-        finds(
-            "ceiling",
-            RefusesSoon,
-            "takes 1.8 s to raise it, so that requests wait",
-            raises(1.8, headroom_s),
-        );
-        finds("ceiling", Refuses, "reached for longer than requests wait", raises(2.2, headroom_s));
+        finds("ceiling", RefusesSoon, "takes 1.8 s to raise it, so requests wait", raises(1.8, headroom_s));
+        finds("ceiling", Refuses, "stays reached for longer than requests wait", raises(2.2, headroom_s));
     }
     let hiccup = |status: &mut Status| {
         status.ceilings.slowest_raise_s = 2.2;
@@ -119,7 +114,7 @@ fn slow_storage_is_named_as_the_cause_of_slow_requests() {
         raises(1.8, 0.4)(status);
     });
     let latency = status.findings.iter().find(|finding| finding.name == "latency").expect("found");
-    assert!(latency.message.contains("requests waited for a ceiling"), "{latency:?}");
+    assert!(latency.message.contains("requests waited for storage"), "{latency:?}");
     assert!(!latency.message.contains("CPU"), "{latency:?}");
 }
 
@@ -201,7 +196,7 @@ fn an_unused_or_rising_ceiling_is_no_finding() {
         status.sources[0].ceiling_wanted = true;
         status.ceilings.in_flight_s = 0.01;
     });
-    // Catching up after a crash.
+    // A catch-up after a crash.
     finds_nothing(|status| status.first_snowflake().ahead_s = 2.0);
 }
 

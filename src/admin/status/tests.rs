@@ -1,7 +1,7 @@
 use super::*;
 
 impl Status {
-    /// Returns the clock's part of the first source's status, to change it.
+    /// Returns the status of the first source's layout, to change it.
     pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
         match &mut self.sources[0].kind {
             KindStatus::Snowflake(snowflake) => snowflake,
@@ -59,7 +59,7 @@ fn quantiles_are_interpolated_between_bounds() {
     assert_eq!(latency.quantile_us(0.5), Some(20.0));
     assert_eq!(latency.quantile_us(0.75), Some(75.0));
     *latency.counts.last_mut().expect("a last bucket") = 1_000;
-    assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "above all bounds, as Prometheus has it");
+    assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "the highest bound, as Prometheus returns");
 }
 
 #[test]

@@ -76,8 +76,8 @@ struct Logged {
 }
 
 impl Logged {
-    /// Returns true if `level` must be logged: at once if it is worse than the logged level, and once
-    /// it has lasted for [`SETTLED`] if it is better.
+    /// Returns true if `level` must be logged: at once if it is worse than the logged level, and
+    /// once it has lasted for [`SETTLED`] if it is better.
     fn should_log(&mut self, level: Level, now: Instant) -> bool {
         if level <= self.level {
             self.better_since = None;

@@ -56,8 +56,8 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
     }
 }
 
-/// Returns the rules of access. An identity that keeps its name also keeps the counts that it has in
-/// `before`, the rules so far. Its rate changes once [`Rules::apply_rates`] is called.
+/// Returns the rules of access. An identity that keeps its name also keeps the counts that it has
+/// in `before`, the rules so far. Its rate changes once [`Rules::apply_rates`] is called.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,

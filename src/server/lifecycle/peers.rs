@@ -14,9 +14,9 @@ use snowbank_client::protocol::Info;
 /// refuses a wrong token within a second. So a start takes this long only if a peer is cut off.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers for their worker IDs, except this daemon itself, which listens at `own` addresses:
-/// all daemons may have one list of peers. A silent peer does not prevent the start. Returns a line
-/// about the silent peers, if there are any.
+/// Asks all peers for their worker IDs, except this daemon itself, which listens at `own`
+/// addresses: all daemons may have one list of peers. A silent peer does not prevent the start.
+/// Returns a line about the silent peers, if there are any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.

@@ -14,8 +14,8 @@ use crate::server::health::rate_limited_log::RateLimited;
 /// cause a new reason with each connection, so all further reasons share one limit.
 const REASONS_MAX: usize = 32;
 
-/// The most pairs of an address and a reason that have a limit of their own. All further pairs share
-/// one limit, so that an attack from a whole network fills neither memory nor log.
+/// The most pairs of an address and a reason that have a limit of their own. All further pairs
+/// share one limit, so that an attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
 static REASONS: Mutex<Rejections> = Mutex::new(Rejections::new(REASONS_MAX));
@@ -35,8 +35,8 @@ impl Rejections {
         Rejections { limits: BTreeMap::new(), limits_max, others: RateLimited::new() }
     }
 
-    /// Counts a rejection. If it must be logged, returns the number of rejections since the last log
-    /// line, this one included.
+    /// Counts a rejection. If it must be logged, returns the number of rejections since the last
+    /// log line, this one included.
     fn count(&mut self, origin: &str, reason: &str, now: Instant) -> Option<u64> {
         let key = (origin.to_owned(), reason.to_owned());
         if let Some(limit) = self.limits.get_mut(&key) {

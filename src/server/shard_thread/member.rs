@@ -72,8 +72,8 @@ impl Drop for Member {
     }
 }
 
-/// The wakers of a thread's connections, each in the slot that its connection reserved. A stop and a
-/// reload wake all of them.
+/// The wakers of a thread's connections, each in the slot that its connection reserved. A stop and
+/// a reload wake all of them.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     slots: Vec<Option<Waker>>,
