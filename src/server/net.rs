@@ -1,9 +1,9 @@
-//! Sockets: from the address in the settings to bytes read and written.
+//! Sockets: from addresses in the settings to bytes read and written.
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
 //! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`:
 //!   accepts on the admin listener.
-//! - `pending`: the places of connections that have not authorized themselves.
+//! - `pending`: limits connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS
 //!   connection and its handshake. `counted_socket`: the socket beneath TLS, which counts TLS
 //!   records.

@@ -1,5 +1,5 @@
 //! The observer looks at the daemon's status about once a second, and logs changes of findings and
-//! of readiness. It runs on the keeper's thread, which wakes up that often anyway.
+//! of readiness. It runs on the keeper's thread, which wakes up once a second anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use crate::server::shared::common::Common;
 /// The least time between two looks: less than [`keeper::PERIOD`], because the times between the
 /// keeper's looks vary by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks at a daemon that was not used for minutes, so that idling costs next
-/// to nothing.
+/// The time between two looks if no source was used for minutes. An idle daemon must cost next to
+/// nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must stay better before the log says so. Clients can come and go
 /// every few seconds, and a finding that they cause then has only two lines.
 const SETTLED: Duration = Duration::from_secs(20);
-/// For this time after the start, nothing is logged while a source has yet to begin and all begin
-/// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
+/// For this time after the start, nothing is logged while a source waits for its first tick, if
+/// that comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
@@ -33,7 +33,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks if the last look was about a second ago, or five seconds if no source is in use.
+    /// Looks if the last look was [`PERIOD`] ago, or [`UNUSED_PERIOD`] if no source is in use.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -44,7 +44,7 @@ impl Observer {
     }
 }
 
-/// The logged state of a finding, or of readiness. The worst is the least value.
+/// The state of a finding or of readiness, ordered from the worst to the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Found(Effect),
@@ -71,7 +71,7 @@ impl Line {
 #[derive(Debug, Default)]
 struct Logged {
     level: Level,
-    /// Since when the finding is better than the logged level.
+    /// Since when the level is better than the logged one. `None`: it is not.
     better_since: Option<Instant>,
 }
 
@@ -132,7 +132,8 @@ impl Changes {
     }
 }
 
-/// Returns true while the daemon has just started and a source is about to begin.
+/// Returns true if the daemon has just started, and a source waits for its first tick, which comes
+/// soon.
 fn begins_soon(status: &Status) -> bool {
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
     status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S

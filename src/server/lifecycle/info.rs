@@ -24,7 +24,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        // Each reply has its own reading of the clock.
+        // Each reply adds its own reading of the clock.
         clock_unix_ms: None,
         sources: (0..)
             .zip(&settings.sources)
@@ -99,8 +99,7 @@ fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
     Ok(json)
 }
 
-/// Returns the name of this instance: the machine's name, and a number that differs from one start
-/// to the next.
+/// Returns the name of this instance: the machine's name, and a random number.
 pub(super) fn instance() -> String {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{machine}-{:08x}", fastrand::u32(..))

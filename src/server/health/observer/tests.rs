@@ -1,7 +1,7 @@
 use super::*;
 use crate::admin::healthy;
 
-/// A log that is written to once a second.
+/// A log with the changes of each second.
 struct Log {
     changes: Changes,
     now: Instant,
@@ -12,7 +12,7 @@ impl Log {
         Log { changes: Changes::default(), now: Instant::now() }
     }
 
-    /// Returns the lines of one second in which `change` was made to a healthy status.
+    /// Lets a second pass with a healthy status, to which `change` is made. Returns the new lines.
     fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
         self.now += Duration::from_secs(1);
         let mut status = healthy();
