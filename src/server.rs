@@ -12,12 +12,11 @@
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.
 //! - `net`: opens listeners, accepts connections, reads and writes sockets.
 //! - `shard_thread`: a shard's thread and the connections that it serves.
-//! - `ceilings`: starts sources above their stored ceilings, and raises these on the keeper's
-//!   thread.
+//! - `ceilings`: starts sources above their stored ceilings, and raises the ceilings on the
+//!   keeper's thread.
 //! - `health`: counters, heartbeats, the daemon's status, and rate-limited log lines.
 //! - `restored`: notices that the machine was restored from a snapshot.
-//! - `shared`: types that several of these modules use: the state that all threads share, the live
-//!   configuration, wake-ups.
+//! - `shared`: types that several modules use, such as the state that all threads share.
 
 mod ceilings;
 mod health;

@@ -1,8 +1,8 @@
-//! The daemon as a service of its machine: messages to the service manager, and its log.
+//! The daemon as a service of its machine: messages to the service manager, and the log.
 //!
 //! - `notify`: the messages of sd_notify(3). `attend`: when each is sent.
 //! - `reload_report`: the result of a reload, for `systemctl reload`.
-//! - `logs`: the form of events. `log_thread`: writes them.
+//! - `logs`: formats the events of the log. `log_thread`: writes them.
 
 mod attend;
 mod log_thread;

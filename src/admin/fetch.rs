@@ -18,10 +18,11 @@ use super::status::Status;
 use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
-/// The largest answer. The status of a daemon with the most sources and identities, all with the
-/// longest names, is a third of this size. So a larger answer is not a daemon's.
+/// The largest answer that is read. The status of a daemon with the most sources and identities,
+/// all with the longest names, has a third of this size.
 const STATUS_BYTES_MAX: usize = 4 << 20;
 
+/// A daemon to ask for its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// The address of the daemon's admin listener.
@@ -80,8 +81,8 @@ fn no_daemon(address: &Address, reason: &dyn Display) -> String {
     format!("what answers at {address} is not a daemon's admin listener: {reason}")
 }
 
-/// Returns the TLS error behind a failed exchange. A missing client certificate is reported only
-/// there.
+/// Returns the TLS error behind a failed exchange. With TLS 1.3, the server reports a missing
+/// client certificate only after the handshake.
 fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     causes.find_map(|cause| tls::explain(cause.downcast_ref()?))
@@ -93,7 +94,7 @@ where
 {
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| no_daemon(address, &error))?;
-    // The task ends with the sender.
+    // The task ends when `sender` is dropped.
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header(HOST, host).body(Empty::<Bytes>::new());
     let request = request.map_err(|error| no_daemon(address, &error))?;
@@ -112,6 +113,6 @@ where
     drop(sender);
     connection.abort();
     serde_json::from_slice(&body).map_err(|error| {
-        no_daemon(address, &format_args!("{error}; or it is of another version than this program"))
+        no_daemon(address, &format_args!("{error}; or the daemon has another version than this program"))
     })
 }

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that is not as it should be. The page, `snowbank status`, the log, the metrics and the
-/// alerts show the same list.
+/// Something that an operator should know. The page, `snowbank status`, the log, the metrics and
+/// the alerts show the same list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
     /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or
     /// [`OF_SOURCE`](super::findings::OF_SOURCE), or `stop`.
     pub(crate) name: Cow<'static, str>,
-    /// The source that it concerns, if any.
+    /// The name of the source that the finding is about, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) effect: Effect,
@@ -19,21 +19,20 @@ pub(crate) struct Finding {
     pub(crate) message: String,
 }
 
-/// The effect of a finding on clients. The worst is the least value.
+/// The effect of a finding on clients, ordered from the worst to the mildest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Effect {
     /// IDs could repeat, so none are handed out.
     CouldRepeat,
-    /// Requests are refused, for another reason than their number.
+    /// Requests are refused, but not because there are too many.
     Refuses,
-    /// Clients ask for more than there is, and some requests are refused. The daemon stays ready:
-    /// if it were out of service, it would hand out nothing, and its load would saturate the next
-    /// daemon.
+    /// Clients ask for more than the daemon has, so it refuses some requests. It stays ready:
+    /// otherwise a load balancer would move all of its load to the next daemon, and saturate that.
     RefusesSome,
     /// Requests are served, and will be refused soon.
     RefusesSoon,
-    /// Requests are served. An operator should look within a day.
+    /// Requests are served. An operator should look at the finding within a day.
     Look,
 }
 
@@ -48,8 +47,8 @@ impl Effect {
         self != Effect::Look
     }
 
-    /// Returns the effect in a few words, for the top of a page. `of` names the source, if other
-    /// sources may serve.
+    /// Returns the effect in a few words, for the top of the page. `of` is empty, or names the
+    /// source if the daemon has several.
     pub(super) fn headline(self, of: &str) -> String {
         match self {
             Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),
@@ -62,19 +61,7 @@ impl Effect {
 }
 
 impl Finding {
-    /// Returns whether clients' load causes the finding, which can then come and go every few
-    /// seconds.
-    pub(crate) fn is_of_load(&self) -> bool {
-        const LOAD: [&str; 5] = ["refusals", "latency", "connections", "authorization", "client_limits"];
-        LOAD.contains(&self.name.as_ref())
-    }
-
-    /// Returns whether the finding is logged elsewhere, as the stop and the reload are.
-    pub(crate) fn is_logged_elsewhere(&self) -> bool {
-        ["stop", "reload"].contains(&self.name.as_ref())
-    }
-
-    /// Returns its name, with the name of its source if it has one.
+    /// Returns the finding's name, followed by the name of its source if it has one.
     pub(crate) fn full_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {source}", self.name),

@@ -1,48 +1,54 @@
-//! The findings of a status, and the one set of thresholds behind them. The page, `snowbank
-//! status`, `/readyz`, the log and the metric `snowbank_finding` show this list. The alerts use the
+//! Derives the findings from a status. All thresholds are here. The page, `snowbank status`,
+//! `/readyz`, the log and the metric `snowbank_finding` show the findings, and the alerts use the
 //! metric.
 
 use super::finding::{Effect, Finding, seconds};
-use super::kind::{SnowflakeStatus, TicketStatus};
-use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
+use super::status::{
+    ClockState, Connections, LastReload, SnowflakeStatus, SourceStatus, Status, TicketStatus,
+};
 use super::words::counted;
 use crate::config::Grouped;
 
-/// The shares of a source's requests that are refused. If clients try twice, one request in 10,000
-/// fails at the first share, which goes unnoticed. At the second share, one in a hundred fails.
+/// The least share of a source's requests that are refused. If clients try twice, one request in
+/// 10,000 fails at this share, which nobody notices.
 const REFUSED_SHARE: f64 = 0.01;
+/// The share from which on alerts page somebody. If clients try twice, one request in a hundred
+/// fails.
 const REFUSED_SHARE_PAGE: f64 = 0.1;
-/// The share of requests that take longer than half of the default wait: the 99th percentile.
+/// The least share of requests that take longer than [`Status::slow_s`]: at this share, the 99th
+/// percentile exceeds it.
 const SLOW_SHARE: f64 = 0.01;
-/// The share of a client's requests that its limits slow or deny.
+/// The least share of an identity's requests that its limits slow or deny.
 const LIMITED_SHARE: f64 = 0.01;
-/// The share of connections in use. The last tenth is for clients that reconnect before their old
-/// connections are closed.
+/// The least share of connections in use. The rest is for clients that reconnect before the daemon
+/// has closed their old connections.
 const CONNECTIONS_SHARE: f64 = 0.9;
-/// The number of requests or connections within ten seconds that were refused because clients did
-/// not authorize themselves.
+/// The least number of requests and connections within ten seconds that were refused because
+/// clients did not authorize themselves.
 const UNAUTHORIZED: u64 = 5;
-/// The share of the default wait that the wait queue takes. New requests are then refused, or soon
-/// will be.
+/// The least length of the wait queue, as a share of the default wait. At 1, requests with the
+/// default wait are refused.
 const WAIT_QUEUE_SHARE: f64 = 0.75;
-/// The used share of the budget for queues. Connections then already have smaller shares.
+/// The least used share of the budget for queued bytes. The shares of single connections have
+/// shrunk by then.
 const QUEUES_SHARE: f64 = 0.75;
-/// The remaining life of a layout.
+/// The remaining life below which a layout's end is found.
 const LAYOUT_YEARS: f64 = 1.0;
-/// The share of a ticket counter's numbers that are left, up to its maximum.
+/// The share of a ticket counter's numbers below which its end is found.
 const NUMBERS_SHARE: f64 = 0.01;
-/// The time for which IDs last without the coordinator.
+/// The time for which IDs last without the coordinator, below which its outage is urgent.
 const FLEET_LEFT_S: f64 = 60.0;
-/// The remaining life at which the certificate for the coordinator must be renewed.
+/// The remaining life below which the end of the certificate for the coordinator is found.
 const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
-/// The effect of what was found, and the observation with the advice.
+/// The effect and the message of a finding, if there is one.
 type Found = Option<(Effect, String)>;
 type Find = fn(&Status) -> Found;
 type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
-/// The subjects of findings about the daemon, and how each is found. The metrics have a series for
-/// each subject. A stop has no series, because nobody needs an alert about it.
+/// The subjects of findings about the daemon, each with the function that finds it. The metrics
+/// have a series for each subject. A stop is not in this table, because nobody needs an alert about
+/// it.
 pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
@@ -67,7 +73,7 @@ pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
 ];
 
 impl Status {
-    /// Finds what is not as it should be, and decides whether the daemon is ready.
+    /// Fills in the findings, the readiness and the headline.
     pub(super) fn find(&mut self) {
         let mut findings = Vec::new();
         if self.draining {
@@ -92,7 +98,7 @@ impl Status {
                 }
             }
         }
-        // The worst come first, and equals stay in the order above.
+        // A stable sort: findings with the same effect stay in the order of the tables.
         findings.sort_by_key(|finding| finding.effect);
         self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
         self.headline = self.headline_of(findings.first());
@@ -121,7 +127,7 @@ impl Status {
         let LastReload { at_unix_s, refused } = self.last_reload.as_ref()?;
         let reason = refused.as_ref()?;
         let ago = seconds((self.started_unix_s + self.uptime_s - at_unix_s).max(0.0));
-        let effect = "the configuration from before is live, and the next start may refuse the file";
+        let effect = "the earlier configuration stays live, and the next start may refuse the file";
         let message = format!("the reload {ago} ago was refused: {reason}; {effect}");
         Some((Effect::Look, message))
     }
@@ -184,15 +190,15 @@ impl Status {
             return None;
         }
         let message = format!(
-            "{} of {} bytes queued: clients that do not take their replies are not read, and closed after \
-             limits.stall_timeout; see who they are, or raise limits.max_queued_bytes",
+            "{} of {} bytes queued: the daemon reads no more requests of clients that do not take their replies, and \
+             closes them after limits.stall_timeout; see who they are, or raise limits.max_queued_bytes",
             Grouped(queued_bytes),
             Grouped(queued_bytes_max)
         );
         Some((Effect::Look, message))
     }
 
-    /// Finds that requests are answered late.
+    /// Finds that requests are slow.
     fn find_latency(&self) -> Found {
         if self.last_minute.slow_share < SLOW_SHARE {
             return None;
@@ -203,7 +209,7 @@ impl Status {
         if self.ceilings.makes_wait() {
             let raise = seconds(self.ceilings.usual_raise_s);
             reason = format!(
-                "requests waited for a ceiling, which storage takes {raise} to raise: see the finding about it"
+                "requests waited for storage, which takes {raise} to raise a ceiling: see the finding about ceilings"
             );
         }
         let message = format!(
@@ -214,7 +220,8 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that the wall clock is off. Its effect on a source is that source's finding.
+    /// Finds that the wall clock is behind or held. The effect on a source is that source's finding
+    /// `clock`.
     fn find_wall_clock(&self) -> Found {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
@@ -227,8 +234,8 @@ impl Status {
         Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
-    /// Finds that the coordinator is silent, or that IDs have run out. An outage alone makes no
-    /// daemon unready: all daemons of the fleet have it at once.
+    /// Finds that the coordinator is silent, or that its ceiling is reached. An outage alone does
+    /// not make the daemon unready, because it affects all daemons of the fleet at once.
     fn find_fleet(&self) -> Found {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {
@@ -253,7 +260,8 @@ impl Status {
         Some((effect, message))
     }
 
-    /// Finds that the certificate for the coordinator ends soon. Open connections stay.
+    /// Finds that the certificate for the coordinator ends soon or has expired. Open connections
+    /// are not affected.
     fn find_fleet_certificate(&self) -> Found {
         let ends_unix_s = self.fleet.as_ref()?.certificate_ends_unix_s? as f64;
         let left_s = ends_unix_s - (self.started_unix_s + self.uptime_s);
@@ -270,7 +278,8 @@ impl Status {
         (left_s < FLEET_CERTIFICATE_S).then_some((Effect::Look, message))
     }
 
-    /// Finds a fault of the certificate. Clients without TLS and open connections are still served.
+    /// Finds that the certificate of TLS listeners ends soon or has expired. Open connections and
+    /// those without TLS are still served.
     fn find_certificate(&self) -> Found {
         let warning = self.certificate.as_ref()?.warning.as_ref()?;
         Some((Effect::Look, warning.clone()))
@@ -312,18 +321,17 @@ impl Status {
             None if 2.0 * usual_s > horizon_s + source.default_wait_s => (
                 Effect::Refuses,
                 format!(
-                    "storage takes {usual} to raise it, so that it is reached for longer than requests wait; refuses \
+                    "storage takes {usual} to raise it, so it stays reached for longer than requests wait; refuses \
                      some with no_ceiling"
                 ),
             ),
-            None if ceilings.makes_wait() => (
-                Effect::RefusesSoon,
-                format!("storage takes {usual} to raise it, so that requests wait for it"),
-            ),
+            None if ceilings.makes_wait() => {
+                (Effect::RefusesSoon, format!("storage takes {usual} to raise it, so requests wait for it"))
+            }
             None if slowest_s > ceilings.slow_raise_s => (
                 Effect::Look,
                 format!(
-                    "storage took up to {} in the last minute to raise it; from {} on requests wait for it",
+                    "storage took up to {} in the last minute to raise it; if it takes more than {}, requests wait",
                     seconds(slowest_s),
                     seconds(horizon_s / 2.0)
                 ),
@@ -342,7 +350,7 @@ impl Status {
             return Some((effect, self.refused_message(source)));
         }
         let snowflake = source.snowflake()?;
-        // Other findings say why the source is held up.
+        // Other findings say why the clock or the ceiling delays the source.
         let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
         let is_long = snowflake.wait_queue_s >= WAIT_QUEUE_SHARE * source.default_wait_s;
         if source.waiting_ids == 0 || !is_long || is_held_up {
@@ -378,14 +386,14 @@ impl Status {
 fn more_worker_ids(source: &SourceStatus) -> String {
     match source.snowflake() {
         Some(snowflake) => format!(
-            "clients want more than the layout yields ({} IDs/s), or within less time: more worker IDs raise the rate",
+            "clients ask for more IDs than the layout yields ({} IDs/s), or wait too briefly: give the source more worker IDs",
             Grouped(snowflake.ids_per_second)
         ),
-        None => String::from("the counter has no numbers left for them"),
+        None => String::from("the counter has no numbers left for these requests"),
     }
 }
 
-/// Finds that the clock holds a source up.
+/// Finds that a source hands out nothing because the clock is behind.
 fn find_clock(source: &SourceStatus) -> Found {
     let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
     let wait = seconds(snowflake.stands_s);
@@ -406,7 +414,7 @@ fn find_clock(source: &SourceStatus) -> Found {
 fn find_layout_end(snowflake: &SnowflakeStatus) -> Found {
     let ends = &snowflake.layout_ends;
     let years = snowflake.layout_years_left;
-    let another = "another (a later epoch, or more time)";
+    let another = "another layout (a later epoch, or a wider time field)";
     if years <= 0.0 {
         let message = format!("the layout ended {ends}: change to {another}");
         return Some((Effect::Refuses, message));

@@ -1,4 +1,4 @@
-//! The last hour in points of half a minute, for a page that is opened after something happened.
+//! The last hour in points of half a minute, for an operator who opens the page after an incident.
 
 use std::collections::VecDeque;
 
@@ -7,31 +7,32 @@ use serde::Serialize;
 use super::recent::Sample;
 use super::status::Status;
 
-/// The time that a point covers: short enough to show when something began, and long enough for an
-/// hour in a few KB.
+/// The time that a point covers. It is short enough to show when an incident began, and long enough
+/// that an hour takes a few KB.
 const POINT_S: f64 = 30.0;
 /// An hour of points. A point of a daemon with one source takes 60 bytes, with 64 sources 300.
 const POINTS_MAX: usize = 120;
 
+/// The points of the last hour.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct History {
     /// The time that a point covers, in seconds.
     every_s: f64,
-    /// The oldest first.
+    /// The points, the oldest first.
     points: VecDeque<Point>,
-    /// The counters at the end of the last point. All are 0 at the start.
+    /// The counters at the end of the last point. At the daemon's start, all are 0.
     #[serde(skip)]
     before: Sample,
 }
 
-/// The mean of half a minute, or a percentile of its requests.
+/// The rates and latencies of half a minute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Point {
     /// The end of the half minute.
     uptime_s: f64,
     /// IDs a second, by source.
     ids: Box<[f32]>,
-    /// Requests for IDs a second, and those of them that were refused.
+    /// Requests for IDs a second, and refused requests a second.
     requests: f32,
     refused: f32,
     /// The times within which 50, 99 and 99.9 % of requests were answered. `None` without requests.
@@ -39,7 +40,7 @@ struct Point {
 }
 
 impl History {
-    /// Takes the counters, about once a second. Adds a point each half minute.
+    /// Adds a point once the last one is half a minute old. Must be called about once a second.
     pub(crate) fn observe(&mut self, status: &Status) {
         if status.uptime_s - self.before.at_s < POINT_S {
             return;
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hour_is_kept_in_points_of_half_a_minute_and_no_more() {
+    fn the_history_has_an_hour_of_half_minute_points() {
         let mut history = History::default();
         let mut status = healthy();
         (status.sources[0].counts.ids, status.sources[0].counts.requests) = (0, 0);

@@ -1,9 +1,9 @@
 //! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`,
 //! `/status`, `/history`, `/config` and the page.
 //!
-//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A
-//! client that sends or reads slowly has a deadline. An answer is made in memory at once, and no
-//! lock is held while it is sent.
+//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. An
+//! answer is made in memory as a whole, and no lock is held while it is sent. Clients that send or
+//! read slowly have a deadline.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -27,19 +27,18 @@ use super::same_site::{SiteHeaders, is_local_name};
 use super::status::Status;
 use crate::server::Health;
 
-/// The time within which a request's head must arrive: counted from the connection's start, or from
-/// the end of the last answer. A head takes one round trip. The page asks once a second, so it
-/// keeps its connection.
+/// The time within which the head of a request must arrive, counted from the connection's start or
+/// from the end of the last answer. A head takes one round trip. The page asks once a second, so
+/// its connection stays open.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
-/// The longest life of a connection, so that a client that never reads its answer does not hold a
-/// place.
+/// The longest life of a connection. A client that never reads its answer gives up its place then.
 const LIFE: Duration = Duration::from_secs(60);
 /// The extra time for an answer that has begun at the end of a connection's life.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
-/// The time within which each thread must show progress for `/healthz`. It is far above any turn on
-/// a busy machine. The service manager's watchdog has its own period.
+/// The time within which each thread must answer the heartbeat for `/healthz`. Even on a busy
+/// machine, a turn takes far less. The service manager's watchdog has its own period.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request, which is hyper's minimum. Browsers send one or two KiB.
+/// The largest head of a request: the least that hyper allows. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const HEADERS_MAX: usize = 64;
 
@@ -51,13 +50,13 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 
 const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 
-/// The site of a daemon, which all admin connections share.
+/// The admin site of a daemon. All admin connections share it.
 #[derive(Clone)]
 pub(crate) struct Site(pub(crate) Health);
 
 impl Site {
-    /// Serves one connection to its end. If it is to a loopback address, the Host header must name
-    /// this machine. `answers` is true while one of its requests waits for an answer.
+    /// Serves one connection to its end. If `is_loopback`, the Host header must name this machine.
+    /// `answers` is true while a request of the connection waits for its answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -77,7 +76,7 @@ impl Site {
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // An error is the peer's, and needs no answer.
+        // Only the peer causes errors here, and the connection is over then.
         if tokio::time::timeout(LIFE, connection.as_mut()).await.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
@@ -94,14 +93,15 @@ impl Site {
             return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
         }
         if is_loopback && !site.host.is_none_or(is_local_name) {
-            let text = "this address is for this machine only: use localhost or the IP address as its name\n";
+            let text =
+                "this address is for this machine only: use localhost or the IP address as the host name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut response = respond(
                 StatusCode::METHOD_NOT_ALLOWED,
                 TEXT,
-                "everything here is read only, by GET or HEAD\n",
+                "this listener is read-only, allowed: GET and HEAD\n",
             );
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
@@ -119,7 +119,7 @@ impl Site {
             }
             "/icon.svg" => respond(StatusCode::OK, "image/svg+xml", include_str!("page/icon.svg")),
             "/" => respond(StatusCode::OK, "text/html; charset=utf-8", include_str!("page/page.html")),
-            _ => respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; there are {PATHS}\n")),
+            _ => respond(StatusCode::NOT_FOUND, TEXT, format!("unknown path, allowed: {PATHS}\n")),
         }
     }
 
@@ -137,7 +137,7 @@ impl Site {
         match tokio::time::timeout(PROGRESS_WITHIN, self.0.all_beat()).await {
             Ok(()) => respond(StatusCode::OK, TEXT, "ok\n"),
             Err(_) => {
-                let text = "a thread makes no progress: restart the daemon\n";
+                let text = "a thread is blocked: restart the daemon\n";
                 respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
             }
         }
@@ -178,9 +178,9 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether to send the metrics with the type of OpenMetrics: to clients that name this
-/// type, or that name neither plain text nor HTML. Others get the same text as plain text, because
-/// browsers download other types.
+/// Returns whether the Content-Type of the metrics is that of OpenMetrics. It is plain text for
+/// clients that accept plain text or HTML, but not OpenMetrics: browsers show plain text, and
+/// download a file of another type.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let names_text = ["text/plain", "text/html"].iter().any(|text| accept.contains(text));
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_all_but_who_names_plain_text() {
+    fn clients_that_accept_only_text_get_plain_text() {
         let wants = |accept: &'static str| wants_openmetrics(Some(&HeaderValue::from_static(accept)));
         assert!(wants_openmetrics(None));
         for accept in [

@@ -1,8 +1,8 @@
-//! The metrics, each a row: its name, its meaning and where its value stands in the status. The
-//! text that Prometheus reads and the table of docs/monitoring.md have the same rows.
+//! The metrics, each a row: its name, its meaning, and the function that reads its value from the
+//! status. The text for Prometheus and the table of docs/monitoring.md are made from the rows.
 //!
-//! Metrics with `_total` at the end of their names are counters. The others are gauges, except the
-//! histogram of latencies. `_seconds` or `_bytes`, at the end or before `_total`, is the unit.
+//! Metrics whose names end in `_total` are counters. The others are gauges, except the histogram of
+//! latencies. `_seconds` or `_bytes`, at the end or before `_total`, is the unit.
 
 use std::fmt;
 
@@ -17,34 +17,36 @@ use super::process::Process;
 use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
 
-/// A row: the name and the meaning of a metric, and its samples.
+/// A row of the table.
 pub(super) struct Metric {
     name: &'static str,
     means: &'static str,
     samples: Samples,
 }
 
-/// The origin of the samples of a metric. A value of `None` is left out.
+/// The functions that make the samples of a metric. A value of `None` makes no sample.
 pub(super) enum Samples {
     Daemon(fn(&Status) -> Option<Value>),
     Source(fn(&SourceStatus) -> Option<Value>),
     Protocol(fn(&ProtocolStatus) -> Option<Value>),
     Identity(fn(&IdentityStatus) -> Option<Value>),
     Process(fn(&Process) -> Option<Value>),
-    /// Samples with these labels.
+    /// Samples with labels of these names.
     Families(&'static [&'static str], fn(&Status) -> Vec<Sample>),
+    /// The histogram of latencies.
     Durations,
 }
 
-/// A value: a whole number, or a measure with a fraction.
+/// The value of a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     Whole(u64),
     Measure(f64),
 }
 
-/// The values of a sample's labels, and its value.
+/// One line of the text for Prometheus.
 pub(super) struct Sample {
+    /// The values of the labels.
     labels: Vec<String>,
     value: Value,
 }
@@ -67,7 +69,7 @@ fn measure(value: f64) -> Option<Value> {
     Some(Value::Measure(value))
 }
 
-/// All metrics but those of sources' counters, in the order of the table.
+/// All metrics except those of sources' counters, in the order of the table.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),
@@ -145,7 +147,7 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
     measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
 }
 
-/// Returns a sample for each possible finding, so that scrapes also show the end of a finding.
+/// Returns a sample for each finding that can occur: its value returns to 0 when the finding ends.
 fn findings(status: &Status) -> Vec<Sample> {
     let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
     let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|(name, _)| (name, Some(&of.name))));
@@ -182,7 +184,7 @@ fn clock_steps(status: &Status) -> Vec<Sample> {
     vec![labelled("back", status.clock.steps_back), labelled("forward", status.clock.steps_forward)]
 }
 
-/// Returns the worker IDs that this daemon alone has.
+/// Returns a sample for each worker ID, or none if another process may have taken them.
 fn worker_ids(status: &Status) -> Vec<Sample> {
     let mut samples = Vec::new();
     for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
@@ -205,7 +207,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// Returns a count of the fleet's worker IDs for each source.
+/// Returns a sample for each source whose worker IDs the fleet assigns.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
     pools.map(|pool| labelled(&pool.source, count(pool))).collect()
@@ -234,8 +236,8 @@ impl Metric {
         }
     }
 
-    /// Returns the name without the suffixes of its kind and unit, and the unit. The encoder adds
-    /// the suffixes.
+    /// Returns the name without the suffixes of kind and unit, which the encoder adds again. Also
+    /// returns the unit.
     fn stem(&self) -> (&'static str, Option<Unit>) {
         let name = self.name.strip_suffix("_total").unwrap_or(self.name);
         match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {
@@ -258,12 +260,12 @@ impl Metric {
     }
 }
 
-/// Formats the status as OpenMetrics text, with the system's figures of the process.
+/// Formats the status and the process's figures as OpenMetrics text.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition(status.clone(), process.clone())));
     let mut out = String::new();
-    // Writing to a string does not fail.
+    // Fails only if a write to the string fails, which cannot happen.
     let _ = text::encode(&mut out, &registry);
     out
 }
@@ -319,7 +321,7 @@ fn encode_latency(mut metric: MetricEncoder<'_>, status: &Status) -> fmt::Result
 mod tests {
     use super::*;
 
-    /// Returns the table of docs/monitoring.md, made from the rows.
+    /// Returns the table of docs/monitoring.md.
     fn table() -> String {
         let mut table = String::from("| metric | type | labels | means |\n|---|---|---|---|\n");
         for metric in metrics() {
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_metrics_has_each_row() {
+    fn the_monitoring_page_has_each_metric() {
         let page = include_str!("../../docs/monitoring.md");
         assert!(page.contains(&table()), "docs/monitoring.md needs this table:\n{}", table());
     }

@@ -1,8 +1,8 @@
-//! The system's figures of this process.
+//! The CPU time, memory and open files of this process, as the kernel counts them.
 
 use std::fs;
 
-/// A figure that is not available is `None`.
+/// The kernel's figures of this process. `None` stands for a figure that it did not give.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(super) cpu_s: Option<f64>,
@@ -12,7 +12,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Reads /proc and the process's clock.
+    /// Reads the figures.
     pub(crate) fn look() -> Process {
         use rustix::param::page_size;
         use rustix::process::{Resource, getrlimit};
@@ -30,12 +30,12 @@ impl Process {
     }
 }
 
-/// Counts the open files. Since Linux 6.2, the directory's size is their number. Before 6.2, the
-/// files must be listed, which is slow for tens of thousands.
+/// Counts the open files. Since Linux 6.2, the size of the directory is the number of open files.
+/// Older kernels return 0. The files must then be listed, which is slow for tens of thousands.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
-        // One entry is the directory itself, which is open only while it is listed.
+        // One entry is the open directory itself.
         0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }

@@ -1,33 +1,35 @@
 //! The last minute as clients experienced it: refused requests, slow requests, connections. The
-//! figures come from samples of the counters, which cost a request nothing. A share is that of the
-//! last minute, or of the last ten seconds if that is lower. The minute keeps a hiccup from raising
-//! an alarm, and the ten seconds end an alarm soon after its cause.
+//! figures are differences between samples of the counters, so requests need no further counting.
+//!
+//! A share is the lower of two: that of the last minute, and that of the last ten seconds. Because
+//! of the minute, a hiccup raises no alarm. Because of the ten seconds, an alarm ends soon after
+//! its cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::source_counts::SourceCounts;
 use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinute, Status};
 
-/// The time that the figures of a status cover.
+/// The time that most figures cover.
 const MINUTE_S: f64 = 60.0;
-/// The time after which a cause that has ended raises no alarm any more.
+/// The shorter time that shares cover: an alarm ends this long after its cause has ended.
 const SOON_S: f64 = 10.0;
-/// The time between two samples. Figures cover at most this much more time than asked for.
+/// The time between two samples. A figure may cover this much more than its time.
 const SAMPLE_EVERY_S: f64 = 5.0;
 /// The samples of a minute, the sample before the minute, and one to spare.
 const SAMPLES_MAX: usize = 14;
-/// The number of refused or slow requests below which their share is ignored: on a quiet daemon one
-/// mistake is a large share.
+/// The number of refused, slow or limited requests below which their share counts as 0. On a quiet
+/// daemon, a single refusal would be a large share.
 const COUNT_MIN: u64 = 5;
 
-/// The counters at one moment, or their difference from an earlier one.
+/// The counters at one moment, or the differences between two moments.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// The time since the start, or since the earlier sample.
+    /// The time since the daemon's start, or between the two moments.
     pub(super) at_s: f64,
     /// By source.
     pub(super) sources: Vec<SourceCounts>,
-    /// By name, because a reload changes their number.
+    /// By name, because a reload can add and remove identities.
     identities: BTreeMap<String, LimitedMinute>,
     pub(super) latency: Latency,
     connections_refused: u64,
@@ -36,6 +38,7 @@ pub(super) struct Sample {
     unauthorized: u64,
 }
 
+/// The samples of the last minute, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     samples: VecDeque<Sample>,
@@ -57,7 +60,7 @@ impl Sample {
         }
     }
 
-    /// Returns the counts since an earlier sample, and the time since it.
+    /// Returns the differences from an earlier sample.
     pub(super) fn since(mut self, then: &Sample) -> Sample {
         for (now, then) in self.sources.iter_mut().zip(&then.sources) {
             *now = now.since(then);
@@ -117,7 +120,7 @@ impl Recent {
     /// Returns the counts of the last `over_s` seconds.
     fn window(&self, status: &Status, over_s: f64) -> Sample {
         let from_s = status.uptime_s - over_s;
-        // All counters are 0 at the start.
+        // At the daemon's start, all counters are 0.
         let at_start = Sample::default();
         let first = if from_s <= 0.0 { None } else { self.samples.front() };
         let before = self.samples.iter().rev().find(|sample| sample.at_s <= from_s);
@@ -125,7 +128,7 @@ impl Recent {
         Sample::of(status).since(before)
     }
 
-    /// Takes the counters, if the last sample is five seconds old.
+    /// Takes a sample if the last one is [`SAMPLE_EVERY_S`] old.
     pub(crate) fn observe(&mut self, status: &Status) {
         let is_due = self.samples.back().is_none_or(|last| status.uptime_s - last.at_s >= SAMPLE_EVERY_S);
         if !is_due {
@@ -154,7 +157,7 @@ mod tests {
     use super::super::status::tests::healthy;
     use super::*;
 
-    /// A daemon that is observed once a second.
+    /// A daemon's status, with a sample taken each second.
     struct Watched {
         status: Status,
         recent: Recent,
@@ -167,28 +170,28 @@ mod tests {
             Watched { status, recent: Recent::default() }
         }
 
-        /// Lets seconds pass, each with changes of the counters, until the condition holds. Returns
-        /// the number of seconds.
+        /// Makes the change once a second until the condition holds. Returns the number of seconds.
         fn seconds_until(&mut self, change: impl Fn(&mut Status), is_met: impl Fn(&Status) -> bool) -> u32 {
             for seconds in 1..=200 {
-                self.status.uptime_s += 1.0;
-                change(&mut self.status);
-                self.recent.observe(&self.status);
-                self.recent.fill(&mut self.status);
+                self.pass(1, &change);
                 if is_met(&self.status) {
                     return seconds;
                 }
             }
-            panic!("it never was: {:?}", self.status);
+            panic!("the condition never held: {:?}", self.status);
         }
 
         fn pass(&mut self, seconds: u32, change: impl Fn(&mut Status)) {
-            let passed = std::cell::Cell::new(0);
-            self.seconds_until(change, |_| passed.replace(passed.get() + 1) + 1 == seconds);
+            for _ in 0..seconds {
+                self.status.uptime_s += 1.0;
+                change(&mut self.status);
+                self.recent.observe(&self.status);
+                self.recent.fill(&mut self.status);
+            }
         }
     }
 
-    /// Counts a second's requests, some of them refused.
+    /// Counts the requests of a second, `refused` of them as refused.
     fn requests(all: u64, refused: u64) -> impl Fn(&mut Status) {
         move |status| {
             status.sources[0].counts.requests += all;
@@ -202,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_raise_their_share_within_seconds_and_lower_it_soon_after() {
+    fn the_refused_share_rises_and_falls_within_seconds() {
         for (refused, share) in [(30, 0.01), (700, 0.1)] {
             let mut watched = Watched::new();
             watched.pass(120, requests(1_000, 0));
@@ -220,16 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn a_few_refusals_on_a_quiet_daemon_are_no_share() {
+    fn a_few_refusals_on_a_quiet_daemon_are_ignored() {
         let mut watched = Watched::new();
         watched.pass(1, requests(COUNT_MIN - 1, COUNT_MIN - 1));
         assert_eq!(refused_share(&watched.status), 0.0);
         watched.pass(1, requests(1, 1));
-        assert_eq!(refused_share(&watched.status), 1.0, "from the first second on");
+        assert_eq!(refused_share(&watched.status), 1.0, "two seconds of samples are enough");
     }
 
     #[test]
-    fn slow_requests_are_those_above_half_of_the_default_wait() {
+    fn requests_above_half_of_the_default_wait_are_slow() {
         let slow = |share_percent: u64| {
             move |status: &mut Status| {
                 status.latency.counts[0] += 1_000 - 10 * share_percent;

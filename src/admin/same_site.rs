@@ -15,7 +15,7 @@ pub(crate) struct SiteHeaders<'h> {
 }
 
 impl<'h> SiteHeaders<'h> {
-    /// Takes a header, if it is one of these.
+    /// Keeps the header if it is one of these.
     pub(crate) fn read(&mut self, name: &str, value: &'h [u8]) {
         if name.eq_ignore_ascii_case("host") {
             self.host = Some(value);
@@ -30,8 +30,8 @@ impl<'h> SiteHeaders<'h> {
     /// Checks that there is one Host header. Only HTTP/1.0 may leave it out.
     ///
     /// # Errors
-    /// The header is missing, or there are several (RFC 9112, section 3.2): the request must be
-    /// refused with 400.
+    /// Returns the reason to refuse the request with 400 (RFC 9112, section 3.2): the header is
+    /// missing, or there are several.
     pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
         let count = self.hosts;
         if count == 1 || (count == 0 && is_http_1_0) {
@@ -40,12 +40,11 @@ impl<'h> SiteHeaders<'h> {
         Err(format!("found {count} Host headers, allowed: 1"))
     }
 
-    /// Returns the header by which a browser says that a page of another site sent the request, if
-    /// there is such a header.
+    /// Returns the header that shows that a page of another site sent the request, if there is one.
     ///
-    /// If a browser sends `Sec-Fetch-Site`, that header decides: a proxy may have replaced the host
-    /// that `Origin` is compared with. `same-site` counts as another site too, since all ports of
-    /// localhost are one site.
+    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without it, `Origin` is compared
+    /// with the host, which a proxy may have replaced. `same-site` counts as another site, because
+    /// all ports of localhost are one site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
         if let Some(site) = self.fetch_site {
             return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));
@@ -59,8 +58,8 @@ impl<'h> SiteHeaders<'h> {
 
 /// Returns true if a Host header names this machine by an address or as `localhost`.
 ///
-/// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so
-/// that its script could read the answers (DNS rebinding).
+/// If a request to a loopback address has any other name, a web page has pointed its own DNS name
+/// at this machine, so that its script can read the answers (DNS rebinding).
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else {
         return false;
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_is_needed_and_http_1_0_may_leave_it_out() {
+    fn one_host_header_is_required_except_by_http_1_0() {
         let none = &[][..];
         let one = &[("Host", "ids")][..];
         let two = &[("host", "ids"), ("host", "ids")][..];

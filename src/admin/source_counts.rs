@@ -1,13 +1,13 @@
-//! The counters of a source, each a row. Each shard's thread adds to counters of its own. The
-//! status has the sums over all shards, and the metrics show the sums.
+//! The counters of a source, each a row. Each shard's thread has counters of its own. The status
+//! and the metrics have the sums over all shards.
 
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{Metric, Samples, row, whole};
 use crate::counter::Counter;
 
-/// Defines the counters, their sums and their metrics: for each counter its field, the name of its
-/// metric and its meaning.
+/// Defines the counters, their sums and their metrics. Each row is a counter: its field, the name
+/// of its metric, and its meaning.
 macro_rules! source_counters {
     ($($field:ident: $metric:literal, $means:literal;)+) => {
         /// The counters of one shard for one source.
@@ -27,7 +27,7 @@ macro_rules! source_counters {
                 $(self.$field += counters.$field.get();)+
             }
 
-            /// Returns the counts since an earlier moment.
+            /// Returns the differences from the counts at an earlier moment.
             pub(super) fn since(&self, then: &SourceCounts) -> SourceCounts {
                 SourceCounts { $($field: self.$field.saturating_sub(then.$field),)+ }
             }

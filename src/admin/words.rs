@@ -1,11 +1,13 @@
-//! A status in words, which the page and `snowbank status` show.
+//! Puts a status into words, for the page and `snowbank status`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::finding::seconds;
-use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
-use super::status::{CeilingsStatus, ClockState, ClockStatus, FleetStatus, SourceStatus, Status};
+use super::status::{
+    CeilingsStatus, ClockState, ClockStatus, FleetStatus, KindStatus, SnowflakeStatus, SourceStatus, Status,
+    TicketStatus,
+};
 use crate::config::Grouped;
 
 /// A fact about the daemon, as a line of a table.
@@ -162,7 +164,7 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
     let workers = &snowflake.worker_ids;
     let mut lines = vec![format!("{}; worker {workers}; at most {per_second}/s", snowflake.layout)];
     if let Some(headroom_s) = source.fleet_headroom_s {
-        // The ceiling as a time: IDs are ahead of the clock during a catch-up.
+        // Adds the lead, because during a catch-up IDs are ahead of the clock.
         let until = instant(now_s + snowflake.ahead_s + headroom_s);
         let ahead = seconds(headroom_s);
         lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));
@@ -170,7 +172,7 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
     lines.push(if snowflake.ahead_s > 0.0 {
         let ahead = seconds(snowflake.ahead_s);
         let most = seconds(snowflake.max_ahead_s);
-        let catching_up = "at half speed until that has caught up";
+        let catching_up = "at half speed until the wall clock has caught up";
         format!("clock: {ahead} ahead of the wall clock, {catching_up}; at most {most} is allowed")
     } else {
         String::from("clock: follows the wall clock")
@@ -197,11 +199,11 @@ fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String 
         return format!("ceiling: durable for {left} ahead");
     }
     String::from(if source.fleet_headroom_s == Some(0.0) {
-        "ceiling: held down by the fleet's"
+        "ceiling: reached; the fleet's ceiling must be raised first"
     } else if source.ceiling_wanted {
         "ceiling: reached, and being raised"
     } else {
-        "ceiling: unused, and raised with the next request"
+        "ceiling: reached; the next request raises it"
     })
 }
 
@@ -209,7 +211,7 @@ fn instant(unix_s: f64) -> Timestamp {
     Timestamp::from_second(unix_s as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Returns a count and its noun, in the singular for one.
+/// Returns a count and its noun, which is singular if the count is 1.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }

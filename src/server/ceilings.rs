@@ -1,4 +1,4 @@
-//! Ceilings of a running daemon: where sources start, and how their ceilings are raised.
+//! The ceilings of a running daemon: where sources start, and how their ceilings are raised.
 //!
 //! ```text
 //!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state
@@ -6,13 +6,15 @@
 //!                                                           ──writes──▶ fleet thread ──▶ coordinator
 //! ```
 //!
-//! - `start_sources`: where sources start above the stored bounds.
+//! - `start_sources`: starts sources above the stored bounds.
 //! - `start_notes`: lines for the operator about a start.
-//! - `keeper_thread`: drives the keeper, which decides on writes and grants, and never waits.
-//! - `join_fleet`: takes the worker IDs of a fleet before the start. `fleet_thread`: keeps them.
-//! - `storage_thread`: writes, and checks that the state is still this daemon's. `job_thread`: what
-//!   these two threads have in common.
-//! - `simulated`: does the same work without threads, for the simulation in tests/.
+//! - `keeper_thread`: drives the keeper, which decides on writes and grants, and never waits for
+//!   either.
+//! - `join_fleet`: takes worker IDs from the coordinator before the start. `fleet_thread`: raises
+//!   their ceilings there, and checks that they are still this daemon's.
+//! - `storage_thread`: writes the state, and checks that it is still this daemon's. `job_thread`:
+//!   the common part of these two threads.
+//! - `simulated`: ceilings without threads, for the simulation in tests/.
 //! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
 pub(crate) mod fleet_thread;

@@ -1,7 +1,7 @@
 //! The daemon's health: counters, heartbeats, status.
 //!
-//! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the
-//!   operator.
+//! - `metrics`: counters, each written by one thread. `status`: the daemon's status, with the sums
+//!   of the counters.
 //! - `heartbeat`: checks that every thread makes progress.
 //! - `observer`: looks once a second, and logs changes of findings.
 //! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.

@@ -1,16 +1,15 @@
 //! The daemon's life: start, run, reload, stop.
 //!
 //! - `start`: from settings to a daemon that listens under durable ceilings.
-//! - `waiting`: a daemon that waits for worker IDs of its fleet.
-//! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
+//! - `waiting`: a daemon that waits for the worker IDs of its fleet.
+//! - `run`: serves until the stop, and stops. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
-//! - `peers`: compares the daemon with others, at the start.
-//! - `info`: the reply to INFO. `rules`: who may draw from which source.
+//! - `peers`: asks other daemons for their worker IDs, at the start.
+//! - `info`: the reply to INFO, and who may draw from which source.
 
 mod info;
 mod peers;
 pub(crate) mod reload;
-mod rules;
 mod run;
 pub(crate) mod start;
 mod threads;

@@ -1,22 +1,21 @@
-//! Sockets: from the address in the settings to bytes read and written.
+//! Sockets: from addresses in the settings to bytes read and written.
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
 //! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`:
 //!   accepts on the admin listener.
-//! - `handshake`: the start of a TLS connection.
-//! - `pending`: the places of connections that have not authorized themselves.
+//! - `pending`: limits connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS
-//!   connection. `counted_socket`: the socket beneath TLS, which counts TLS records.
+//!   connection and its handshake. `counted_socket`: the socket beneath TLS, which counts TLS
+//!   records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were
 //!   refused because of the peer's error.
 
 pub(crate) mod accept;
 pub(crate) mod admin_accept;
 pub(crate) mod counted_socket;
-pub(crate) mod handshake;
 pub(crate) mod inherited;
 pub(crate) mod listen;
 pub(crate) mod pending;
 pub(crate) mod rejections;
 pub(crate) mod socket_stream;
-mod tls_stream;
+pub(crate) mod tls_stream;

@@ -1,17 +1,16 @@
-//! Notices that the machine was restored from a snapshot: the kernel announces a changed VM
-//! generation ID.
+//! Notices in the kernel's log that the machine was restored from a snapshot.
 //!
 //! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
-//! guest's kernel at once. Since Linux 5.18, the kernel's log announces the change as new
-//! randomness that the kernel has drawn. A thread sleeps on the log.
+//! guest's kernel at once. The kernel then draws new randomness, and logs that since Linux 5.18. A
+//! thread sleeps until the log has this announcement.
 //!
-//! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper
-//! is woken, and makes the ceilings durable again before it grants. Without the log, only a jump of
-//! wall − boot time shows a restored machine.
+//! After an announcement, the daemon revokes all grants, which drops the IDs that were claimed
+//! ahead. The keeper makes the ceilings durable again before it grants. Without the log, only a
+//! jump of wall − boot shows a restored machine.
 //!
-//! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers
-//! another copy of the machine has handed out. So the state records that the counter is unknown,
-//! and a start refuses it until `snowbank ticket set`.
+//! A ticket source with a counter of its own loses its grant for good, because no clock shows which
+//! numbers another copy of the machine has handed out. The state records that the counter is
+//! unknown, and a start refuses it until `snowbank ticket set`.
 
 mod kernel_log;
 
@@ -29,10 +28,10 @@ use crate::server::shared::common::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
-/// The kernel's log, opened at the start. Later announcements are noticed.
+/// The kernel's log. Announcements after it was opened are noticed.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
-    /// Its name: standard input, or the device.
+    /// The log's name: standard input, or the path of the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
     /// The number of the last announcement before the log was opened, if `open` looked for one.
@@ -40,23 +39,23 @@ pub(crate) struct KernelLog {
 }
 
 impl KernelLog {
-    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. No announcement
-    /// is missed in between.
+    /// Opens the log at its end. If `looks_back`, first looks for the last announcement before
+    /// that.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (place, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
         KernelLog { place, log, last }
     }
 
-    /// Returns an identity of this boot. It changes when the machine is restored from a snapshot,
-    /// as far as the log showed that when it was opened.
+    /// Returns an identity of the time since the machine's boot, or since the last restore from a
+    /// snapshot that the log had when it was opened.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 }
 
-/// Starts the thread that watches for announcements as long as the process runs. Logs how a
-/// restored machine is noticed.
+/// Starts the thread that watches for announcements until the process ends. Logs how the daemon
+/// notices a restored machine.
 pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {
         Ok(log) => log,
@@ -72,7 +71,7 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
         "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
          changes the VM generation ID"
     );
-    // Without a thread, only the clocks show a restored machine.
+    // If this fails, only a jump of the clocks shows a restored machine.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
@@ -115,8 +114,8 @@ mod tests {
     use super::kernel_log::tests::{OTHER_RECORD, RECORD};
     use super::*;
 
-    /// Returns a log whose reads return one record each, as the kernel's do. The other end writes
-    /// to it.
+    /// Returns a log, and the socket that writes to it. Each read returns one record, as a read of
+    /// the kernel's log does.
     fn log() -> (UnixDatagram, OwnedFd) {
         let (writer, reader) = UnixDatagram::pair().unwrap();
         reader.set_nonblocking(true).unwrap();
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_sleeps_is_woken_by_the_record_and_by_no_other() {
+    fn only_the_announcement_ends_the_wait() {
         let (writer, log) = log();
         let waiting = thread::spawn(move || (await_new_generation(&log), log));
         writer.send(OTHER_RECORD).unwrap();
@@ -133,7 +132,8 @@ mod tests {
         writer.send(RECORD).unwrap();
         let (is_new, log) = waiting.join().unwrap();
         assert!(is_new);
-        // It returns at the record, whatever follows. The machine may have been restored twice.
+        // It returns at the first announcement, and leaves later records in the log: the machine
+        // may have been restored twice.
         for record in [OTHER_RECORD, RECORD, RECORD, OTHER_RECORD] {
             writer.send(record).unwrap();
         }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(
             behind,
             [Heard::NewGeneration, Heard::Other, Heard::Nothing],
-            "nothing behind it was read"
+            "nothing after the announcement was read"
         );
     }
 }

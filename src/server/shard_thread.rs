@@ -2,15 +2,14 @@
 //!
 //! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
 //!   part of a stop.
-//! - `thread_state`: the state that the thread's tasks share. `turn`: one turn, and what a
-//!   connection borrows for it.
-//! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake
-//!   connections.
+//! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection, and
+//!   the buffers that the connection borrows for it.
+//! - `member`: a connection's membership in the thread, and how a stop and a reload wake it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both
 //!   a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
-//! - `limits`: the sources and the rate of a client that has a limit.
-//! - `backlog`: the rest of a reply that is longer than a frame.
+//! - `limits`: holds a client to its sources and its rate.
+//! - `backlog`: the IDs of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
 //! - `scheduler`: keeps connections that send or receive much from delaying the others.
 
@@ -26,4 +25,3 @@ pub(crate) mod scheduler;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn;
-mod wakers;

@@ -4,7 +4,7 @@
 //! - `common`: what all threads share.
 //! - `live_config`: everything that a reload can change.
 //! - `wake_ups`: how threads wake each other.
-//! - `note`: lines for the operator on how sources started.
+//! - `note`: lines for the operator about a start.
 //! - `start_error`: why the daemon does not start.
 
 pub(crate) mod common;

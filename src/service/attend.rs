@@ -10,14 +10,15 @@ use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// The shortest time between two status messages. A lost message is repeated after the same time.
+/// The time between two looks at the status. A change of it, or a lost message, is sent at the next
+/// look.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two checks of a daemon that is not ready, so that a corrected clock is
-/// noticed soon.
+/// The longest time between two looks at a daemon that is not ready. A clock that was set right is
+/// noticed within this time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog
-/// also covers that thread.
+/// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs
+/// on the acceptor's thread, so the watchdog covers that thread, too.
 pub async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
         let first = await_ready(notifier, health).await;
@@ -28,7 +29,7 @@ pub async fn attend(notifier: &Notifier, health: &Health) {
     std::future::pending().await
 }
 
-/// Waits until IDs are available, and returns the status of that moment.
+/// Waits until the daemon is ready, and returns its status.
 async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     let mut sent_at: Option<Instant> = None;
     loop {
@@ -46,12 +47,12 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads twice in each of its periods, and notifies it when all have
-/// answered. If a thread is blocked, the watchdog is not fed and acts within its period.
+/// Feeds the watchdog: asks all threads twice in each of its periods, and feeds it when all have
+/// answered. If a thread is blocked, the watchdog acts within its period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);
-    // After a pause of the whole machine one round is enough.
+    // If the machine was paused, missed rounds are not made up for.
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;

@@ -1,7 +1,7 @@
-//! The thread `log`: writes the lines of the log, however slow their destination is. No other
-//! thread waits for it, because a pipe that is not read must not delay clients.
+//! The thread `log`, which writes the lines of the log. If their destination is blocked, such as a
+//! pipe that nobody reads, only this thread waits, and clients are not delayed.
 //!
-//! `tracing-appender` has such a thread too. It is not used: it panics if the system has no thread
+//! The crate `tracing-appender` has such a thread too. But it panics if the system has no thread
 //! left, it prints to standard output if the last lines take too long, and its flush ends the
 //! thread.
 
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 pub(super) const NAME: &str = "log";
-/// The most lines that wait for their destination. Most lines have less than 300 bytes, and come in
-/// bursts of some tens.
+/// The most lines in the queue. Most lines have less than 300 bytes, and come in bursts of some
+/// tens.
 const LINES_MAX: usize = 1_024;
 /// The longest wait for the destination when the process ends.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Hands lines to the thread. Each write is the line of one event.
+/// Queues lines for the thread. Each write must be the line of one event.
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter {
     messages: Sender<Message>,
-    /// The number of lines that found no room and have not been reported yet.
+    /// The number of lines that were dropped because the queue was full, since the last report.
     dropped: Arc<AtomicU64>,
 }
 
@@ -48,15 +48,15 @@ impl LogWriter {
         Ok(LogWriter { messages, dropped })
     }
 
-    /// Waits until all lines so far, and the line that reports dropped ones, are written. Waits for
-    /// [`END_PATIENCE`] at most.
+    /// Waits until all lines so far are written, and the line about dropped lines, if there are
+    /// any. Waits for [`END_PATIENCE`] at most.
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + END_PATIENCE;
         // The first flush makes the thread report dropped lines; the second waits for that report.
         for _ in 0..2 {
             let (flushed, wait) = bounded(0);
             if self.messages.send_deadline(Message::Flush(flushed), deadline).is_ok() {
-                // Disconnected or too late: both end the wait.
+                // Fails when the thread has flushed, or the deadline has passed.
                 let _ = wait.recv_deadline(deadline);
             }
         }
@@ -78,7 +78,7 @@ impl Write for LogWriter {
 
 fn run(messages: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write) {
     for message in messages {
-        // Dropped at the end of this round, after the report of dropped lines is queued.
+        // Dropped at the end of the iteration, after the line about dropped lines is queued.
         let _flushed = match message {
             Message::Line(line) => {
                 // A closed log or a full disk must not end the daemon.
@@ -121,27 +121,27 @@ mod tests {
     }
 
     #[test]
-    fn blocked_output_delays_no_writer_and_is_reported() {
+    fn blocked_output_delays_no_writer_and_drops_are_logged() {
         let (let_pass, may_pass) = mpsc::channel();
         let (written, lines) = mpsc::channel();
         let (messages, received) = bounded(LINES_MAX);
         let writer = LogWriter { messages, dropped: Arc::default() };
         let reports = writer.clone();
         let dropped = Arc::clone(&writer.dropped);
-        // As `start` does, with a subscriber that no other test writes to.
+        // Works as `start`, with a subscriber that no other test writes to.
         thread::spawn(move || {
             let subscriber = tracing_subscriber::fmt().with_writer(move || reports.clone()).with_ansi(false);
             let run = || run(&received, &dropped, Gate { may_pass, written });
             tracing::subscriber::with_default(subscriber.finish(), run);
         });
-        // The first line may be with the thread by then.
+        // The thread may have taken the first line from the queue.
         let all = LINES_MAX + 100;
         for number in 0..all {
             writer.clone().write_all(number.to_string().as_bytes()).unwrap();
         }
         let dropped = writer.dropped.load(Ordering::Relaxed) as usize;
         assert!((99..=100).contains(&dropped), "{dropped}");
-        // Nothing is written: the flush ends by its own deadline.
+        // Nothing is written, so the flush ends at its deadline.
         LogWriter::flush(&writer);
         for number in 0..all - dropped {
             let_pass.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! The destination and the format of events.
+//! The destination and the format of the log's events.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
@@ -35,8 +35,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts to write events and messages of panics, for as long as the process runs. The first
-    /// call decides the destination.
+    /// Starts to log events and panics, until the process ends. The first call decides the format.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -55,8 +54,8 @@ impl Logs {
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A level that logs more holds from now on. A level that logs less holds
-    /// once the change was logged ([`settle_level`](Self::settle_level)).
+    /// Changes the level. A level that logs more holds at once. A level that logs less holds from
+    /// [`settle_level`](Self::settle_level) on, so that the change itself can be logged.
     pub fn set_level(&mut self, level: LevelFilter) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
@@ -68,18 +67,18 @@ impl Logs {
     }
 
     fn write(&self, level: LevelFilter) {
-        // Fails only when the subscriber is gone, and then nothing is logged at all.
+        // Fails only if the subscriber is gone, so that nothing is logged anyway.
         let _ = self.level.reload(level);
     }
 }
 
 /// Logs the reason why the program ends, in one line.
 pub fn log_failure(reason: &str) {
-    // First the lines that wait are written, so that there is room for this one.
+    // The queued lines are written first, so that the queue has room for this line.
     end_log();
     let Some(Output { writer, format }) = OUTPUT.get() else {
         let begin = if leads_to_journal() { "<3>" } else { "snowbank: " };
-        // If standard error is closed, only the exit code is left.
+        // Fails if standard error is closed. Only the exit code is left then.
         let _ = io::stderr().write_all(format!("{begin}{reason}\n").as_bytes());
         return;
     };
@@ -92,15 +91,14 @@ pub fn log_failure(reason: &str) {
     }
 }
 
-/// Waits a moment for the destination of the events so far, before the process ends.
+/// Waits a moment until the events so far are written, before the process ends.
 pub fn end_log() {
     if let Some(output) = OUTPUT.get() {
         LogWriter::flush(&output.writer);
     }
 }
 
-/// Makes the thread of the log write messages of panics. The process ends then, so the lines that
-/// wait for that thread come first.
+/// Makes the thread `log` write the messages of panics, after the lines that are queued.
 fn log_panics() {
     let write_directly = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -115,9 +113,9 @@ fn log_panics() {
 fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
-    // The panic's place and reason are on two lines.
+    // The place and the reason of the panic are on two lines.
     let panic = panic.to_string().replacen('\n', " ", 1);
-    // Captured if RUST_BACKTRACE asks for it.
+    // Captures one only if RUST_BACKTRACE is set.
     let backtrace = Backtrace::capture();
     let backtrace = match backtrace.status() {
         BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),
@@ -126,7 +124,7 @@ fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     format!("thread {name} {panic}{backtrace}")
 }
 
-/// Returns the layer that writes events in this form.
+/// Returns the layer that writes events in this format.
 fn layer<S>(format: LogFormat, writer: LogWriter) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -142,8 +140,8 @@ where
     }
 }
 
-/// Writes an event as journald reads it from a service's standard error: each line starts with
-/// `<N>`, its priority (sd-daemon(3)). The journal has the time of the event.
+/// Formats an event for journald, which reads it from a service's standard error: each line starts
+/// with its priority, `<N>` (sd-daemon(3)). It has no time, because the journal has its own.
 struct ForJournald(Format<Full, ()>);
 
 impl<S, N> FormatEvent<S, N> for ForJournald
@@ -194,13 +192,13 @@ mod tests {
 
     use super::*;
 
-    /// Set for the process in which the test's thread panics.
+    /// Set in the process that panics.
     const PANICS: &str = "TEST_OF_LOGS_PANICS";
     const LINES: usize = 500;
 
     fn log_and_panic() {
         Logs::start(LogSettings { level: LevelFilter::INFO, format: LogFormat::Text }).unwrap();
-        // More than a pipe holds.
+        // Writes more than a pipe can hold.
         (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
         let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
         panics.unwrap().join().unwrap_err();
@@ -229,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_logged_after_the_lines_that_wait() {
+    fn a_panic_is_logged_after_the_queued_lines() {
         if std::env::var_os(PANICS).is_some() {
             return log_and_panic();
         }
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_lines_that_wait"]);
+        command.args(["--exact", "service::logs::tests::a_panic_is_logged_after_the_queued_lines"]);
         command.args(["--nocapture", "--test-threads=1"]).env(PANICS, "");
         let output = command.env_remove("RUST_BACKTRACE").env_remove("RUST_LIB_BACKTRACE").output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();

@@ -1,9 +1,9 @@
 //! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET`
 //! nothing is sent.
 //!
-//! Sending never blocks. A message that does not fit the manager's socket is lost, and
-//! [`attend`](super::attend) then repeats readiness and status until they arrive. The messages of a
-//! slow start and of the watchdog repeat anyway.
+//! Sending never blocks. A message is lost if the manager's socket is full.
+//! [`attend`](super::attend) then sends readiness and status again until they arrive. The messages
+//! of a slow start and of the watchdog are repeated anyway.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -20,14 +20,15 @@ use sd_notify::NotifyState;
 
 use super::log_thread::END_PATIENCE;
 
-/// The message that asks for 30 s more for a start.
+/// The message that asks for more time for a start: 30 s from now.
 const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_000);
-/// The time between two such messages: several fit in each extension, so a lost one does no harm.
+/// The time between two [`EXTENSION`] messages. Each extension lasts for several of them, so a lost
+/// one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The extra time that a stop asks for beyond its own bound, because threads of a busy machine run
-/// late. It is short, because after it the manager gives up on a process that a hanging disk keeps
-/// from ending.
+/// The time that a stop asks for beyond its own limit, because threads of a busy machine run late.
+/// It is short, because the manager must not wait long for a process that a hanging disk keeps from
+/// ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
 /// A handle to the service manager.
@@ -36,7 +37,7 @@ pub struct Notifier {
     /// The value of `$NOTIFY_SOCKET`: a path, or `@` and an abstract name.
     socket: Option<OsString>,
     is_ready: Arc<AtomicBool>,
-    /// True if a message did not fit the manager's socket since the last `take_lost`.
+    /// True if a message was lost since the last `take_lost`.
     has_lost: Arc<AtomicBool>,
 }
 
@@ -63,23 +64,22 @@ impl Notifier {
         self.send(&[NotifyState::Status(status)]);
     }
 
-    /// Reports why the start is not over yet, and asks for [`EXTENSION`] from now.
+    /// Reports why the daemon is not ready yet, and asks for more time.
     pub(super) fn not_ready(&self, status: &str) {
         self.send(&[NotifyState::Status(status), EXTENSION]);
     }
 
-    /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also
-    /// after a failure.
+    /// Reports that a reload begins. [`reloaded`](Self::reloaded) must follow, even if the reload
+    /// fails.
     pub fn reloading(&self) {
-        // Does not fail on Linux. Without the time, the message is still useful.
+        // Reading the time does not fail on Linux. The message is useful even without it.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
             Err(_) => self.send(&[NotifyState::Reloading]),
         }
     }
 
-    /// Reports the end of [`reloading`](Self::reloading): ready again, if the daemon was ready
-    /// before.
+    /// Reports the end of a reload, if the daemon was ready before it.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
             self.send(&[NotifyState::Ready]);
@@ -91,11 +91,11 @@ impl Notifier {
         self.send(&[NotifyState::Status(&format!("cannot start: {reason}"))]);
     }
 
-    /// Reports that the daemon stops. That takes at most `within`; the end of the log comes on top.
+    /// Reports that the daemon stops, which takes `within` at most, without the end of the log.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
-        // systemd takes 64 bits here. The library's own form has 32, which hold 71 minutes.
+        // The library has 32 bits for this time, which hold 71 minutes. systemd takes 64 bits.
         let extension = format!("EXTEND_TIMEOUT_USEC={}", longest.as_micros());
         self.send(&[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }
@@ -116,13 +116,13 @@ impl Notifier {
         period.filter(|_| self.is_wanted())
     }
 
-    /// Asks for more time repeatedly until the guard is dropped. Storage may block a start, which
-    /// then cannot report anything itself.
+    /// Asks for more time again and again until the guard is dropped. A thread does this, because
+    /// storage may block the start.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {
             let notifier = self.clone();
-            // Without the thread, the start only has the unit's own time limit.
+            // If this fails, the start has only the time limit of its unit.
             let _ = thread::Builder::new().name(String::from("starting")).spawn(move || {
                 while dropped.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout) {
                     notifier.not_ready(status);
@@ -141,7 +141,7 @@ impl Notifier {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.has_lost.store(true, Ordering::Relaxed);
             }
-            // Nobody is at the other end: the daemon serves on.
+            // The manager does not read its socket. The daemon does not depend on it.
             Err(error) => tracing::debug!(%error, "cannot notify the service manager"),
         }
     }

@@ -1,10 +1,10 @@
-//! The report of a reload to the process that asked for it: `snowbank reload`, the `ExecReload=` of
-//! the units.
+//! Reports the result of a reload to the process that asked for it: `snowbank reload`, which the
+//! units run as `ExecReload=`.
 //!
 //! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon
-//! sends a message to the socket when a reload begins, and another one with the result. So the
-//! result of a reload that was already in progress is not taken for that of the next one. The
-//! runtime directory is the daemon's alone, so no other program can send a result.
+//! sends a message to the socket when a reload begins, and another with its result. So the process
+//! can ignore the result of an earlier reload. Only the daemon's user can write to its runtime
+//! directory, so no other program can send a result.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -15,12 +15,13 @@ use super::notify::send_now;
 use crate::config::first_directory;
 
 const NAME: &str = "reload.sock";
-/// The longest message. Longer reasons are cut; the log has all of them.
+/// The longest message. Longer reasons are cut off, but the log has them as a whole.
 const BYTES_MAX: usize = 8 * 1024;
 const BEGUN: &str = "begun";
 const RELOADED: &str = "reloaded";
 
-/// Returns the runtime directory that the service manager gave to this process, if it did.
+/// Returns the runtime directory that the service manager has made for this process, if there is
+/// one.
 pub fn runtime_directory() -> Option<PathBuf> {
     first_directory(&std::env::var_os("RUNTIME_DIRECTORY")?)
 }
@@ -37,14 +38,14 @@ pub fn reload_ended(result: Result<(), &str>) {
     report(&text);
 }
 
-/// Sends a message to the waiting process. Usually no process waits.
+/// Sends a message to the waiting process, if there is one.
 fn report(text: &str) {
     if let Some(directory) = runtime_directory() {
         let _ = send_now(directory.join(NAME).as_os_str(), text);
     }
 }
 
-/// Waits for the result of a reload.
+/// The receiver of a reload's result.
 #[derive(Debug)]
 pub struct ReloadResult {
     socket: UnixDatagram,
@@ -61,7 +62,7 @@ impl ReloadResult {
         if UnixDatagram::unbound()?.connect(&path).is_ok() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        // A process that was killed has left the socket behind.
+        // If a process was killed while it waited, its socket is still there.
         let _ = std::fs::remove_file(&path);
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
     }
@@ -82,7 +83,7 @@ impl ReloadResult {
                 BEGUN => has_begun = true,
                 RELOADED if has_begun => return Ok(Ok(())),
                 reasons if has_begun => return Ok(Err(reasons.to_owned())),
-                // The end of an earlier reload.
+                // The result of an earlier reload.
                 _ => {}
             }
         }
@@ -100,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_result_is_that_of_the_reload_that_began_afterwards() {
+    fn results_of_earlier_reloads_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
-        // Left behind by a process that was killed.
+        // The socket of a process that was killed.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
         let result = ReloadResult::open(directory.path()).unwrap();
         assert_eq!(ReloadResult::open(directory.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);

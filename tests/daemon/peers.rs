@@ -45,6 +45,15 @@ fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
     daemon.assert_logs(&part);
 }
 
+/// All daemons may have one list of peers, so each finds itself there.
+#[test]
+fn a_daemon_does_not_ask_itself() {
+    let own = Port::take().address().to_string();
+    let daemon = Setup::configured(&toml(5, &[&own])).option("--listen", &own).listeners(2).start();
+    daemon.assert_has_numbers();
+    assert!(!daemon.log().contains("gave no answer"), "{}", daemon.log());
+}
+
 #[test]
 fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
     let directory = crate::support::directory();

@@ -2,7 +2,7 @@ use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
 use super::*;
 use Effect::{CouldRepeat, Look, Refuses, RefusesSome, RefusesSoon};
 
-/// Changes a healthy daemon's status, and judges it.
+/// Returns a healthy daemon's status after a change, judged again.
 fn judged(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = healthy();
     change(&mut status);
@@ -13,11 +13,11 @@ fn judged(change: impl FnOnce(&mut Status)) -> Status {
 #[track_caller]
 fn finds(name: &str, effect: Effect, part: &str, change: impl FnOnce(&mut Status)) {
     let status = judged(change);
-    let finding = status.findings.first().expect("a finding");
+    let finding = status.findings.first().expect("something is found");
     assert_eq!((finding.name.as_ref(), finding.effect), (name, effect), "{finding:?}");
     assert!(finding.message.contains(part), "{finding:?}");
     let is_unready = effect == Refuses || effect == CouldRepeat;
-    assert_eq!(status.ready, !is_unready, "saturation leaves the daemon ready");
+    assert_eq!(status.ready, !is_unready, "{finding:?}");
     assert_eq!(status.headline.starts_with("NOT READY"), is_unready && !status.draining);
 }
 
@@ -29,7 +29,7 @@ fn finds_nothing(change: impl FnOnce(&mut Status)) {
 }
 
 #[test]
-fn what_refuses_requests_makes_it_unready() {
+fn findings_that_refuse_requests_make_the_daemon_unready() {
     finds("stop", Refuses, "closes its listeners", |status| status.draining = true);
     finds("worker_ids", CouldRepeat, "lock file is gone", |status| {
         status.ceilings.lost = Some(String::from("the lock file is gone"));
@@ -49,7 +49,7 @@ fn what_refuses_requests_makes_it_unready() {
 }
 
 #[test]
-fn what_is_served_anyway_is_found_too() {
+fn findings_that_refuse_nothing_leave_the_daemon_ready() {
     finds("wall_clock", Look, "3.0 s behind", |status| {
         status.clock.state = ClockState::Behind;
         status.clock.by_s = 3.0;
@@ -73,7 +73,7 @@ fn what_is_served_anyway_is_found_too() {
     finds("layout", Look, "in 182 days", |status| status.first_snowflake().layout_years_left = 0.5);
 }
 
-/// Sets the time that raises take, and the head-room at this moment.
+/// Sets the time that each raise takes, and the present headroom.
 fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
     move |status: &mut Status| {
         status.ceilings.slowest_raise_s = raise_s;
@@ -83,16 +83,11 @@ fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
 }
 
 #[test]
-fn a_slow_disk_is_named_at_each_moment_of_its_saw_tooth() {
+fn a_slow_disk_is_found_whatever_the_headroom() {
     for headroom_s in [0.0, 0.1, 0.8, 1.5, 2.9] {
         finds("ceiling", Look, "up to 1.4 s in the last minute", raises(1.44, headroom_s));
-        finds(
-            "ceiling",
-            RefusesSoon,
-            "takes 1.8 s to raise it, so that requests wait",
-            raises(1.8, headroom_s),
-        );
-        finds("ceiling", Refuses, "reached for longer than requests wait", raises(2.2, headroom_s));
+        finds("ceiling", RefusesSoon, "takes 1.8 s to raise it, so requests wait", raises(1.8, headroom_s));
+        finds("ceiling", Refuses, "stays reached for longer than requests wait", raises(2.2, headroom_s));
     }
     let hiccup = |status: &mut Status| {
         status.ceilings.slowest_raise_s = 2.2;
@@ -103,7 +98,7 @@ fn a_slow_disk_is_named_at_each_moment_of_its_saw_tooth() {
 }
 
 #[test]
-fn slow_requests_that_waited_for_storage_are_not_the_cpus_fault() {
+fn slow_storage_is_named_as_the_cause_of_slow_requests() {
     let slow = |status: &mut Status| {
         status.last_minute.slow_share = 0.05;
         status.last_minute.p99_us = Some(700_000.0);
@@ -119,7 +114,7 @@ fn slow_requests_that_waited_for_storage_are_not_the_cpus_fault() {
         raises(1.8, 0.4)(status);
     });
     let latency = status.findings.iter().find(|finding| finding.name == "latency").expect("found");
-    assert!(latency.message.contains("requests waited for a ceiling"), "{latency:?}");
+    assert!(latency.message.contains("requests waited for storage"), "{latency:?}");
     assert!(!latency.message.contains("CPU"), "{latency:?}");
 }
 
@@ -179,7 +174,7 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
 }
 
 #[test]
-fn a_certificate_for_the_coordinator_is_found_a_fortnight_before_its_end() {
+fn a_fleet_certificate_is_found_two_weeks_before_it_ends() {
     let ends_in = |days: i64| {
         move |status: &mut Status| {
             let now_s = (status.started_unix_s + status.uptime_s) as i64;
@@ -194,19 +189,19 @@ fn a_certificate_for_the_coordinator_is_found_a_fortnight_before_its_end() {
 }
 
 #[test]
-fn a_ceiling_that_rests_or_is_being_raised_is_as_it_should_be() {
+fn an_unused_or_rising_ceiling_is_no_finding() {
     finds_nothing(|status| status.first_snowflake().headroom_s = 0.0);
     finds_nothing(|status| {
         status.first_snowflake().headroom_s = 0.0;
         status.sources[0].ceiling_wanted = true;
         status.ceilings.in_flight_s = 0.01;
     });
-    // Catching up after a crash.
+    // A catch-up after a crash.
     finds_nothing(|status| status.first_snowflake().ahead_s = 2.0);
 }
 
 #[test]
-fn the_worst_comes_first_and_the_headline_says_the_danger() {
+fn the_worst_finding_comes_first_and_makes_the_headline() {
     let status = judged(|status| {
         status.first_snowflake().layout_years_left = 0.5;
         status.first_snowflake().stands_s = 4.0;

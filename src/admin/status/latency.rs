@@ -3,23 +3,24 @@
 use serde::{Deserialize, Serialize};
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the
-/// longest wait of a request, in steps of 1, 2 and 5, so that a percentile is known to within a
-/// factor of 2.5. One bound is 2 ms: requests for one ID are promised an answer within that, even
-/// while other clients send large requests. One bound is just above the default wait: without this
-/// bound, requests that waited for the whole default wait would seem to take up to twice as long.
+/// longest wait of a request. Their steps of 1, 2 and 5 make a percentile exact to a factor of 2.5.
+///
+/// A request for one ID is promised an answer within 2 ms, even while other clients send large
+/// requests, so 2 ms is a bound. Another bound is just above the default wait. Without it, requests
+/// that waited for the whole default wait would seem to take up to twice as long.
 pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The latency histogram of requests for IDs: from the read of their bytes until the write of their
-/// reply.
+/// The histogram of the latencies of requests for IDs. A latency counts from the read of the
+/// request to the write of its reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// The upper bounds, increasing.
     pub(crate) bounds_us: Vec<u64>,
-    /// The number of requests between one bound and the next. The last is the number above all
-    /// bounds.
+    /// The number of requests up to each bound and above the bound before it. The last number is
+    /// that above all bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum_us: u64,
 }
@@ -35,15 +36,15 @@ impl Latency {
         self.counts.iter().sum()
     }
 
-    /// Returns the requests since an earlier moment.
+    /// Returns the difference from an earlier histogram.
     pub(crate) fn since(&self, earlier: &Latency) -> Latency {
         let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then));
         let sum_us = self.sum_us.saturating_sub(earlier.sum_us);
         Latency { bounds_us: self.bounds_us.clone(), counts: counts.collect(), sum_us }
     }
 
-    /// Returns the time within which this share of requests was answered, in microseconds. `None`
-    /// without requests.
+    /// Returns the time within which `share` of the requests were answered, in microseconds, or
+    /// `None` if there were no requests.
     ///
     /// Interpolates linearly between the bounds, as Prometheus does. For requests above all bounds,
     /// returns the highest bound.

@@ -1,24 +1,7 @@
 use super::*;
-use crate::admin::kind::SnowflakeStatus;
-
-fn snowflake() -> SnowflakeStatus {
-    SnowflakeStatus {
-        layout: String::from("twitter"),
-        worker_ids: String::from("0"),
-        ids_per_second: 4_096_000,
-        wait_queue_s: 0.0,
-        headroom_s: 2.5,
-        ahead_s: 0.0,
-        max_ahead_s: 10.0,
-        stands_s: 0.0,
-        yet_to_begin: false,
-        layout_ends: String::from("2080-07-10"),
-        layout_years_left: 54.0,
-    }
-}
 
 impl Status {
-    /// Returns the clock's part of the first source's status, to change it.
+    /// Returns the status of the first source's layout, to change it.
     pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
         match &mut self.sources[0].kind {
             KindStatus::Snowflake(snowflake) => snowflake,
@@ -28,10 +11,12 @@ impl Status {
 }
 
 fn source() -> SourceStatus {
+    let snowflake =
+        SnowflakeStatus { headroom_s: 2.5, layout_years_left: 54.0, ..SnowflakeStatus::default() };
     SourceStatus {
         name: String::from("orders"),
         facts: Vec::new(),
-        kind: KindStatus::Snowflake(snowflake()),
+        kind: KindStatus::Snowflake(snowflake),
         id_space: String::new(),
         numbers_in_space: [0].into(),
         counts: SourceCounts { ids: 10, requests: 1, ..SourceCounts::default() },
@@ -64,7 +49,7 @@ pub(crate) fn healthy() -> Status {
 }
 
 #[test]
-fn quantiles_are_linear_between_bounds() {
+fn quantiles_are_interpolated_between_bounds() {
     let mut latency = Latency::default();
     assert_eq!(latency.quantile_us(0.5), None);
     latency.counts[1] = 10;
@@ -74,11 +59,11 @@ fn quantiles_are_linear_between_bounds() {
     assert_eq!(latency.quantile_us(0.5), Some(20.0));
     assert_eq!(latency.quantile_us(0.75), Some(75.0));
     *latency.counts.last_mut().expect("a last bucket") = 1_000;
-    assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "above all bounds, as Prometheus has it");
+    assert_eq!(latency.quantile_us(0.99), Some(10_000_000.0), "the highest bound, as Prometheus returns");
 }
 
 #[test]
-fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
+fn a_full_default_wait_is_not_counted_as_longer() {
     let mut latency = Latency::default();
     latency.counts[BOUNDS_US.partition_point(|&bound_us| bound_us < 1_010_000)] = 1_000;
     assert!(latency.quantile_us(0.999).is_some_and(|us| us <= 1_100_000.0));

@@ -1,5 +1,5 @@
-//! The fleet thread: does one job after another at the coordinator, however slow the coordinator
-//! is. Only a clean stop waits for the thread, and not for long.
+//! The fleet thread: does one job after another at the coordinator. No thread waits for it, except
+//! for a moment at a clean stop.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,89 +13,91 @@ use crate::fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAn
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
-/// The longest that a clean stop waits for the coordinator: once for its confirmation, and once for
-/// the release. Both are part of the stop's wait for storage.
+/// The longest that a clean stop waits for one answer of the coordinator. It asks twice: for a
+/// confirmation, and for the release. Both waits are part of the stop's wait for storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time between two counts of the numbers that are left.
+/// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared
-/// counter.
+/// The most jobs in flight: a raise, a look, a job of a stop, and a range for each shared counter.
 const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
-/// One thing to do.
+/// A job of the thread.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// Raise bounds.
+    /// Raise bounds at the coordinator.
     Raise {
-        /// The write's writer and number.
+        /// The index of the keeper's writer, and the number of the write.
         writer: usize,
         number: u64,
         bounds: Vec<Bound>,
-        /// The generation of the grants.
+        /// The generation of the grants for which the keeper made the write.
         generation: u64,
         clocks: Clocks,
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the numbers can be released.
+    /// Check that the coordinator answers, and that the numbers are still this daemon's.
     Confirm(Clocks),
-    /// Release the numbers, with these bounds.
+    /// Release the numbers, and lower their bounds to these.
     Release(Vec<Bound>, Clocks),
-    /// Look whether the numbers are still this daemon's.
+    /// Check that the numbers are still this daemon's.
     Look(Clocks),
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) enum Done {
+    /// The outcome of a raise.
     Raised(Outcome),
-    /// The range that was taken for this request.
+    /// The range that was taken for this request of the keeper.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
-    /// Ok if the keys are this daemon's. After an error nothing is known.
+    /// The result of a look: Ok if the numbers are this daemon's, an error if the coordinator did
+    /// not answer.
     Looked(Result<(), NoAnswer>, Box<Noticed>),
-    /// The end of a job of a stop: [`Fleet::finish`].
+    /// The result of a job of a stop: see [`Fleet::finish`].
     Finished(Result<(), String>),
-    /// A worker ID or a shared counter is lost.
+    /// Another process may hold a worker ID or a shared counter.
     Lost(TakenOver),
 }
 
-/// Further facts that a look notices, for the operator.
+/// Facts for the operator that a look notices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
     /// The time from one look to the next.
     pub(crate) poll_period: Duration,
-    /// The worker IDs in use and those left, by source.
+    /// The counts of worker IDs, by source.
     pub(crate) pools: Vec<Counted>,
-    /// The end of this side's certificate, in Unix time.
+    /// The end of the daemon's certificate for the coordinator, in Unix time.
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
 /// The daemon's place in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// How far ahead of the wall clock its ceilings are kept.
+    /// How far ahead of the wall clock the fleet's ceilings are kept.
     pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
-    /// The file of this side's certificate, if there is one.
+    /// The file of the daemon's certificate for the coordinator, if it has one.
     pub(crate) certificate: Option<PathBuf>,
 }
 
-/// The daemon in its fleet, and the facts that are noticed from time to time.
+/// The state of the thread.
 struct Work {
     in_fleet: InFleet,
     noticed: Noticed,
-    /// When the last count began.
+    /// When the last count of all pools began.
     noticed_at: Option<Instant>,
-    /// The index of the pool that is being counted. `None`: all are counted.
+    /// The index of the pool that is being counted. `None` between two counts.
     counting: Option<usize>,
 }
 
 impl Work {
-    /// Reads the certificate's end, because an operator may have renewed it. Begins a count of the
-    /// free numbers if it is time. Continues the count with at most one call.
+    /// Reads the certificate's end again, because an operator may have renewed the certificate.
+    /// Counts the worker IDs of all pools every [`COUNT_EVERY`], with at most one call to the
+    /// coordinator at each look.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
@@ -136,14 +138,14 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 }
 
 impl Fleet {
-    /// Does one of the two jobs of a stop, and waits for its end: first [`Job::Confirm`], then,
-    /// only if that succeeded, [`Job::Release`]. Of the results of earlier jobs, only a loss still
-    /// counts.
+    /// Does one of the two jobs of a stop, and waits for its result. The first is [`Job::Confirm`].
+    /// If it succeeds, [`Job::Release`] follows. Results of earlier jobs are ignored, except a
+    /// loss.
     ///
     /// # Errors
     /// After a failed Confirm, the state must be left as a kill would leave it. After a failed
-    /// Release, other daemons may get the numbers at once, or only when their bounds have passed:
-    /// only the coordinator knows.
+    /// Release, only the coordinator knows whether other daemons get the numbers at once, or once
+    /// their bounds have passed.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

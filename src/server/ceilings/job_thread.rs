@@ -1,26 +1,26 @@
-//! A thread that does one job after another, however slow the storage or coordinator is. Only a
-//! clean stop waits for the thread.
+//! A thread that does one job after another for the keeper's thread, which must not wait for
+//! storage or a coordinator.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 
-/// The handle of the thread. The thread ends when the handle is dropped.
+/// The handle of a thread that does jobs. The thread ends once the handle is dropped.
 #[derive(Debug)]
 pub(super) struct JobThread<J, D> {
     jobs: SyncSender<J>,
-    /// The channel of finished jobs. It closes once the thread has dropped what it worked on.
+    /// The results of jobs. The channel closes once the thread has dropped its subject.
     pub(super) done: Receiver<D>,
-    /// The thread to wake when a job is done, if one has asked for that.
+    /// The thread to wake whenever a job is done.
     waker: Arc<OnceLock<Thread>>,
-    /// The number of jobs that are not done.
+    /// The number of jobs whose results were not taken.
     in_flight: usize,
 }
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
-    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are in
-    /// flight at a time.
+    /// Starts the thread, which calls `run` with `subject` and each job. At most `jobs_max` jobs
+    /// may be in flight.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -41,8 +41,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
                     waker.unpark();
                 }
             }
-            // The locks are released before the channel closes, because the closed channel shows
-            // that this thread has ended.
+            // A closed channel shows that this thread has ended. So the subject, which holds the
+            // locks, is dropped first.
             drop(subject);
             drop(send_done);
         })?;
@@ -62,25 +62,22 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     /// Hands a job to the thread.
     pub(super) fn send(&mut self, job: J) {
         let sent = self.jobs.try_send(job);
-        debug_assert!(
-            !matches!(sent, Err(TrySendError::Full(_))),
-            "more jobs than the thread was started for"
-        );
-        // Sending fails only after the thread has panicked. Then no job is ever done, and the
-        // daemon refuses requests at its ceilings.
+        debug_assert!(!matches!(sent, Err(TrySendError::Full(_))), "more than `jobs_max` jobs are in flight");
+        // Fails only if the thread has panicked. No job is done then, and the daemon refuses
+        // requests once its ceilings are reached.
         if sent.is_ok() {
             self.in_flight += 1;
         }
     }
 
-    /// Returns the jobs done since the last call.
+    /// Returns the results since the last call.
     pub(super) fn take_done(&mut self) -> Vec<D> {
         let done: Vec<D> = self.done.try_iter().collect();
         self.in_flight -= done.len();
         done
     }
 
-    /// Lets the thread end after the jobs that it has. Returns the channel of their results.
+    /// Lets the thread do the jobs that it has, and end. Returns the channel of their results.
     pub(super) fn close(self) -> Receiver<D> {
         self.done
     }

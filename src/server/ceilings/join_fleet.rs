@@ -1,5 +1,4 @@
-//! Starts a daemon in a fleet: takes its worker IDs from the coordinator before anything is handed
-//! out.
+//! Starts a daemon in a fleet: takes its worker IDs from the coordinator before it hands out IDs.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -18,12 +17,12 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// Why a start with the state's own numbers needs the coordinator after a jump of the clocks.
+/// The reason why a start after a jump of the clocks needs the coordinator.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
 
-/// The machine and the state as a start finds them.
+/// The state and the machine at a start.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) found: &'a Found,
@@ -43,12 +42,13 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Takes the numbers of all sources, and sets those that the coordinator assigns. Goes on where
-    /// the earlier tries of this process ended, and adds this try to them.
+    /// Takes the worker IDs of all sources, and stores those that the coordinator assigned in
+    /// `settings`. Continues with the numbers that earlier tries of this process took. If this try
+    /// fails, `tried` remembers its numbers.
     ///
     /// # Errors
-    /// Another daemon holds one of the numbers, or the coordinator does not answer and the state
-    /// has no numbers that it may continue with.
+    /// Another daemon holds one of the numbers. Or the coordinator does not answer, and nothing
+    /// shows that the state may continue with its own numbers.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -61,7 +61,7 @@ impl Joined {
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
         let notes = match found.path() {
             Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
-            // A daemon without a state then goes on with a number that a failed try took.
+            // A daemon without a state continues with a number that an earlier try took.
             None => tried.notes(),
         };
         let holder = holder(&Machine::here(), &settings.listen);
@@ -99,19 +99,19 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Gives back the numbers that the start took, because the start goes no further.
+    /// Gives back the numbers that the start took, because the daemon is stopped.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.in_fleet.member.hurry();
-        // If there is no answer, the numbers are free when their bounds have passed, as after a
-        // kill.
+        // If there is no answer, other daemons get the numbers once their bounds have passed, as
+        // after a kill.
         let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the source
-    /// starts without a range, and waits.
+    /// starts without a range, and its requests wait.
     ///
     /// # Errors
-    /// Nobody has prepared a counter, or the coordinator has an older value than the state.
+    /// Nobody has prepared a counter, or the coordinator's value is older than the state's.
     fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
         for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
@@ -137,9 +137,9 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of earlier records whose worker IDs were assigned to this state, and whose
-    /// bounds the coordinator holds. Returns `None` if it did not answer; the next start asks
-    /// again.
+    /// Returns the keys of earlier records that the state may drop: records of assigned worker IDs
+    /// whose bounds are at the coordinator. Returns `None` if the coordinator did not answer. The
+    /// next start then asks again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
             return None;
@@ -157,8 +157,8 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources. Configured numbers come first, so that the coordinator
-    /// picks others.
+    /// Takes the numbers of all sources. Configured numbers come first, so that none of them is
+    /// picked for another source.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
@@ -192,8 +192,7 @@ impl Joined {
             }
             !found.moved_away().any(|moved| has(moved, &source.layout, id))
         };
-        // A state that had worker IDs of its own, before it belonged to a fleet, asks for those
-        // first.
+        // A state that had worker IDs before it belonged to a fleet asks for them first.
         let own = source.own_workers().cloned().or_else(|| {
             let had =
                 self.in_fleet.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
@@ -215,11 +214,11 @@ impl Joined {
         self.resume_unseen(want, own.as_ref(), reason)
     }
 
-    /// Starts with the numbers that the state had, because the coordinator is silent.
+    /// Continues with the numbers that the state had, because the coordinator is silent.
     ///
     /// # Errors
-    /// Nothing shows that the numbers are still this state's, or the clock has jumped: the machine
-    /// may have been restored from a snapshot, perhaps twice.
+    /// Nothing shows that the numbers are still this state's. Or the clocks have jumped: the
+    /// machine may have been restored from a snapshot, perhaps twice.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -233,7 +232,7 @@ impl Joined {
         };
         self.is_silent = true;
         self.notes.push(Note::Warning(format!(
-            "source {:?} goes on with {} without its coordinator: {reason}",
+            "source {:?} continues with {} without its coordinator: {reason}",
             want.source,
             taken.worker_ids.in_words()
         )));
@@ -241,7 +240,7 @@ impl Joined {
     }
 }
 
-/// The most numbers of a pool that is counted. A larger pool is never near its end.
+/// The largest pool that is counted. A larger pool never runs out of numbers.
 const POOL_MAX: u64 = 65_536;
 
 /// Returns the worker IDs that the coordinator may assign to each source.
@@ -263,13 +262,13 @@ fn pools(settings: &Settings) -> Vec<Pool> {
     pools
 }
 
-/// Returns the daemon's name for people: its machine, its address and its process. Containers need
-/// the address: neither their names nor their process numbers tell them apart.
+/// Returns the daemon's name for people: its machine, its address and its process number. The
+/// address is for containers, which may have equal names and process numbers.
 fn holder(machine: &Machine, listen: &[Address]) -> String {
     let address = match listen.first() {
         Some(Address::Tcp { host, port } | Address::Tls { host, port }) => {
-            let is_of_all = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
-            let own = machine.reachable_address().filter(|_| is_of_all).map(|ip| ip.to_string());
+            let is_unspecified = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+            let own = machine.reachable_address().filter(|_| is_unspecified).map(|ip| ip.to_string());
             format!(", {}:{port}", own.as_deref().unwrap_or(host))
         }
         Some(other) => format!(", {other}"),
@@ -278,7 +277,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
-/// Returns what the source of this index wants, without a proof.
+/// Returns the request of the source with this index, without a proof.
 fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     let source = &settings.sources[index];
     Want {
@@ -292,8 +291,8 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. There is none if they are
-/// assigned and another daemon of this machine uses them.
+/// Returns the proof that the state may continue with these worker IDs. There is none if the
+/// coordinator assigned them and another daemon of this machine has locked them.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,
@@ -304,23 +303,23 @@ fn proof(
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
-        // The start locks them again later. Only a daemon outside the fleet could lock them before
-        // that, and the start then fails.
+        // The locks are released here, and the start locks the worker IDs again later. If a daemon
+        // outside the fleet locks them in between, the start fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
         Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns whether a numbering has this worker ID of a layout.
+/// Returns whether a numbering can make the IDs of this worker ID.
 fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     let one = Numbering::new(layout.clone(), WorkerSet::single(id));
     one.is_ok_and(|one| one.shares_ids_with(numbering))
 }
 
 /// Returns whether this machine allows a start with these worker IDs: no other daemon has locked
-/// them, none was moved away from here, and no mark is later than the latest grant that the clock
-/// explains.
+/// them, none was moved away, and no mark is later than the latest grant that is possible by this
+/// clock.
 fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> Result<bool, StartError> {
     match lock_workers(lock_dir, numbering) {
         Ok(locks) => {
@@ -338,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_has_an_address_by_which_it_is_found() {
+    fn a_holders_name_has_an_address_that_others_can_reach() {
         let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];
         let interfaces = interfaces.map(|(name, ip)| (String::from(name), ip.parse().unwrap()));
         let host_name = String::from("web");

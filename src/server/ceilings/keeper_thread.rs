@@ -1,6 +1,6 @@
-//! The keeper's thread drives the [`Keeper`]: it looks about once a second, and also when a request
-//! meets a ceiling or another thread has done a job. It logs what changed. Until the stop, it never
-//! waits for storage.
+//! The keeper's thread drives the [`Keeper`]. It looks about once a second, and also when a request
+//! meets a ceiling or another thread has done a job. Until the stop, it never waits for storage or
+//! the coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,32 +28,34 @@ use snowbank_client::layout::Position;
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
 
-/// The ceilings of a daemon: the keeper that decides on them, the threads that write them, and the
-/// locks of their worker IDs.
+/// The ceilings of a daemon: the keeper that decides when they rise, the threads that write them,
+/// and the locks of the worker IDs.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
-    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so
-    /// checking them does not block.
+    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so a
+    /// check of them does not block.
     locks: Vec<WorkerLocks>,
+    /// The failures to write a mark.
     unmarked: RateLimited,
-    /// `None`: nothing is kept, and every write is durable at once.
+    /// `None`: the daemon keeps no state, and every write counts as durable at once.
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which the last look was sent. `None`: no look was sent yet, so one is sent at
-    /// once, before any raise.
+    /// When the last look was sent to the fleet thread. `None`: none was sent, so the first look is
+    /// sent before any raise.
     fleet_looked_at: Option<BootMicros>,
-    /// True until the look that was sent last is done.
+    /// True until the last look that was sent is done.
     fleet_is_looking: bool,
-    /// The time from one look to the next.
+    /// The time between two looks of the fleet thread.
     fleet_period: Duration,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
 }
 
 impl Ceilings {
-    /// Grants the first ceilings, which are durable, and starts the threads that write later ones.
+    /// Grants the first ceilings, which are durable, and starts the threads that write later
+    /// ceilings.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -94,9 +96,9 @@ impl Ceilings {
         })
     }
 
-    /// Returns the ceilings with the result of the next step of a start. If that step failed, trims
-    /// the ceilings, because no ID was handed out, and returns the error. The next start begins
-    /// above them only if the trim fails as well.
+    /// Returns the result of the next step of a start, with the ceilings. If the step failed, trims
+    /// the ceilings, because no ID was handed out. If the trim fails too, the next start begins
+    /// above them.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -112,7 +114,7 @@ impl Ceilings {
         self.keeper.sources()
     }
 
-    /// Returns the fleet's ceilings by source; none if there is no fleet.
+    /// Returns the fleet's ceilings by source; an empty list without a fleet.
     pub(crate) fn fleet_ceilings(&self) -> Vec<Position> {
         self.keeper.fleet_ceilings()
     }
@@ -131,7 +133,7 @@ impl Ceilings {
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
-                // Only the first reason counts.
+                // Only the first reason is kept.
                 let _ = common.lost.set(reason.clone());
             }
             heartbeat.keeper_looked(round);
@@ -140,15 +142,15 @@ impl Ceilings {
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
-            // The pause counts from one look to the next: if looks were further apart, ceilings
-            // would have to reach further.
+            // The time of this look is part of the pause, because ceilings reach only far enough
+            // for looks at these times.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         self.seal_and_trim()
     }
 
-    /// Takes the outcomes of the other threads, lets the keeper look, and passes its writes to
-    /// them.
+    /// Takes the results of the other threads, lets the keeper look, and sends its writes to these
+    /// threads.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.still_ours()
@@ -169,7 +171,9 @@ impl Ceilings {
         for write in std::mem::take(&mut looked.writes) {
             self.write(write, reading, metrics);
         }
-        self.take_ranges(&mut looked);
+        if let Some(fleet) = &mut self.fleet {
+            looked.ranges.drain(..).for_each(|wanted| fleet.send(fleet_thread::Job::Range(wanted)));
+        }
         if let Some(storage) = &mut self.storage
             && storage.is_idle()
             && looked.is_in_use
@@ -181,7 +185,7 @@ impl Ceilings {
         looked
     }
 
-    /// Lets the fleet thread look, if it is time.
+    /// Sends a look to the fleet thread if it is due.
     fn look_at_fleet(&mut self, looked: &mut Looked, reading: Reading) {
         if let Some(fleet) = &mut self.fleet
             && !self.fleet_is_looking
@@ -196,15 +200,6 @@ impl Ceilings {
                 fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
             } else {
                 looked.next_in = looked.next_in.min(look_in);
-            }
-        }
-    }
-
-    /// Passes the wanted ranges of shared counters to the fleet thread.
-    fn take_ranges(&mut self, looked: &mut Looked) {
-        if let Some(fleet) = &mut self.fleet {
-            for wanted in std::mem::take(&mut looked.ranges) {
-                fleet.send(fleet_thread::Job::Range(wanted));
             }
         }
     }
@@ -234,7 +229,7 @@ impl Ceilings {
         }
     }
 
-    /// Passes a raise of the fleet's ceilings to the fleet thread.
+    /// Sends a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
         let mut bounds = Vec::new();
@@ -268,7 +263,7 @@ impl Ceilings {
         written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
 
-    /// Checks that no other process could have one of the worker IDs.
+    /// Checks that this process still owns the locks of all worker IDs.
     fn still_ours(&self) -> Result<(), TakenOver> {
         self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }
@@ -276,19 +271,18 @@ impl Ceilings {
     /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the
     /// coordinator.
     ///
-    /// The numbers are returned only if the coordinator answers. Otherwise the next start goes on
-    /// with them without asking, as after a kill.
+    /// Gives the fleet's numbers back only if the coordinator answers. Otherwise the next start
+    /// continues with them, as after a kill.
     ///
     /// # Errors
-    /// The ceilings could not be trimmed. The next start begins above the old ones.
+    /// The ceilings could not be trimmed, and the next start begins above them.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
-        // The marks are lowered first, because a mark must never be above the state. Nothing above
-        // the cursor was handed out.
+        // The marks are lowered before the state, because a mark must never be above the state.
         let has_worker_ids: Vec<bool> =
             self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(|left| {
@@ -307,20 +301,20 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        // The fleet's bounds are lowered after the state's, because the state must never be above
-        // them.
+        // The fleet's bounds are lowered after the state's, because the state's must never be above
+        // the fleet's.
         if let Some(mut fleet) = returning
             && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {
             tracing::warn!(
-                "the coordinator did not confirm the release of the worker IDs, so the next start asks whose they \
-                 are: {reason}"
+                "the coordinator did not confirm the release of the worker IDs, so the next start asks it who \
+                 holds them: {reason}"
             );
         }
         Ok(())
     }
 
-    /// Returns the fleet thread if it can release the numbers now.
+    /// Returns the fleet thread if the coordinator confirms that the numbers can be released.
     fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
         let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
         match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
@@ -333,13 +327,13 @@ impl Ceilings {
     }
 }
 
-/// Returns the clocks of a reading, for the fleet.
+/// Returns the believed wall clock and the boot clock of a reading.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
 }
 
-/// Marks the IDs of a source as granted up to this bound. A failure stops nothing, because the
-/// state has the bound as well.
+/// Marks the IDs of a source as granted up to this bound. After a failure the daemon continues,
+/// because the state has the bound as well.
 fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
     let marked = locks.mark_granted(id_bound);
     if let Err(error) = marked
@@ -355,9 +349,11 @@ fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) 
 /// Logs the events of a look that no finding covers.
 fn log(looked: &Looked) {
     if let Observed::Believed(by) = looked.clock {
-        // A step is followed only after step_hold, so this repeats quickly only if step_hold is
-        // short.
-        tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
+        // This needs no rate limit: at most one step is believed in each step_hold.
+        tracing::warn!(
+            ?by,
+            "the ID clock follows the step of the wall clock, which has lasted for clock.step_hold"
+        );
     }
     if looked.is_renewed {
         tracing::info!(

@@ -7,17 +7,18 @@ use super::fleet_thread::Noticed;
 use crate::clock::{BootMicros, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 
-/// The least change of wall − boot between two looks that counts as a step. A slewed clock changes
-/// it by far less.
+/// The least change of wall − boot between two looks that counts as a step. Slewing changes it by
+/// far less.
 const STEP_US: i64 = 100_000;
-/// The time for which lengths of raises are kept, divided into parts of [`SLOT`].
+/// The time for which the lengths of raises are kept.
 const MINUTE: Duration = Duration::from_secs(60);
+/// The part of [`MINUTE`] for which only the longest raise is kept.
 const SLOT: Duration = Duration::from_secs(5);
 
 /// The last observations of the keeper's thread, and its counts.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// The last look.
+    /// The result of the last look.
     pub(crate) looked: Looked,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
@@ -26,34 +27,34 @@ pub(crate) struct LastSeen {
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
     pub(crate) failures: u64,
-    /// Why the coordinator did not answer when it was last asked; `None` if it did.
+    /// The reason why the coordinator did not answer the last time. `None`: it answered.
     pub(crate) fleet_silence: Option<String>,
-    /// The fleet's durable raises, and the ranges taken.
+    /// The number of durable raises and taken ranges at the coordinator.
     pub(crate) fleet_raises: u64,
     /// The facts that the fleet thread has noticed for the operator.
     pub(crate) noticed: Noticed,
-    /// Why the daemon has no worker ID of its fleet, while it waits for one.
+    /// The reason why the daemon waits for a worker ID of its fleet. `None`: it does not wait.
     pub(crate) waits_for: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
     /// The time of the last comparison, and wall − boot at that time.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The sign of the step at the last comparison, 0 if there was none. A clock that stands seems
-    /// to step back at each look; all these steps count as one.
+    /// The sign of the step at the last comparison, or 0. A clock that stands still seems to step
+    /// back at each look, so equal signs in a row count as one step.
     stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// If raises take longer than half of the horizon, the head-room is a saw-tooth, and single looks
-/// miss its low points.
+/// They show whether a ceiling was reached between two looks: single looks at the headroom, which
+/// is a saw-tooth, miss its low points.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
     /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot
     /// began. The oldest slot comes first.
     slots: VecDeque<(BootMicros, Duration)>,
-    /// When the last two raises ended, and how long they took.
+    /// When the last two raises ended, and how long they took. The last one comes first.
     last: VecDeque<(BootMicros, Duration)>,
 }
 
@@ -105,7 +106,8 @@ impl LastSeen {
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
         let is_step = change_us.abs() >= STEP_US;
         if !is_step && reading.boot.since(self.compared_at) < PERIOD / 2 {
-            // A look right after another cannot show whether the clock stands.
+            // So soon after the last comparison, a clock that stands still has not fallen behind by
+            // a step yet.
             return;
         }
         self.compared_at = reading.boot;
@@ -150,7 +152,8 @@ mod tests {
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
-            // A second look, as after the end of a write. The clock has gone on, or stands still.
+            // A second look soon after the first, as after a write. The clock has advanced, or
+            // stands still.
             let runs = second == 0 || wall_ms != stood_ms;
             seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
             stood_ms = wall_ms;
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_counted_by_direction_and_slewing_is_none() {
+    fn steps_are_counted_by_direction_and_slewing_is_ignored() {
         assert_eq!(steps(&[0, 1_000, 2_000]), (0, 0));
         assert_eq!(steps(&[0, 1_000, 2_050, 3_100]), (0, 0), "a fast clock");
         assert_eq!(steps(&[0, 1_000, 7_000, 8_000]), (0, 1));
@@ -168,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_raise_of_a_minute_is_remembered_and_two_slow_ones_are_usual() {
+    fn one_slow_raise_is_kept_a_minute_and_two_are_usual() {
         let at = |second: i64| BootMicros(second * 1_000_000);
         let short = Duration::from_millis(2);
         let long = Duration::from_secs(2);
@@ -184,6 +187,6 @@ mod tests {
         lengths.note(at(202), long);
         lengths.note(at(204), long);
         assert_eq!(lengths.usual(at(205)), long);
-        assert_eq!(lengths.usual(at(265)), Duration::ZERO, "nobody has asked since");
+        assert_eq!(lengths.usual(at(265)), Duration::ZERO, "the last raise is more than a minute old");
     }
 }

@@ -1,5 +1,5 @@
-//! A daemon's ceilings on clocks that a simulation provides, without threads: the shipped start,
-//! the shipped keeper, and the shipped state file and locks in directories.
+//! A daemon's ceilings without threads, on the clocks of a simulation. Start, keeper, state file
+//! and locks are the daemon's own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::server::shared::start_error::StartError;
 /// The state and the machine that a process starts on.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The state directory; `None`: nothing is kept.
+    /// The state directory. `None`: the process keeps no state.
     pub directory: Option<&'a Path>,
-    /// True to take over an older copy of a lost state, or the state of another machine.
+    /// True to start with `--adopt-state`.
     pub adopt: bool,
     /// The machine's locks of worker IDs.
     pub lock_dir: &'a Path,
@@ -29,19 +29,19 @@ pub struct Place<'a> {
 /// The ceilings of one process.
 #[derive(Debug)]
 pub struct Ceilings {
-    /// Decides when ceilings rise.
+    /// The keeper, which decides when ceilings rise.
     pub keeper: Keeper,
-    /// The part of the wall clock that the process believes.
+    /// The wall clock as the process believes it.
     pub wall: Arc<Wall>,
     locks: Vec<WorkerLocks>,
     store: Option<DiskStore>,
 }
 
 impl Ceilings {
-    /// Starts with the state in a directory, or with none.
+    /// Starts a process.
     ///
     /// # Errors
-    /// Fails as the start of a daemon does.
+    /// A daemon's start would be refused with this error.
     pub fn start(
         Place { directory, adopt, lock_dir, boot }: Place<'_>,
         settings: &[SourceSettings],
@@ -79,7 +79,7 @@ impl Ceilings {
         Outcome { writer: write.writer, number: write.number, result }
     }
 
-    /// Takes the outcome of a write.
+    /// Passes the outcome of a write to the keeper.
     pub fn written(&mut self, outcome: Outcome, reading: Reading) {
         let now = self.keeper.believe(reading);
         self.keeper.written(outcome, now, |index, id_bound| {
@@ -90,7 +90,7 @@ impl Ceilings {
     /// Stops cleanly.
     ///
     /// # Errors
-    /// The ceilings are perhaps not trimmed.
+    /// The ceilings may not be trimmed.
     pub fn stop(mut self) -> Result<(), StateError> {
         let trims = self.keeper.seal();
         for left in &trims {

@@ -10,7 +10,7 @@ use crate::server::shared::note::Note;
 
 /// Returns the note about a source for which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
-    // A fleet knows the bounds of the worker IDs that it assigns.
+    // The coordinator has the bounds of the worker IDs that it assigns.
     let advice = if source.is_assigned() {
         ""
     } else {
@@ -23,19 +23,19 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note about a source whose new IDs sort below those that the record's worker IDs were
-/// granted.
+/// Returns a note about a source that starts below the bound of this record, which is of other
+/// worker IDs.
 pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
     Some(Note::Warning(format!(
         "source {name:?} starts at the clock, and IDs of worker {worker_ids} were granted until {until}: no ID is repeated, \
-         but until then new IDs sort below those"
+         but until then new IDs sort below those IDs"
     )))
 }
 
-/// Returns a note if a fleet assigned a source's worker IDs, and the source now uses them outside
-/// the fleet.
+/// Returns a note if the source has worker IDs that a fleet assigned, but no longer belongs to the
+/// fleet.
 pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
     let mut assigned = records.iter().filter(|record| record.assigned);
     let shared = assigned.find(|record| record.numbering.shares_ids_with(claimant.numbering))?;
@@ -43,16 +43,16 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     let name = claimant.name;
     let worker_ids = worker_ids.in_words();
     Some(Note::Warning(format!(
-        "source {name:?} goes on outside its fleet, which assigned {worker_ids} to this state: if a daemon of the fleet gets them, \
+        "source {name:?} continues outside its fleet, which assigned {worker_ids} to this state: if a daemon of the fleet gets them, \
          both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not assign"
     )))
 }
 
-/// If a source's first tick comes within this time, the operator need not act: requests wait this
-/// long by default.
+/// The wait for a source's first tick that needs no note, because requests wait this long by
+/// default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// Returns a note with the remedy if the clock is too far behind a source's start.
+/// Returns a note with the remedy if the clock has not reached a source's start.
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let name = source.name();

@@ -1,4 +1,5 @@
-//! The start of sources: their first positions, above everything stored, and their first ceilings.
+//! Starts sources: finds their first positions, which are above all stored bounds, and makes their
+//! first ceilings durable.
 
 mod first_position;
 mod marks;
@@ -23,7 +24,7 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The state as it was found, locked.
+/// The state that a start found, locked.
 #[derive(Debug)]
 pub(crate) struct Found {
     directory: Option<StateDir>,
@@ -34,8 +35,8 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
-/// Refuses a maximum that is lower than a number that may have been handed out. All such numbers
-/// lie below `bound`.
+/// Refuses a maximum below a number that may have been handed out. The numbers that may have been
+/// handed out are those below `bound`.
 pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result<(), StartError> {
     let highest = bound.saturating_sub(1);
     if highest <= maximum {
@@ -47,8 +48,8 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
     )))
 }
 
-/// Checks that a counter's maximum is at least as high as all numbers that may have been handed
-/// out. Records and marks would forget higher ones.
+/// Checks that a counter's maximum is not below a number that may have been handed out. Records and
+/// marks never have a bound above the maximum, so they would lose such a number.
 fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
     let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
     let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
@@ -56,8 +57,7 @@ fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) ->
     refuse_low_maximum(claimant.name, counter.maximum(), bound)
 }
 
-/// Returns the lowest number above all that a state's records know of a counter; 0 without a
-/// record.
+/// Returns the highest bound of a counter in these records; 0 without a record.
 pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
     let of_counter = records.iter().filter(|record| record.numbering.is_of_space(numbering));
     of_counter.map(|record| record.id_bound).max().unwrap_or(0)
@@ -87,7 +87,7 @@ pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
     pub(super) locks: Vec<WorkerLocks>,
     pub(super) first_ceilings: Vec<(usize, Position)>,
-    /// `None`: nothing is kept.
+    /// `None`: the daemon keeps no state.
     pub(super) store: Option<DiskStore>,
     /// The first ranges of shared counters, with their sources' indices.
     pub(super) ranges: Vec<(usize, NumberRange)>,
@@ -96,9 +96,10 @@ pub(crate) struct Durable {
 /// The first position of every source.
 struct Starts {
     positions: Vec<FirstPosition>,
-    /// The records that belong to no source.
+    /// The records that belong to no source, and stay in the state.
     retired: Vec<Record>,
-    /// Further such records, which the state may drop, because the coordinator holds their bounds.
+    /// The records that belong to no source, and whose bounds are at the coordinator. The state
+    /// need not keep them.
     let_go: Vec<Record>,
     notes: Vec<Note>,
 }
@@ -106,13 +107,13 @@ struct Starts {
 /// The coordinator's answers to a start.
 #[derive(Debug, Default)]
 pub(crate) struct FromFleet {
-    /// Each source's worker IDs in the fleet, by index. Empty without a fleet.
+    /// The worker IDs that each source has in the fleet, by index. Empty without a fleet.
     pub(super) taken: Vec<Option<Taken>>,
-    /// The keys of the records whose bounds the coordinator holds.
+    /// The keys of the records whose bounds are at the coordinator.
     pub(super) held: Vec<String>,
     /// The first ranges of shared counters, with their sources' indices.
     pub(super) ranges: Vec<(usize, NumberRange)>,
-    /// The time for which the fleet's daemons can do without their coordinator.
+    /// The fleet's horizon.
     pub(super) horizon: Duration,
 }
 
@@ -145,25 +146,26 @@ impl Found {
         Ok(Found { directory, adopt, records, owner, here, notes })
     }
 
-    /// Returns the state directory; `None`: nothing is kept.
+    /// Returns the state directory. `None`: the daemon keeps no state.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.directory.as_ref().map(StateDir::path)
     }
 
-    /// Returns this boot of the machine.
+    /// Returns the identity of the machine's current boot.
     pub(crate) fn boot(&self) -> Option<&str> {
         self.here.boot.as_deref()
     }
 
-    /// Returns true if the process before this one did not end its record. `None`: the state knows
-    /// of no earlier process.
+    /// Returns true if the previous run did not mark its record as clean. `None`: the state has no
+    /// record of a run.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
         let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
         of_last_run.peek()?;
         Some(of_last_run.any(|record| !record.clean))
     }
 
-    /// Returns the records of worker IDs that a source was assigned before those of `numbering`.
+    /// Returns the records of worker IDs that the coordinator assigned to a source before it
+    /// assigned those of `numbering`.
     pub(super) fn assigned_before<'a>(
         &'a self,
         name: &'a str,
@@ -174,15 +176,15 @@ impl Found {
         })
     }
 
-    /// Returns the numberings that `snowbank state export` moved away from this state for good.
-    /// Those that a fleet assigned are left out: it may assign them again.
+    /// Returns the numberings that `snowbank state export` moved away from this state. Those that a
+    /// fleet assigned are left out, because it may assign them to this state again.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
         let moved = self.records.iter().filter(|record| record.released && !record.assigned);
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns the proof, from the machine's current boot, that this state may continue with these
-    /// worker IDs.
+    /// Returns the proof that this state may continue with these worker IDs. It is made from their
+    /// marks, which last until the machine's next boot.
     pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
         let records = self.records.iter();
         let records = records.filter(|it| !it.released && numbering.is_part_of(&it.numbering));
@@ -191,28 +193,29 @@ impl Found {
         Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the time of the believed wall clock while the worker IDs are not known yet.
+    /// Returns the believed wall clock before the worker IDs are known.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
         let used = self.records.iter().map(|record| &record.numbering);
         Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
     }
 
-    /// Returns the worker IDs that a source of this name and ID space had last. Worker IDs that
-    /// were moved away do not count.
+    /// Returns the worker IDs that the source of this name last had in this ID space, unless they
+    /// were moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
         let named = self.records.iter().filter(|record| record.name == name && !record.released);
         let of_space = named.filter(|record| {
             record.numbering.snowflake().is_some_and(|(had, _)| had.space() == layout.space())
         });
         let (had, worker_ids) = of_space.max_by_key(|record| record.instant())?.numbering.snowflake()?;
-        // If a constant of the layout has changed, the same worker ID stands for another number.
+        // If a constant of the layout has changed, the same worker ID has another number.
         let same = had.numbers_in_space(worker_ids) == layout.numbers_in_space(worker_ids);
         same.then(|| worker_ids.clone())
     }
 
-    /// Returns the time as the last owner knew it: wall − boot if that owner ran in the machine's
-    /// current boot, otherwise the instant up to which ceilings were granted. If the clock was
-    /// ahead and has been corrected, the lead counts only for worker IDs that were used meanwhile.
+    /// Returns what the state remembers of the clock: wall − boot if the state was used in the
+    /// machine's current boot, otherwise the instant up to which ceilings were granted. If a clock
+    /// that was ahead has been set right, its lead counts only for worker IDs that were used in
+    /// that time.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -222,7 +225,7 @@ impl Found {
             numberings.clone().any(|numbering| record.numbering.shares_ids_with(numbering))
         };
         let here = self.records.iter().filter(|it| it.boot.is_some() && it.boot == self.here.boot);
-        // The record with the latest ceiling is from the process that ran last.
+        // The process that ran last has written the record with the latest ceiling.
         if let Some(last) = here.clone().max_by_key(|record| record.instant()) {
             let used = here.filter(is_used).max_by_key(|record| record.instant());
             let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
@@ -232,8 +235,7 @@ impl Found {
         until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
-    /// Makes the first ceiling of every source durable. Also returns lines for the operator, to be
-    /// logged once the daemon has started.
+    /// Makes the first ceiling of every source durable. Also returns notes for the operator.
     pub(crate) fn grant(
         self,
         sources: Vec<Locked<'_>>,
@@ -243,8 +245,8 @@ impl Found {
     ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // These records keep only the order of IDs. The sources' own records hold the bound of what
-        // was granted.
+        // The bounds of these records are at the coordinator. What stays of them only keeps new IDs
+        // above old ones.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
@@ -279,7 +281,7 @@ impl Found {
         Ok((Durable { sources: managed, locks, first_ceilings, store, ranges }, notes))
     }
 
-    /// Makes the sources that start at these positions.
+    /// Makes the sources, each at its first position.
     fn managed(
         &self,
         sources: &[Locked<'_>],
@@ -297,7 +299,7 @@ impl Found {
             let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
             let mut source = new_source(settings, numbering.clone(), start, now);
             if self.directory.is_none() && fleet.is_none() {
-                // Another start in this tick would catch up from the same position.
+                // Otherwise a second start in this tick would begin at the same position.
                 source = source.begins_with_the_clock();
             }
             let source = ManagedSource::new(Arc::new(source), rule, start.position, now);
@@ -360,7 +362,7 @@ pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> Ceili
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Creates a source that may not claim anything yet.
+/// Creates a source without a grant.
 fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosition, now: Now) -> Source {
     let rules = if settings.kind.follows_the_clock() {
         Rules {
@@ -377,7 +379,7 @@ fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosit
     if settings.kind.takes_ranges() { source.with_shared_counter() } else { source }
 }
 
-/// Creates a source of a daemon that waits for its worker IDs. Nothing is ever granted to it.
+/// Creates a source of a daemon that waits for its worker IDs. The source never gets a grant.
 pub(crate) fn waiting_source(settings: &SourceSettings, now: Now) -> Result<Arc<Source>, StartError> {
     let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
     let start = FirstPosition::of(numbering.first_of(numbering.tick_at(now.wall)), &numbering, &[], &[]);

@@ -1,13 +1,12 @@
-//! The storage thread: does one job after another on the state directory, however slow the disk is.
-//! Only a clean stop waits for it, and not for long.
+//! The storage thread: does one job after another on the state directory. Only a clean stop waits
+//! for it, and not for long.
 //!
-//! The thread checks the state's lock and file before each write, and again before it reports the
-//! outcome. Because of the second check, no ID is repeated if another daemon takes the state over
-//! while storage hangs. The other daemon can lock the state only after the lock's name was removed,
-//! and reads the ceilings after that. An outcome is reported only if the name was still there after
-//! the write: then the other daemon reads that ceiling or a higher one, and starts there. So
-//! everything that was ever granted lies below the other daemon's start, however late this thread
-//! notices. The keeper's thread checks the locks of worker IDs.
+//! The thread checks the state's lock and file before each write, and again after it, before it
+//! reports the outcome. The second check is for a daemon that takes the state over while storage
+//! hangs. That daemon can lock the state only after the lock file was removed, and reads the
+//! ceilings after that. If the lock file is still there after a write, the other daemon will read
+//! this ceiling or a higher one, and start above it. So nothing that this daemon grants is
+//! repeated.
 
 use std::io;
 
@@ -16,40 +15,42 @@ use crate::ceiling::store::DiskStore;
 use crate::ceiling::{Left, StateError, TakenOver};
 use crate::keeper::{Outcome, Write};
 
-/// The most jobs at a time: a write, a look and the last job of a stop.
+/// The most jobs in flight: a write, a look and the job of a stop.
 const JOBS_MAX: usize = 3;
 
+/// A job of the thread.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Make ceilings durable.
     Write(Write),
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
-    /// Look whether the state is still this process's.
+    /// Check that the state is still this process's.
     Look,
 }
 
-/// The bounds that a clean stop leaves, and wall − boot as it is believed then.
+/// The bounds that a clean stop leaves.
 #[derive(Debug)]
 pub(super) struct Trim {
     pub(super) sources: Vec<Left>,
+    /// The believed wall − boot.
     pub(super) wall_minus_boot_us: i64,
-    /// The sources whose numbers another copy of the machine may hand out.
+    /// The sources whose numbers another copy of the machine may hand out too.
     pub(super) restored: Vec<usize>,
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) enum Done {
     Written(Outcome),
     Trimmed(Result<(), StateError>),
     /// The state is still this process's.
     Ours,
-    /// Another process may have the state. Nothing was written after this was noticed.
+    /// Another process may have the state. The thread writes nothing more to it.
     Lost(TakenOver),
 }
 
-/// The handle of the storage thread. When this is dropped, the thread ends and releases the state's
+/// The handle of the storage thread. Once it is dropped, the thread ends and releases the state's
 /// lock.
 pub(super) type Storage = JobThread<Job, Done>;
 
@@ -64,7 +65,7 @@ pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
 /// Lowers the ceilings if `trim` is given, and waits until the thread has ended.
 ///
 /// # Errors
-/// The ceilings are perhaps not lowered.
+/// The ceilings may not be lowered.
 pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
     let is_wanted = trim.is_some();
     if let Some(trim) = trim {
@@ -86,7 +87,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     run_while(store, job, || ())
 }
 
-/// Does a job. `meanwhile` is called between a write and the check after it.
+/// Does a job. Calls `meanwhile` between a write and the check after it.
 fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done {
     if let Err(taken_over) = store.still_ours() {
         return Done::Lost(taken_over);
@@ -110,7 +111,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 /// Makes the ceilings of a write durable.
 ///
 /// # Errors
-/// The ceilings are perhaps not durable.
+/// The ceilings may not be durable.
 pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);
@@ -177,11 +178,11 @@ mod tests {
         assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));
         let left = Left { source: 0, id_bound: 6, is_untouched: false };
         assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Done::Lost(_)));
-        assert_eq!(bytes(), before, "written though another daemon has it");
+        assert_eq!(bytes(), before, "nothing was written after the loss");
     }
 
     #[test]
-    fn a_trim_that_was_not_made_is_no_success() {
+    fn a_trim_that_was_not_made_is_an_error() {
         for is_wanted in [true, false] {
             let (directory, store) = store();
             take_over(directory.path());

@@ -7,19 +7,18 @@ use std::time::Duration;
 use crate::admin::Status;
 use crate::server::shared::common::Common;
 
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and
-/// without an admin listener, the stop ends before the 10 s after which containers are killed, even
-/// if nothing reads the log. A slower disk costs the next start no more than a kill does.
+/// The time for which a stop waits for storage after `drain_timeout`. With the defaults and without
+/// an admin listener, a stop takes less than the 10 s after which containers are killed, even if
+/// nothing reads the log. If the disk is slower, the next start begins as after a kill.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
-    /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`:
-    /// not at all.
+    /// The time for which the daemon continues to serve, so that load balancers notice the stop.
+    /// `None`: it stops at once.
     pub drain_delay: Option<Duration>,
-    /// The longest that the stop takes after `drain_delay`, whatever clients and storage do. The
-    /// log ends after that.
+    /// The longest that the stop takes after `drain_delay`, without the end of the log.
     pub longest: Duration,
 }
 
@@ -28,9 +27,10 @@ pub struct StopTimes {
 pub struct Health(pub(crate) Arc<Common>);
 
 impl Health {
-    /// Makes `/readyz` report the stop, and returns the time that the stop takes.
+    /// Makes `/readyz` report the stop, and returns the times of the stop.
     pub fn announce_stop(&self) -> StopTimes {
-        // A daemon that was not ready has no traffic that anybody could send elsewhere.
+        // A load balancer sends no requests to a daemon that is not ready, so there is no need to
+        // wait for it.
         let was_ready = self.0.status().ready;
         self.0.metrics.draining.store(true, Ordering::Relaxed);
         let limits = &self.0.live_config.borrow().limits;
@@ -38,12 +38,13 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
-    /// Completes when the worker IDs, a shared counter or the state are lost to another process.
+    /// Completes when another process may hold a worker ID, a shared counter or the state.
     pub async fn await_loss(&self) {
         self.0.lost.wait().await;
     }
 
-    /// Returns why the worker IDs, a shared counter or the state are lost, if they are.
+    /// Returns the reason why another process may hold a worker ID, a shared counter or the state,
+    /// if there is one.
     pub fn lost(&self) -> Option<&str> {
         self.0.lost.get().map(String::as_str)
     }
@@ -59,11 +60,11 @@ impl Health {
 
     /// Returns the history of the last hour, as JSON.
     pub(crate) fn history_json(&self) -> String {
-        // Plain structs do not fail to serialize.
+        // Plain structs always serialize.
         serde_json::to_string(&*self.0.metrics.history()).unwrap_or_default()
     }
 
-    /// Completes when every thread has shown that it makes progress. Never completes if a thread is
+    /// Completes when every thread has answered the heartbeat. Never completes if a thread is
     /// blocked.
     pub(crate) async fn all_beat(&self) {
         self.0.heartbeat.all_beat(&self.0.wake_ups).await;

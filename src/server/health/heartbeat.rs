@@ -1,5 +1,5 @@
-//! The heartbeat: each thread is asked, and answers when its turn comes. No thread has a timer for
-//! its answer.
+//! The heartbeat: shows that every thread makes progress. Each thread is asked, and answers between
+//! its other work. So no thread needs a timer.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
@@ -8,9 +8,8 @@
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
-//! A thread that is blocked, spins or has ended never answers, and the round never ends. The
-//! storage thread is not asked. If the disk is slow, the daemon serves up to its ceilings and then
-//! refuses. A restart would wait for the same disk.
+//! A thread that is blocked, spins or has ended does not answer, so the round does not end. The
+//! storage thread is not asked: if the disk hangs, a restart would hang too.
 
 use tokio::sync::watch;
 
@@ -19,9 +18,9 @@ use crate::server::shared::wake_ups::WakeUps;
 /// Asks all threads to answer, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// The number of the last round. Threads answer with this number.
+    /// The number of the last round. A thread answers with the number of the round.
     round: watch::Sender<u64>,
-    /// The last round that each shard has answered. The last entry is the keeper's.
+    /// The last round that each shard has answered, and behind them the keeper's.
     answered: watch::Sender<Vec<u64>>,
     shards: usize,
 }
@@ -31,13 +30,13 @@ impl Heartbeat {
         Heartbeat { round: watch::Sender::new(0), answered: watch::Sender::new(vec![0; shards + 1]), shards }
     }
 
-    /// Asks every thread, and completes when all have answered. Several may ask at once.
+    /// Asks every thread, and completes when all have answered. Several tasks may ask at once.
     pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
         let mut answered = self.answered.subscribe();
         self.round.send_modify(|round| *round += 1);
         let round = self.round();
         wake_ups.wake_keeper();
-        // Fails only once the sender is gone.
+        // Fails only if the sender is gone, but `self` owns it.
         let _ = answered.wait_for(|answers| answers.iter().all(|answer| *answer >= round)).await;
     }
 
@@ -54,13 +53,13 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the number of the last round. A look that the keeper begins from now on answers that
-    /// round.
+    /// Returns the number of the last round. The keeper reads it before a look, and answers with it
+    /// after the look.
     pub(crate) fn round(&self) -> u64 {
         *self.round.borrow()
     }
 
-    /// Notes that the keeper has looked since this round began.
+    /// Answers for the keeper, which has looked since `round` began.
     pub(crate) fn keeper_looked(&self, round: u64) {
         self.answer(self.shards, round);
     }
@@ -88,10 +87,10 @@ mod tests {
         let wake_ups = WakeUps::new(2);
         let mut first = pin!(heartbeat.beat(0));
         let mut second = pin!(heartbeat.beat(1));
-        assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "nobody was asked");
+        assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "no round has begun");
         for _ in 0..3 {
             let mut round = pin!(heartbeat.all_beat(&wake_ups));
-            assert!(!ends(round.as_mut()), "nobody has answered");
+            assert!(!ends(round.as_mut()), "no thread has answered");
             heartbeat.keeper_looked(heartbeat.round());
             assert!(!ends(first.as_mut()));
             assert!(!ends(round.as_mut()), "one shard has not answered");
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_began_before_the_round_is_no_answer_to_it() {
+    fn a_look_from_before_the_round_does_not_answer_it() {
         let heartbeat = Heartbeat::new(0);
         let wake_ups = WakeUps::new(0);
         let before = heartbeat.round();

@@ -1,8 +1,8 @@
 //! Counters, each written by one thread. Readers sum them.
 //!
-//! A shard's counters lie in memory of their own. The shard's thread adds with a load and a store,
-//! which cost no more than a plain addition. Nothing is contended. A reader on another thread sees
-//! numbers that are a moment old.
+//! The counters of each shard have cache lines of their own. The shard's thread adds with a load
+//! and a store, which cost no more than a plain addition. A reader on another thread sees values
+//! that are a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use snowbank_client::protocol::ErrorCode;
 /// The counters of one shard for one protocol.
 #[derive(Debug, Default)]
 pub(crate) struct ProtocolCounters {
-    /// Requests that were answered: with IDs, with an error, or otherwise.
+    /// Requests that were answered, with IDs or without.
     pub(crate) requests: Counter,
     /// Requests that were answered with an error.
     pub(crate) errors: Counter,
@@ -28,12 +28,13 @@ pub(crate) struct ProtocolCounters {
     pub(crate) other: Counter,
 }
 
+/// The counters of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
-    /// One counter for each error code. Codes count from 1.
+    /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
     /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
     /// failed.
@@ -59,14 +60,13 @@ impl ShardCounters {
         }
     }
 
-    /// Counts an answer of this protocol that is an error.
+    /// Counts an error of this protocol.
     pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors[code as usize - 1].add(1);
         self.protocols[protocol as usize].errors.add(1);
     }
 
-    /// Counts an answer of this protocol that needed no IDs, or an error that came before any IDs
-    /// were drawn.
+    /// Counts an answer of this protocol to a request that drew no IDs.
     #[cold]
     pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];
@@ -75,7 +75,7 @@ impl ShardCounters {
         self.note_error(protocol, code);
     }
 
-    /// Counts a request of this protocol for IDs. It was read at `read_at` and is answered now.
+    /// Counts a request for IDs, which was read at `read_at` and is answered now.
     pub(crate) fn note_served(&self, protocol: Protocol, read_at: BootMicros) {
         let took = clock::os::boot().since(read_at);
         self.latency.record(clock::micros(took).unsigned_abs(), 1);
@@ -83,7 +83,7 @@ impl ShardCounters {
     }
 }
 
-/// A shard's histogram of latencies, from the read of a request to the write of its reply.
+/// A shard's histogram of latencies.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyCounters {
     counts: [Counter; BOUNDS_US.len() + 1],
@@ -115,25 +115,25 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// A busy shard times one turn in this many, with a second reading of the clock. The sample stands
-/// for the turns up to the next sample. A reading costs a hundredth of a turn, so a sixty-fourth of
-/// that is negligible.
+/// A busy shard times one turn in this many, with a second reading of the clock. This sample stands
+/// for the turns up to the next sample. A reading costs a hundredth of a turn, which would be too
+/// much for each turn.
 const TIMED_TURNS: u32 = 64;
-/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all
-/// turns. Once busy, it times every second turn, then every fourth and so on, because the first
-/// turn after a pause is slower than the turns that it would stand for.
+/// After this time without a sample, a shard times its next turn. So an idle shard times nearly
+/// every turn. When it becomes busy, it times the second turn, then every second, fourth, eighth
+/// and so on. The first turn after a pause is slow, so it must not stand for many others.
 const IDLE_US: i64 = 10_000;
 
-/// A shard's timer of requests. It takes samples, each of which stands for the requests of the
-/// turns that follow it.
+/// Times a shard's requests by samples. Each sample stands for the turns up to the next sample.
 #[derive(Debug)]
 pub(crate) struct Timing {
-    /// Requests answered in this turn.
+    /// The requests answered in this turn.
     served: u64,
     /// The number of turns until the next sample.
     untimed_turns: u32,
     /// The number of turns from one sample to the next.
     stride: u32,
+    /// When the turn of the last sample began, its duration, and the bucket for that.
     timed_at: BootMicros,
     took_us: u64,
     bucket: usize,
@@ -150,7 +150,7 @@ impl Timing {
         self.served += requests;
     }
 
-    /// Ends a turn that began at `began`. Its replies are on their way.
+    /// Counts the requests of a turn that began at `began`, after the turn has sent their replies.
     #[inline]
     pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, requests: &Counter, began: BootMicros) {
         let served = std::mem::take(&mut self.served);
@@ -166,8 +166,8 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Ends a turn whose requests were read at `read_at`. They waited until the turn began, and
-    /// that wait is their latency.
+    /// Counts the requests of a turn that were read earlier, at `read_at`. Their latency is their
+    /// wait until the turn began.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -207,23 +207,23 @@ pub(crate) struct Metrics {
     pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
     pub(crate) incr_connections: IncrConnections,
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
-    /// Connections handed to a shard, by protocol. The acceptors are all on the main thread.
+    /// Connections accepted, by protocol. Only the main thread writes them, because it runs all
+    /// acceptors.
     pub(crate) accepted: [Counter; PROTOCOLS],
-    /// Connections refused because all `max_connections` were open.
+    /// Connections refused because `max_connections` were open.
     pub(crate) refused: Counter,
-    /// The bytes that all connections keep: replies that clients have not taken, and requests that
-    /// are not decoded.
+    /// The bytes of replies that clients have not taken, and of requests that are not decoded.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
     history: Mutex<History>,
     last_reload: Mutex<Option<LastReload>>,
-    /// Set when the stop begins.
+    /// True once the stop has begun.
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
     pub(crate) started: Reading,
-    /// True if the process before this one did not end its record. `None`: the state knows of no
-    /// earlier process.
+    /// True if the previous run did not mark its record as clean. `None`: the state has no record
+    /// of a run.
     pub(crate) previous_run_unclean: Option<bool>,
 }
 
@@ -259,8 +259,7 @@ impl Metrics {
         self.shards.iter().map(|shard| counter(shard)).sum()
     }
 
-    /// Returns the keeper's last observations. Takes a lock that is held for moments, so a
-    /// request's path must not call it.
+    /// Locks and returns the keeper's last observations. Requests must not wait for this lock.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -273,8 +272,7 @@ impl Metrics {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held
-    /// for moments.
+    /// Locks and returns the samples of the last minute.
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -306,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_holds_what_took_at_most_its_bound() {
+    fn a_bucket_counts_latencies_up_to_its_bound() {
         for (index, &bound_us) in BOUNDS_US.iter().enumerate() {
             assert_eq!(bucket_of(bound_us), index);
             assert_eq!(bucket_of(bound_us + 1), index + 1);
@@ -345,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lay_unread_took_as_long_as_it_lay() {
+    fn bytes_kept_for_a_later_turn_are_timed_from_their_read() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
         timing.note_served(2);

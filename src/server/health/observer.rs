@@ -1,5 +1,5 @@
 //! The observer looks at the daemon's status about once a second, and logs changes of findings and
-//! of readiness. It runs on the keeper's thread, which wakes up that often anyway.
+//! of readiness. It runs on the keeper's thread, which wakes up once a second anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,20 +14,16 @@ use crate::server::shared::common::Common;
 /// The least time between two looks: less than [`keeper::PERIOD`], because the times between the
 /// keeper's looks vary by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks at a daemon that was not used for minutes, so that idling costs next
-/// to nothing.
+/// The time between two looks if no source was used for minutes. An idle daemon must cost next to
+/// nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must have been better before that is logged. So a finding that
-/// flaps causes only two lines.
-const SETTLED: Duration = Duration::from_secs(5);
-/// The longer [`SETTLED`] of findings of load, because clients can come and go every few seconds.
-const LOAD_SETTLED: Duration = Duration::from_secs(20);
-/// For this time after the start, nothing is logged while a source has yet to begin and all begin
-/// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
+/// The time for which a finding must stay better before the log says so. Clients can come and go
+/// every few seconds, and a finding that they cause then has only two lines.
+const SETTLED: Duration = Duration::from_secs(20);
+/// For this time after the start, nothing is logged while a source waits for its first tick, if
+/// that comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
-/// The number of sources that a line names.
-const NAMED_MAX: usize = 3;
 
 /// Looks at the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
@@ -37,7 +33,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks if the last look was about a second ago, or five seconds if no source is in use.
+    /// Looks if the last look was [`PERIOD`] ago, or [`UNUSED_PERIOD`] if no source is in use.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -48,7 +44,7 @@ impl Observer {
     }
 }
 
-/// The logged state of a finding, or of readiness. The worst is the least value.
+/// The state of a finding or of readiness, ordered from the worst to the best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Found(Effect),
@@ -75,19 +71,19 @@ impl Line {
 #[derive(Debug, Default)]
 struct Logged {
     level: Level,
-    /// Since when the finding is better than the logged level.
+    /// Since when the level is better than the logged one. `None`: it is not.
     better_since: Option<Instant>,
 }
 
 impl Logged {
-    /// Returns true if `level` must be logged. A worse level than the logged one is logged at once,
-    /// a better one once it has lasted for `settled`.
-    fn should_log(&mut self, level: Level, now: Instant, settled: Duration) -> bool {
+    /// Returns true if `level` must be logged: at once if it is worse than the logged level, and
+    /// once it has lasted for [`SETTLED`] if it is better.
+    fn should_log(&mut self, level: Level, now: Instant) -> bool {
         if level <= self.level {
             self.better_since = None;
         }
         let is_settled =
-            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= settled;
+            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= SETTLED;
         if level >= self.level && !is_settled {
             return false;
         }
@@ -99,66 +95,48 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The logged levels by the findings' full names, each with the time after which a better level
-    /// is logged. A finding that has no entry was never found.
-    findings: BTreeMap<String, (Logged, Duration)>,
-    /// [`Effect::Refuses`]: not ready.
+    /// The logged levels by the findings' full names. Contains each finding that was ever found.
+    findings: BTreeMap<String, Logged>,
+    /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
     readiness: Logged,
 }
 
 impl Changes {
-    /// Returns lines for the findings whose effect has changed, and for a change of readiness. A
-    /// stop, which has a line of its own, has none here, and a start has none before its first
+    /// Returns a line for each finding whose effect has changed, and for a change of readiness.
+    /// Returns none during a stop, which has its own line, and none at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();
         }
-        let mut changed: Vec<Vec<&Finding>> = Vec::new();
-        for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
-            let settled = if finding.is_of_load() { LOAD_SETTLED } else { SETTLED };
-            let (logged, _) =
-                self.findings.entry(finding.full_name()).or_insert_with(|| (Logged::default(), settled));
-            if !logged.should_log(Level::Found(finding.effect), now, settled) {
-                continue;
-            }
-            let mut groups = changed.iter_mut();
-            match groups.find(|group| group[0].name == finding.name && group[0].effect == finding.effect) {
-                Some(group) => group.push(finding),
-                None => changed.push(vec![finding]),
+        let mut lines = Vec::new();
+        // The reload logs its own refusal.
+        for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
+            let logged = self.findings.entry(finding.full_name()).or_default();
+            let level = Level::Found(finding.effect);
+            if logged.should_log(level, now) {
+                lines.push(Line(level, format!("finding {}: {}", finding.full_name(), finding.message)));
             }
         }
-        let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
-        for (name, (logged, settled)) in &mut self.findings {
+        for (name, logged) in &mut self.findings {
             let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
-            if !is_found && logged.should_log(Level::Ok, now, *settled) {
+            if !is_found && logged.should_log(Level::Ok, now) {
                 lines.push(Line(Level::Ok, format!("finding {name} has ended")));
             }
         }
         let readiness = if status.ready { Level::Ok } else { Level::Found(Effect::Refuses) };
-        if self.readiness.should_log(readiness, now, SETTLED) {
+        if self.readiness.should_log(readiness, now) {
             lines.push(readiness_line(status));
         }
         lines
     }
 }
 
-/// Returns true while the daemon has just started and a source is about to begin.
+/// Returns true if the daemon has just started, and a source waits for its first tick, which comes
+/// soon.
 fn begins_soon(status: &Status) -> bool {
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
     status.uptime_s < BEGINNING_S && stands_s > 0.0 && stands_s <= BEGINS_WITHIN_S
-}
-
-/// Returns the line of a finding, or of several sources' equal findings that changed together.
-fn line_of(alike: &[&Finding]) -> Line {
-    let Finding { name, message, .. } = alike[0];
-    let sources: Vec<&str> = alike.iter().filter_map(|finding| finding.source.as_deref()).collect();
-    let of = match sources.len() {
-        0 => String::new(),
-        1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
-        more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
-    };
-    Line(Level::Found(alike[0].effect), format!("finding {name}{of}: {message}"))
 }
 
 fn readiness_line(status: &Status) -> Line {

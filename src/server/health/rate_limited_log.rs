@@ -1,11 +1,13 @@
-//! The rate-limited log. A log that floods hides the lines that matter, and fills a disk.
+//! Limits how often a repeated event is logged. A flood of lines would hide the others, and fill
+//! the disk.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
+/// The time between two log lines about one kind of event. An hour of them fits on a page.
 const PERIOD: Duration = Duration::from_secs(60);
+
 /// Events of one kind. The first is logged at once, later ones at most once in [`PERIOD`], with
 /// their number.
 #[derive(Debug, Default)]
@@ -19,7 +21,7 @@ impl RateLimited {
         RateLimited { logged_at: None, unlogged: 0 }
     }
 
-    /// Returns whether the last log line is so recent that another would be too soon.
+    /// Returns true if the last log line is less than [`PERIOD`] old.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
         self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < PERIOD)
     }

@@ -1,5 +1,5 @@
-//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors.
-//! Any thread may gather it: it only reads, and blocks no other thread.
+//! Gathers the daemon's status from counters, sources, the keeper's last look and the acceptors.
+//! Any thread may do this, because it blocks no other thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,22 +33,21 @@ const YEAR: Duration = Duration::from_secs(31_557_600);
 impl Common {
     /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
-        let mut status = self.measure();
-        self.metrics.recent().fill(&mut status);
-        status.judge();
-        status
+        self.judge(self.measure())
     }
 
     /// Takes the next sample of the last minute and of the last hour, and returns the daemon's
     /// current status. The keeper's thread does this about once a second.
     pub(crate) fn observe(&self) -> Status {
-        let mut status = self.measure();
+        let status = self.measure();
         self.metrics.history().observe(&status);
-        {
-            let mut recent = self.metrics.recent();
-            recent.observe(&status);
-            recent.fill(&mut status);
-        }
+        self.metrics.recent().observe(&status);
+        self.judge(status)
+    }
+
+    /// Fills in the last minute and the findings of a measured status.
+    fn judge(&self, mut status: Status) -> Status {
+        self.metrics.recent().fill(&mut status);
         status.judge();
         status
     }
@@ -56,8 +55,7 @@ impl Common {
     /// Reads counters, sources and clocks.
     fn measure(&self) -> Status {
         let metrics = &self.metrics;
-        // The lock is held for moments only, because a reload takes it to replace the
-        // configuration.
+        // The lock is not held, because a reload needs it to replace the configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());
@@ -94,7 +92,7 @@ impl Common {
             received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
             sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
-            // The callers fill in the last minute and judge the rest.
+            // `judge` fills in the rest.
             ..Status::default()
         }
     }
@@ -120,13 +118,13 @@ impl Common {
     }
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
-        // Acceptors send no other error.
+        // `TooBusy` is the only error that acceptors send.
         let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.refused.get() } else { 0 };
         self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 
-    /// Returns the time from a source's newest ID to the fleet's ceiling. For a shared counter: the
-    /// time for which it has numbers.
+    /// Returns the time for which a source has IDs without the coordinator, or `None` without a
+    /// fleet.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();

@@ -1,8 +1,10 @@
-//! The daemon's description of itself: the reply to INFO.
+//! The daemon's description of itself, which is the reply to INFO, and the rules of access, which
+//! hold each identity's own description.
 
 use std::time::Duration;
 
-use crate::config::{IdentitySettings, Settings, SourceSettings};
+use crate::access::{Identity, Rules};
+use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
@@ -22,7 +24,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        // Each reply has its own reading of the clock.
+        // Each reply adds its own reading of the clock.
         clock_unix_ms: None,
         sources: (0..)
             .zip(&settings.sources)
@@ -54,8 +56,27 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
     }
 }
 
-/// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.
-pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
+/// Returns the rules of access. An identity that keeps its name also keeps the counts that it has
+/// in `before`, the rules so far. Its rate changes once [`Rules::apply_rates`] is called.
+pub(super) fn rules(
+    settings: &Settings,
+    secrets: &Secrets,
+    info_json: &[u8],
+    before: &Rules,
+) -> Result<Rules, StartError> {
+    let mut identities = Vec::new();
+    for identity in &settings.identities {
+        let info_json = describe_to(identity, info_json)?;
+        let before = before.identities.get(&identity.name).map(AsRef::as_ref);
+        let made = Identity::new(identity, &settings.sources, info_json, settings.shards.get(), before);
+        identities.push((made, identity.certificate_names.clone()));
+    }
+    let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities.clone());
+    Ok(Rules::new(identities, secrets.tokens.clone(), authorities))
+}
+
+/// Returns the JSON of INFO for an identity: with its name, and `allowed` for each source.
+fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut info: serde_json::Value = serde_json::from_slice(info_json)
         .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;
     info["identity"] = identity.name.as_str().into();
@@ -78,8 +99,7 @@ fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
     Ok(json)
 }
 
-/// Returns the name of this instance: the machine's name, and a number that differs from one start
-/// to the next.
+/// Returns the name of this instance: the machine's name, and a random number.
 pub(super) fn instance() -> String {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{machine}-{:08x}", fastrand::u32(..))

@@ -1,41 +1,40 @@
-//! The daemon and its peers: it refuses to start with a peer's worker ID.
+//! Refuses a start with a worker ID of a peer.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use super::threads::make_runtime;
-use crate::config::{Address, InheritedAddresses, Purpose};
+use crate::config::Address;
 use crate::fleet::peers::{self, Answer, PeerAccess};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::protocol::Info;
 
-/// The longest that a start waits for its peers. A peer's machine answers within milliseconds, and
-/// refuses a wrong token within a second. So a start takes this long only if a peer is cut off.
+/// The longest that a start waits for its peers. A peer answers within milliseconds, and refuses a
+/// wrong token after a second. So a start waits this long only for a peer that is out of reach.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers, before anything is handed out. A silent peer does not prevent the start. Returns
-/// a line about the silent peers, if any.
+/// Asks all peers for their worker IDs, except this daemon itself, which listens at `own`
+/// addresses: all daemons may have one list of peers. A silent peer does not prevent the start.
+/// Returns a line about the silent peers, if there are any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
 pub(super) fn refuse_shared(
     access: Option<&PeerAccess>,
     info_json: &[u8],
-    inherited: &InheritedAddresses,
+    own: &[Address],
 ) -> Result<Option<Note>, StartError> {
     let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
-    let own_sockets: Vec<SocketAddr> =
-        inherited.iter().filter_map(|(purpose, address)| own_socket(purpose, address)).collect();
-    let answers = runtime
-        .block_on(peers::ask(access, START_TIMEOUT, |at| own_sockets.iter().any(|own| leads_to(at, *own))));
-    // A name that is still being resolved must not delay the start.
+    let is_own = |at| own.iter().filter_map(socket_address).any(|own| leads_to(at, own));
+    let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
+    // The start does not wait for a name that is still being resolved.
     runtime.shutdown_background();
     compare(info_json, &answers)
 }
 
-/// Compares this daemon with the peers that answered. Leaves out answers of this daemon itself.
+/// Compares this daemon with the peers that answered. An answer of this daemon itself is ignored.
 fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartError> {
     let own = Info::from_json(info_json).ok();
     let mut silent = Vec::new();
@@ -68,20 +67,19 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
     }))
 }
 
-/// Returns the address of an inherited socket for clients. The daemon does not answer there until
-/// its start is over.
-fn own_socket(purpose: &Purpose, address: &Address) -> Option<SocketAddr> {
-    match (purpose, address) {
-        (Purpose::Clients(_), Address::Tcp { host, port } | Address::Tls { host, port }) => {
+/// Returns the socket address of an address that names an IP.
+fn socket_address(address: &Address) -> Option<SocketAddr> {
+    match address {
+        Address::Tcp { host, port } | Address::Tls { host, port } => {
             Some(SocketAddr::new(host.parse().ok()?, *port))
         }
-        _ => None,
+        Address::Unix(_) => None,
     }
 }
 
-/// Returns whether connections to an address lead to this listener.
+/// Returns whether a connection to `address` reaches `listener`, which is on this machine.
 fn leads_to(address: SocketAddr, listener: SocketAddr) -> bool {
-    // Only an address of this machine can be bound.
+    // Binding succeeds only with an address of this machine.
     address.port() == listener.port()
         && (address.ip() == listener.ip()
             || listener.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_ok())
@@ -92,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_to_a_listener_of_all_addresses_lead_there_from_this_machine_alone() {
+    fn only_local_addresses_lead_to_an_unspecified_listener() {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         for (address, listener, expected) in [
             ("127.0.0.1:7660", "127.0.0.1:7660", true),
             ("127.0.0.1:7660", "0.0.0.0:7660", true),
             ("127.0.0.1:7661", "0.0.0.0:7660", false),
             ("127.0.0.2:7660", "127.0.0.1:7660", false),
-            // An address for documentation (RFC 5737), which no machine has.
+            // No machine has this address, which is for documentation (RFC 5737).
             ("192.0.2.1:7660", "0.0.0.0:7660", false),
         ] {
             assert_eq!(leads_to(at(address), at(listener)), expected, "{address} and {listener}");

@@ -1,7 +1,8 @@
-//! Reloads, which replace the configuration of a running daemon as a whole, or change nothing.
+//! Reloads the configuration of a running daemon. A reload replaces it as a whole, or changes
+//! nothing.
 //!
 //! The steps that can fail come first: [`diff`] refuses settings that need a restart. Then every
-//! shard takes up the new [`LiveConfig`] between two of its turns.
+//! shard adopts the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::info::describe;
-use super::rules::rules;
+use super::info::{describe, rules};
 use crate::admin::LastReload;
 use crate::clock;
 use crate::config::{Changed, FileDigest, Secrets, Settings, diff};
@@ -18,24 +18,24 @@ use crate::frontends::Facts;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 
-/// The time for which a reload waits for the shards. A turn takes far less. A thread that is
-/// blocked longer takes up the newest configuration when it continues.
+/// The longest that a reload waits for the shards. A turn takes far less. A thread that is blocked
+/// for longer adopts the newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The handle that reloads a running daemon's configuration. Reloads run one at a time: each starts
-/// from the configuration that the last one made live.
+/// Reloads a running daemon's configuration, one reload at a time.
 pub struct Reloader {
+    /// The settings that are live.
     settings: Settings,
     common: Arc<Common>,
     live_config: watch::Sender<Arc<LiveConfig>>,
-    /// The version of each configuration that a shard has taken up.
+    /// The version of each configuration that a shard has adopted.
     adopted: mpsc::Receiver<u64>,
-    /// The files for the fleet's coordinator, as the last reload found them.
+    /// The digests of the files for the fleet's coordinator, as the last reload read them.
     fleet_files: Vec<FileDigest>,
 }
 
 impl Reloader {
-    /// Returns the handle, and the sender with which shards report the versions that they take up.
+    /// Returns the reloader, and the sender with which shards report the versions that they adopt.
     pub(super) fn new(
         settings: Settings,
         common: Arc<Common>,
@@ -46,18 +46,18 @@ impl Reloader {
         (Reloader { settings, common, live_config, adopted, fleet_files }, send_adopted)
     }
 
-    /// Notes the result of a reload for the status: the reasons, one per line, if it was refused.
+    /// Stores the result of a reload for the status. The reasons for a refusal are one per line.
     pub fn note(&self, result: Result<(), &str>) {
         let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
         let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
     }
 
-    /// Makes these settings, tokens and certificates live. Blocks until all shards use the new
-    /// configuration. Returns all changes in one line.
+    /// Makes these settings, tokens and certificates live. Blocks until all shards use them.
+    /// Returns all changes in one line.
     ///
     /// # Errors
-    /// The reasons why nothing was changed, a line each.
+    /// Returns the reasons why nothing was changed, one per line.
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
@@ -66,7 +66,7 @@ impl Reloader {
         let before = Arc::clone(&self.live_config.borrow());
         let access = rules(&settings, &secrets, &info_json, &before.facts.access);
         let access = access.map_err(|error| error.to_string())?;
-        // Nothing below fails, except when the daemon stops.
+        // From here on, a reload fails only if the daemon stops.
         access.apply_rates(clock::os::boot());
         let facts = Facts::new(&settings, info_json, access);
         let supplies = before.supplies.clone();
@@ -99,13 +99,12 @@ impl Reloader {
         let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
             match self.adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                // A shard that was blocked reports an earlier version first.
+                // A shard that was blocked during an earlier reload reports that version first.
                 Ok(adopted) if adopted < version => {}
                 Ok(_) => awaited -= 1,
                 Err(RecvTimeoutError::Disconnected) => return Err(String::from("the daemon is stopping")),
                 Err(RecvTimeoutError::Timeout) => {
-                    let effect = "it takes up the new configuration when it goes on";
-                    tracing::warn!("a shard's thread is held up; {effect}");
+                    tracing::warn!("a shard's thread is blocked, and adopts the new configuration later");
                     break;
                 }
             }
@@ -114,7 +113,7 @@ impl Reloader {
     }
 }
 
-/// Gives each running source the worker IDs that were picked for it at the start.
+/// Copies the worker IDs that were picked at the start to the wanted settings.
 fn keep_picked(running: &Settings, wanted: &mut Settings) {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

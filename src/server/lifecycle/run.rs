@@ -1,4 +1,4 @@
-//! The life of a started daemon: it serves until `stop` is complete, then stops in order.
+//! Runs a started daemon: serves until the stop, and then stops.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
-    /// Serves until `stop` is complete, then stops: accepts nothing more, answers requests that
-    /// have arrived, seals every source, and trims its ceiling. It waits for storage no longer than
-    /// `drain_timeout` and a few seconds. After that the keeper's thread stays behind with its
-    /// locks, and ends with the process.
+    /// Serves until `stop` is complete, then stops: accepts no more connections, answers the
+    /// requests that have arrived, seals every source, and trims its ceiling. If storage takes
+    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper's
+    /// thread, which then ends with the process.
     ///
     /// # Errors
-    /// The system does not provide a thread or a reactor, or a thread failed.
+    /// The system has no thread or reactor left, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Server { open, ceilings, adopted, kernel_log, notes: _ } = self;
         let Open { listeners, admin, common, shards } = open;
@@ -45,7 +45,8 @@ impl Server {
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
             let drained_by = accept_until(stop, clients, inboxes, &common).await;
-            // Admin listeners serve until the shards have answered, so that the operator can watch.
+            // Admin listeners serve until the shards have ended, so that an operator can watch the
+            // stop.
             shards.stop(drained_by).await;
             admin.shutdown().await;
             drained_by
@@ -56,8 +57,7 @@ impl Server {
     }
 }
 
-/// Registers all listeners with the current reactor, before anything serves. So the daemon really
-/// has the listeners that it then logs.
+/// Registers all listeners with the current reactor. After that, the daemon can serve on them.
 fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
     let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
     let clients = clients.collect::<Result<_, StartError>>()?;
@@ -68,8 +68,8 @@ fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<
 /// The listeners for clients and for the operator, on the reactor of the main thread.
 type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 
-/// Returns the acceptor for the TLS handshakes of a listener's connections; `None` if it does not
-/// speak TLS.
+/// Returns the TLS acceptor for a listener's connections; `None` if the listener does not speak
+/// TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
     common.tls.clone().filter(|_| listener.address.is_tls())
 }
@@ -104,10 +104,10 @@ async fn accept_until(
     }
     stop.await;
     let _ = stop_acceptors.send(true);
-    // The listeners close with the acceptors. After this, connections are refused, or wait for the
-    // next daemon if a service manager holds the sockets.
+    // Each acceptor closes its listener when it ends. Later connections are refused. If a service
+    // manager holds the sockets, they wait for the next daemon.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
-    // An acceptor may wait for a shard that does not take its connection.
+    // The wait is limited, because an acceptor may wait for a shard whose inbox is full.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;
     let drained_by = Instant::now() + drain_timeout;
     let _ = tokio::time::timeout(drain_timeout, all_ended).await;

@@ -1,14 +1,14 @@
-//! The daemon's start: from settings to a daemon that listens under durable ceilings.
+//! The daemon's start: from settings to a daemon that listens, and whose first ceilings are
+//! durable.
 
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::info::{describe, instance};
+use super::info::{describe, instance, rules};
 use super::peers::refuse_shared;
 use super::reload::Reloader;
-use super::rules::rules;
 use super::threads::make_runtime;
 use super::waiting::Tries;
 use crate::access::Rules;
@@ -35,15 +35,15 @@ use crate::tls;
 const AFTER_A_CRASH: &str = "the run before did not end its record: it was killed, crashed, lost power or \
       its worker ID, or its disk hung";
 
-/// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having
-/// served.
+/// A daemon that listens. [`run`](Server::run) serves.
 pub struct Server {
     pub(super) open: Open,
-    /// The ceilings of all sources; of none while the daemon waits for worker IDs.
+    /// The ceilings of all sources. A daemon that waits for worker IDs has none.
     pub(super) ceilings: Ceilings,
+    /// Shards send the versions of the configurations that they adopt.
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
-    /// The notes for the operator about the start, a line each.
+    /// The notes for the operator about the start.
     pub notes: Vec<Note>,
 }
 
@@ -61,16 +61,17 @@ pub struct Prepared {
     found: Found,
     fleet: Option<Joined>,
     kernel_log: KernelLog,
+    /// The reading of the clocks with which the coordinator was asked.
     first: Reading,
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker IDs of a fleet. Goes on where the earlier
-    /// tries of this process ended.
+    /// Locks the state directory, and takes the worker IDs of a fleet. Continues with the numbers
+    /// that earlier tries of this process took.
     pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
         let Tries { settings, access, directory, adopt, tried } = tries;
-        // The kernel's log is opened first, because a ceiling that became durable before the
-        // machine was restored no longer counts.
+        // The kernel's log is opened before the state is read, so that no restore after that is
+        // missed.
         let kernel_log = KernelLog::open(access.is_some());
         let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
@@ -81,8 +82,8 @@ impl Prepared {
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
-    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state stays locked
-    /// meanwhile.
+    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state is unlocked
+    /// after that.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
         let clocks = Clocks::at(reading.wall, reading);
@@ -91,25 +92,19 @@ impl Prepared {
 
     /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a
     /// fleet are still this daemon's.
-    pub(super) fn grant(
-        self,
-        secrets: &Secrets,
-        sockets: &Inherited,
-        tried: &mut Tried,
-    ) -> Result<Ready, StartError> {
+    pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
-        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
-        // The clocks are read again: an earlier process may have handed out IDs of later ticks
-        // until it freed the locks.
+        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
+        // The clocks are read again, because an earlier process may have handed out IDs of later
+        // ticks until it released the locks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let numberings = sources.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        // With this, the keeper also notices a jump of the clocks since `first`, the reading with
-        // which the coordinator was asked.
+        // The keeper then notices a jump of the clocks since `first`, too.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let previous_run_unclean = found.follows_a_crash();
@@ -128,8 +123,7 @@ impl Prepared {
                 notes.extend(joined.notes);
                 in_fleet = Some(joined.in_fleet);
             } else {
-                // The daemon keeps the numbers, as after a kill. The next try finds out whose they
-                // are.
+                // The numbers are not given back. The next try asks the coordinator who holds them.
                 *tried = joined.in_fleet.member.into_tried();
             }
         }
@@ -158,11 +152,11 @@ impl Ready {
 }
 
 impl Server {
-    /// Opens the listeners that are not inherited. Returns the daemon and the handle that reloads
-    /// its configuration while it runs.
+    /// Opens the listeners that are not inherited. Returns the daemon and the reloader of its
+    /// configuration.
     ///
     /// # Errors
-    /// One line with the reason why the daemon cannot start.
+    /// Returns the reason why the daemon cannot start, in one line.
     pub fn start(
         ready: Ready,
         secrets: Secrets,
@@ -196,7 +190,7 @@ impl Server {
     }
 }
 
-/// Makes the numberings of all sources, and locks their worker IDs.
+/// Makes the numbering of each source, and locks its worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     let mut locked = Vec::new();
     for source in &settings.sources {
@@ -214,8 +208,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     Ok(locked)
 }
 
-/// What a daemon needs to open its listeners. Opening them can still fail after the first ceilings
-/// are durable.
+/// The facts that a daemon needs to open its listeners, after its first ceilings are durable.
 pub(super) struct Opening {
     pub(super) settings: Settings,
     pub(super) instance: String,
@@ -226,7 +219,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
-    /// operator. Returns all of them, and the sender of the daemon's configurations.
+    /// operator. Also returns the sender of new configurations.
     pub(super) fn open(
         &self,
         supplies: Vec<Supply>,
@@ -264,8 +257,8 @@ impl Opening {
     }
 }
 
-/// Returns the inherited listeners of a protocol; if there are none, opens listeners at its
-/// addresses.
+/// Returns the inherited listeners of a protocol. If there are none, opens listeners at
+/// `addresses`.
 fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {
         return Ok(inherited);

@@ -1,4 +1,4 @@
-//! The daemon's threads: how they are started, and how a stop waits for them.
+//! Starts the daemon's threads, and waits for them at a stop.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,7 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
     made.map_err(|error| StartError::no_thread(&error))
 }
 
+/// The threads of all shards.
 pub(super) struct ShardThreads {
     threads: Vec<JoinHandle<()>>,
     /// The instant by which the shards must have answered, once the stop has begun.
@@ -37,7 +38,8 @@ pub(super) struct ShardThreads {
 }
 
 impl ShardThreads {
-    /// Starts a thread for each shard. Connections reach it through its inbox.
+    /// Starts a thread for each shard. Also returns the shards' inboxes, by which connections reach
+    /// them.
     pub(super) fn spawn(
         common: &Arc<Common>,
         shards: Vec<(Shard, Runtime)>,
@@ -63,14 +65,14 @@ impl ShardThreads {
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
 
-    /// Stops the shards, and waits until they have answered the requests that had arrived, or until
-    /// `drained_by`.
+    /// Stops the shards, and waits until they have answered the requests that have arrived. That
+    /// takes until `drained_by` at most.
     pub(super) async fn stop(&mut self, drained_by: Instant) {
         let _ = self.stop.send(Some(drained_by));
         let _ = self.ended.recv().await;
     }
 
-    /// Joins the threads.
+    /// Waits for the end of the threads.
     ///
     /// # Errors
     /// One of them panicked.
@@ -80,6 +82,7 @@ impl ShardThreads {
     }
 }
 
+/// The keeper's thread.
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
@@ -94,7 +97,7 @@ impl KeeperThread {
         let shared = Arc::clone(common);
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
-            // All locks are free when this is received.
+            // The locks are released before the result is sent.
             let _ = send_end.send(ceilings.run(&shared, &is_stopping));
         })?;
         common.wake_ups.set_keeper(thread.thread().clone());
@@ -110,12 +113,12 @@ impl KeeperThread {
         match self.sealed.recv_timeout(drain_left + TRIM_TIMEOUT) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
+                tracing::warn!(%error, "the ceilings could not be trimmed; the next start begins above them");
             }
             // The thread ends with the process, as after kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time, or the coordinator of a fleet; if the ceilings are not trimmed, the \
-                 next start goes on above them"
+                 next start begins above them"
             ),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(RunError::ThreadFailed("the keeper's thread"));

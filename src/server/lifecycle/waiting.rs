@@ -1,12 +1,12 @@
 //! A daemon waits if its fleet gives it no worker ID: another daemon has its number, no number is
 //! left, or the coordinator does not answer and nothing shows that the state's numbers are still
-//! this daemon's. While it waits, it listens, is not ready, and refuses with `no_ceiling`.
+//! this daemon's. A waiting daemon listens, is not ready, and refuses requests with `no_ceiling`.
+//! So no service manager has to start the daemon again.
 //!
-//! Nothing is ever granted to its sources, and they have no ceilings. A separate thread tries to
-//! take numbers, each time as a start does. Once it has them, the waiting daemon ends, and the
-//! start goes on with its sockets. If the start then cannot show that the numbers are still its
-//! own, the wait begins again. So clients can stay away, or wait, and no service manager has to
-//! start the daemon again. A stop at any moment gives back what was taken.
+//! The sources of a waiting daemon have no ceilings and never get a grant. A separate thread tries
+//! to take numbers, as a start does. Once it has them, the waiting daemon ends, and a start
+//! continues with its sockets. If the coordinator then does not confirm the numbers, the wait
+//! begins again. A stop at any moment gives back the numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::info::instance;
 use super::start::{Open, Opening, Prepared, Ready, Server};
@@ -27,58 +27,56 @@ use crate::server::ceilings::start_sources::{Durable, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::live_config::Supply;
 use crate::server::shared::start_error::{RunError, StartError};
 
-/// The pause before the second try, short because a number may be free soon after another daemon
-/// stops. Each later pause is twice as long, up to [`PAUSE_MAX`], because a login costs etcd a
-/// tenth of a second.
+/// The pause before the second try. It is short, because another daemon may be stopping and give
+/// back its number soon. Each later pause is twice as long, up to [`PAUSE_MAX`], because a login
+/// costs etcd a tenth of a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits until a try or a start has ended and given back what it took. Most
-/// of this time is the pause after taking a number.
+/// The longest that a stop waits until a try or a start has ended and given back its numbers. Most
+/// of this is the pause that a try makes after it has taken a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// A daemon that waits.
 pub struct Waiting {
     server: Server,
-    /// Other handles of its sockets, for the start.
+    /// Further handles of the server's sockets, for the start.
     sockets: Inherited,
-    /// The thread of the tries. When it ends, it returns their result, and the tries for the next
+    /// The thread of the tries. It returns the result of the last try, and the tries for another
     /// wait.
     tries: Work<(Result<Prepared, StartError>, Tries)>,
     /// The tries end when this is dropped.
     trying: SyncSender<()>,
-    /// Shards adopt configurations as long as this lives.
-    _live_config: watch::Sender<Arc<LiveConfig>>,
 }
 
-/// A daemon that has its worker IDs after a wait. The start goes on.
+/// A daemon that has its worker IDs after a wait, and continues its start.
 pub struct TakenNumbers {
     prepared: Prepared,
     sockets: Inherited,
     tries: Tries,
 }
 
-/// The end of a start: the daemon may hand out IDs, must end, or must wait with these sockets and
+/// The end of a start. If the daemon must wait for worker IDs, it does so with these sockets and
 /// tries.
 pub struct StartEnd {
-    /// The start, or the reason why it cannot go on.
+    /// The start, which may hand out IDs, or the reason why it failed.
     pub ready: Result<Ready, StartError>,
     /// The inherited sockets, or those of the wait.
     pub sockets: Inherited,
-    /// The tries so far.
+    /// The tries, which remember the numbers that they took.
     pub tries: Tries,
 }
 
-/// A part of a start, in a thread of its own. A stop abandons it.
+/// A part of a start, in a thread of its own. A stop abandons the thread.
 struct Work<T> {
     ended: oneshot::Receiver<T>,
     /// Closed once the thread has ended.
     over: mpsc::Receiver<()>,
-    /// Gives back what an abandoned part has got.
+    /// Gives back the numbers in the result of abandoned work.
     give_back: fn(T),
 }
 
@@ -99,8 +97,8 @@ impl<T: Send + 'static> Work<T> {
         Ok(Work { ended, over, give_back })
     }
 
-    /// Gives back what the thread has got. If the thread is not done, it gives that back itself at
-    /// its end. Waits for its end, but not for long.
+    /// Gives back the numbers in the result. If the thread is not done, it gives them back itself
+    /// at its end. Waits for its end for [`TRY_TIMEOUT`] at most.
     fn abandon(mut self) {
         self.ended.close();
         if let Ok(unwanted) = self.ended.try_recv() {
@@ -120,11 +118,11 @@ pub struct Tries {
 }
 
 impl Waiting {
-    /// Opens the listeners that are not inherited, and begins to try. `reason` is why the first try
-    /// failed.
+    /// Opens the listeners that are not inherited, and starts the thread of the tries. `reason` is
+    /// the reason why the first try failed.
     ///
     /// # Errors
-    /// One line with the reason why the daemon cannot start.
+    /// Returns the reason why the daemon cannot start, in one line.
     pub fn start(
         mut tries: Tries,
         secrets: &Secrets,
@@ -145,7 +143,7 @@ impl Waiting {
         }
         let instance = instance();
         let opening = Opening { settings, instance, wall, reading, previous_run_unclean: None };
-        let (mut open, live_config) = opening.open(supplies, secrets, inherited)?;
+        let (mut open, _) = opening.open(supplies, secrets, inherited)?;
         let sockets = duplicate(&mut open)?;
         note(&open.common.metrics, reason);
         let ceilings = Ceilings::grant(Durable::default(), None, &opening.wall, reading)?;
@@ -157,7 +155,7 @@ impl Waiting {
             |(prepared, _)| prepared.into_iter().for_each(Prepared::give_back),
         )?;
         let server = Server { open, ceilings, adopted, kernel_log: None, notes: Vec::new() };
-        Ok(Waiting { server, sockets, tries, trying, _live_config: live_config })
+        Ok(Waiting { server, sockets, tries, trying })
     }
 
     /// Returns the server, for its addresses and its health.
@@ -168,9 +166,9 @@ impl Waiting {
     /// Serves until the daemon has its numbers, or `stop` is complete. Returns `None` after a stop.
     ///
     /// # Errors
-    /// The daemon cannot start even with numbers, or a thread failed.
+    /// A try failed for a reason that waiting does not resolve, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<Option<TakenNumbers>, RunError> {
-        let Waiting { server, sockets, mut tries, trying, .. } = self;
+        let Waiting { server, sockets, mut tries, trying } = self;
         let mut taken = None;
         let until = async {
             tokio::select! {
@@ -189,8 +187,8 @@ impl Waiting {
 }
 
 impl TakenNumbers {
-    /// Goes on with the start, until its end or until `stop` is complete. Returns `None` after a
-    /// stop. Peers, storage and the coordinator may take their time.
+    /// Continues the start until its end, or until `stop` is complete. Returns `None` after a stop.
+    /// The start may take long, because it waits for peers, storage and the coordinator.
     ///
     /// # Errors
     /// The system has no thread or reactor left.
@@ -220,8 +218,7 @@ impl TakenNumbers {
 }
 
 impl Tries {
-    /// Returns the tries of a start with these settings. `access` leads to the fleet's coordinator,
-    /// if there is a fleet.
+    /// Returns the tries of a start. `access` is for the fleet's coordinator, if there is a fleet.
     pub fn new(settings: &Settings, access: Option<Access>, directory: Option<&Path>, adopt: bool) -> Tries {
         Tries {
             settings: settings.clone(),
@@ -240,15 +237,14 @@ impl Tries {
         }
     }
 
-    /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
-    /// serves.
+    /// Makes the first ceilings durable for a try that has its worker IDs.
     fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
-        let ready = prepared.grant(secrets, &sockets, &mut self.tried);
+        let ready = prepared.grant(secrets, &mut self.tried);
         StartEnd { ready, sockets, tries: self }
     }
 
     /// Tries to take numbers until a try succeeds, or fails for a reason that waiting does not
-    /// mend. Returns `None` if nobody waits any more.
+    /// resolve. Returns `None` once the other end of `is_trying` is dropped.
     fn run(
         &mut self,
         common: &Common,
@@ -269,14 +265,14 @@ impl Tries {
     }
 }
 
-/// Notes why the daemon has no numbers.
+/// Stores the reason why the daemon has no numbers, for its status.
 fn note(metrics: &Metrics, reason: &StartError) {
     let mut seen = metrics.keeper();
     seen.waits_for = Some(reason.to_string());
     seen.fleet_silence = matches!(reason, StartError::CoordinatorSilent(_)).then(|| reason.to_string());
 }
 
-/// Returns other handles of the sockets. The new handles own the files of Unix sockets.
+/// Returns further handles of the sockets. The new handles own the files of Unix sockets.
 fn duplicate(open: &mut Open) -> Result<Inherited, StartError> {
     let clients =
         open.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));

@@ -1,4 +1,4 @@
-//! The acceptor: takes connections and hands each to the shard with the fewest connections.
+//! The acceptor: accepts connections, and hands each to the shard with the fewest.
 
 use std::io;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::tls;
 
-/// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's
-/// backlog takes the rest.
+/// The capacity of a shard's inbox. While it is full, the acceptor waits, and the kernel's backlog
+/// keeps new connections.
 pub(crate) const INBOX_SOCKETS: usize = 256;
 
-/// The time for which the acceptor pauses when the system has no descriptor or memory left. It is
-/// long enough not to spin, and short enough that a client's connect does not time out.
+/// The pause of the acceptor when the system has no descriptor or memory left. It is long enough
+/// not to spin, and so short that no client's connect times out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most connections beyond `max_connections` that may be open while evicted ones are closed.
-/// The daemon's limit of open files has as many to spare.
+/// The most connections beyond `max_connections` that may be open while evicted connections are
+/// being closed. The daemon's limit of open files allows for them.
 const LEAVING_MAX: usize = 16;
 
 /// A shard's inbox, as the acceptor sees it.
@@ -38,11 +38,11 @@ pub(crate) struct Inbox {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-/// The way in which the connections of a listener are served.
+/// How the connections of a listener are served.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
-    /// The certificate to shake hands with; `None` without TLS.
+    /// The acceptor for TLS handshakes; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
     /// True if the listener has no TLS and only this machine can reach it.
     pub(crate) is_loopback: bool,
@@ -53,7 +53,8 @@ pub(crate) struct ListenerInfo {
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     pub(crate) info: ListenerInfo,
-    /// Its place among the pending connections, unless it needs neither a handshake nor a token.
+    /// The connection's place among the pending ones; `None` if it needs neither a handshake nor a
+    /// token.
     pub(crate) pending: Option<Pending>,
     pub(crate) open: OpenConnection,
 }
@@ -77,7 +78,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// A listener on the reactor of the thread that registers it.
+/// A listener that is registered with the main thread's reactor.
 pub(crate) struct Registered {
     acceptor: Acceptor,
     pub(crate) address: Address,
@@ -89,7 +90,7 @@ impl Registered {
     /// Registers a listener with the current reactor.
     ///
     /// # Errors
-    /// One line with the listener's address and the system's error.
+    /// Returns the listener's address and the system's error, in one line.
     pub(crate) fn new(listener: Listener) -> Result<Registered, StartError> {
         let Listener { socket, address, _file } = listener;
         let acceptor = Acceptor::register(socket).map_err(|error| {
@@ -99,8 +100,8 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking. While the system lacks the resources,
-    /// logs that and tries again.
+    /// Returns the socket of the next connection, which is non-blocking. If the system has no
+    /// descriptor or memory left, logs that and tries again.
     pub(crate) async fn accept(&mut self) -> Socket {
         loop {
             match self.acceptor.accept().await {
@@ -118,7 +119,7 @@ impl Registered {
     }
 }
 
-/// A listener on the acceptor's reactor.
+/// A TCP or Unix listener.
 enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -133,8 +134,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns the next connection. It is non-blocking and has left this thread's reactor, because
-    /// it goes to a shard's reactor.
+    /// Returns the socket of the next connection. It is not registered with this thread's reactor,
+    /// because a shard registers it with its own.
     async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -152,8 +153,8 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 
 /// Accepts on one listener until `stop` turns true.
 ///
-/// When it returns, all accepted connections have been handed to a shard. Later ones are refused,
-/// unless another process also holds the listener: then they wait in the listener's queue.
+/// When it returns, all accepted connections have been handed to a shard. The kernel refuses later
+/// connections. If another process also holds the listener, they wait in its queue.
 pub(crate) async fn accept(
     mut listener: Registered,
     info: ListenerInfo,
@@ -176,10 +177,12 @@ pub(crate) async fn accept(
             continue;
         }
         common.metrics.refused.add(1);
-        // A client that expects TLS could not read a reply in plain text, and a handshake would
-        // cost too much.
+        // A client that expects TLS cannot read a reply in plain text, and a handshake costs too
+        // much.
         if info.tls.is_none() {
-            let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
+            let all = format!(
+                "the daemon has all its {max_connections} connections; ask another daemon, or retry later"
+            );
             let mut refusal = Vec::new();
             (info.protocol.about().refuse_connection)(&mut refusal, &all);
             turn_away(&socket, &refusal);
@@ -187,14 +190,14 @@ pub(crate) async fn accept(
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
                 address = %listener.address, count, max_connections,
-                "connections were turned away: all that max_connections allows are open; raise it, or see who holds them"
+                "connections were turned away, because max_connections are open; raise it, or see who holds them"
             );
         }
     }
 }
 
-/// Returns true if one more connection may be open. If all are in use, evicts the pending
-/// connection that has been silent for longest.
+/// Returns true if one more connection may be open. If all connections are in use, evicts the
+/// pending connection that has been silent for longest.
 async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: usize) -> bool {
     loop {
         let changed = pending.changed();
@@ -210,8 +213,8 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // Each pending connection is being served or may be about to send. After that it is
-            // authorized, silent or gone.
+            // No pending connection can be evicted yet: each is being served, or may be about to
+            // send. Soon it is authorized, silent or closed.
             room => pending::wait_for(room, changed).await,
         }
     }
@@ -240,18 +243,17 @@ async fn hand_over(
     };
     let open_of_protocol = &common.metrics.open_by_protocol[info.protocol as usize];
     let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
-    // Fails only when the daemon stops, because a shard's thread ends with the daemon.
+    // Fails only if the daemon stops, because the shard's thread has ended then.
     let _ = inbox.sockets.send(Admitted { socket, info: info.clone(), pending, open }).await;
 }
 
 /// Sends a refusal and closes the connection.
 fn turn_away(socket: &Socket, refusal: &[u8]) {
-    // A fresh socket's buffer has room for one reply. If the peer is gone already, the reply is
-    // lost.
+    // The buffer of a new socket has room for one reply. Fails if the peer is gone.
     let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
-    // Bytes that the client has already sent must be read, because closing with unread bytes resets
-    // the connection.
+    // Closing a socket with unread bytes resets the connection, and the client may lose the reply.
+    // So the bytes that have arrived are read.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];
     let _ = socket.recv(&mut unread);
 }

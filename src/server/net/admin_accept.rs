@@ -11,20 +11,21 @@ use tokio::task::JoinSet;
 use super::accept::Registered;
 use super::pending::{Pending, PendingLimit};
 use super::socket_stream::SocketStream;
-use super::{handshake, rejections};
+use super::{rejections, tls_stream};
 use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
 
-/// The most admin connections that are open at once, for a few scrapers, probes and pages. All are
-/// pending: one more evicts the connection that has been silent for longest.
+/// The most open connections of the admin listener: enough for scrapers, probes and pages. All are
+/// pending, so one more evicts the connection that has been silent for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped. Its
-/// connections end then, too.
+/// Serves on one listener, over TLS if `tls` is given, until the future is dropped. The connections
+/// end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
-    // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
+    // Over TLS, the browser checks the name in the certificate, so a page's own DNS name cannot
+    // lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
@@ -39,8 +40,8 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     }
 }
 
-/// Serves a connection until its end, or until it is evicted. The connection is silent whenever
-/// nothing arrives and no answer is due.
+/// Serves a connection until it ends or is evicted. The connection is silent while it neither sends
+/// nor waits for an answer.
 async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
@@ -66,7 +67,7 @@ async fn serve_pending(
     });
     tokio::select! {
         biased;
-        () = evicted => rejections::log(peer, "it asked the admin listener for nothing, and another needed its place"),
+        () = evicted => rejections::log(peer, "it sent no request to the admin listener, and a newcomer needed its place"),
         () = served => {}
     }
 }
@@ -75,7 +76,7 @@ async fn serve_pending(
 async fn encrypted(stream: SocketStream, tls: Option<tls::Acceptor>) -> Option<SocketStream> {
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await.ok()?.ok()
+            tokio::time::timeout(HEAD_WITHIN, tls_stream::shake(socket, &acceptor)).await.ok()?.ok()
         }
         (stream, _) => Some(stream),
     }

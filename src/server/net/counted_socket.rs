@@ -1,7 +1,7 @@
-//! The socket beneath TLS, which counts the records that come, and reads no more bytes than it may.
+//! The socket beneath TLS. It counts the records that arrive, and limits the bytes that TLS reads.
 //!
-//! Each record costs a decryption or a key change, even if it has no byte for the reader. So a
-//! turn's decoded bytes do not show its cost.
+//! Each record costs a decryption or a key change, even a record without data for the reader. So
+//! the decrypted bytes of a turn do not show its cost.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,21 +18,21 @@ const HEADER_BYTES: usize = 5;
 /// the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
-/// The bytes and records that were read from a TLS socket.
+/// The number of bytes and records that were read from a TLS socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsRead {
-    /// The records whose headers are whole.
+    /// The records whose headers were read as a whole.
     pub(crate) records: usize,
-    /// The bytes, encrypted.
+    /// The bytes, which are still encrypted.
     pub(crate) bytes: usize,
 }
 
-/// A socket, and what was read from it.
+/// A TCP socket that counts what is read from it.
 #[derive(Debug)]
 pub(crate) struct CountedSocket {
     pub(super) tcp: TcpStream,
     pub(super) count: RecordCount,
-    /// The bytes that may still be read. At 0 a read is pending, and nothing wakes its task.
+    /// The bytes that may still be read. At 0, a read is pending and does not register a waker.
     pub(super) left: usize,
 }
 
@@ -88,13 +88,15 @@ impl AsyncWrite for CountedSocket {
     }
 }
 
-/// Counts the records of a stream that comes in pieces.
+/// Counts the records of a stream that is read in pieces.
 #[derive(Debug, Default)]
 pub(super) struct RecordCount {
-    /// The last two bytes of the header so far: its length field, once the header is whole.
+    /// The last two bytes of the header that were read. They are its length field once the header
+    /// is whole.
     length: [u8; 2],
+    /// The bytes of the header that were read.
     of_header: usize,
-    /// Bytes of the record that have not come.
+    /// The bytes of the record that were not read yet.
     pub(super) rest: usize,
     read: TlsRead,
 }
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_counted_in_whatever_pieces_they_come() {
+    fn records_are_counted_however_they_are_split() {
         let record = |size: u16| [&[23, 3, 3][..], &size.to_be_bytes(), &vec![0xff; size.into()]].concat();
         let stream = [record(300), record(0), record(22), record(1)].concat();
         for size in 1..=stream.len() {

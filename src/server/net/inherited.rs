@@ -1,8 +1,8 @@
-//! Socket activation: sockets that a service manager opened and hands over. Clients can connect to
-//! them before the daemon runs and while it restarts. The daemon serves them once it runs.
+//! Socket activation: takes over sockets that a service manager has opened. Clients can connect to
+//! them before the daemon runs and while it restarts. Their requests wait until the daemon runs.
 //!
-//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol,
-//! followed by `-tls` if it speaks TLS: `native-tls`.
+//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is that of its
+//! protocol, with the suffix `-tls` if it speaks TLS: `native-tls`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -14,28 +14,28 @@ use super::listen::{self, Listener};
 use crate::config::{Address, InheritedAddresses, Purpose};
 use crate::server::shared::start_error::StartError;
 
-/// The first descriptor that is handed over.
+/// The number of the first inherited descriptor.
 const FIRST_DESCRIPTOR: usize = 3;
 
-/// The most sockets that are taken. A larger number is an error in the environment.
+/// The most sockets that are taken over. A larger number is an error in the environment.
 const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that the service manager opened, or those of the wait before this start.
+/// The listeners that a service manager has opened, or those of the wait before this start.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) sockets: Vec<(Purpose, Listener)>,
 }
 
 impl Inherited {
-    /// Takes the sockets that the environment names. Must be called once, before there are threads.
+    /// Takes over the sockets that the environment names. Must be called once, before there are
+    /// threads.
     ///
     /// # Errors
-    /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be
-    /// served.
+    /// A descriptor is not a socket that the daemon can serve. The error names the descriptor.
     pub fn take() -> Result<Inherited, StartError> {
-        // Sockets of another process, whose environment this one inherited, are not ours.
+        // The variables may be those of a parent process, whose sockets this process does not have.
         if std::env::var("LISTEN_PID").unwrap_or_default().parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
         }
@@ -58,19 +58,19 @@ impl Inherited {
         Ok(Inherited { sockets })
     }
 
-    /// Returns the addresses of the sockets, each with its use.
+    /// Returns the address and the purpose of each socket.
     pub fn addresses(&self) -> InheritedAddresses {
         self.sockets.iter().map(|(purpose, listener)| (*purpose, listener.address.clone())).collect()
     }
 
-    /// Removes and returns the sockets of this use.
+    /// Removes and returns the sockets with this purpose.
     pub(crate) fn listeners(&mut self, purpose: Purpose) -> Vec<Listener> {
         self.sockets.extract_if(.., |(of, _)| *of == purpose).map(|(_, listener)| listener).collect()
     }
 }
 
-/// Refuses a number of sockets that no unit has. Otherwise the daemon might serve elsewhere than
-/// its unit says.
+/// Refuses a wrong number of sockets. The daemon must not ignore it, because it would then listen
+/// at other addresses than its unit.
 fn check_count(sockets: &str) -> Result<(), StartError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),
@@ -81,14 +81,13 @@ fn check_count(sockets: &str) -> Result<(), StartError> {
     }
 }
 
-/// Takes the socket of this index.
+/// Takes over the socket with this index.
 ///
 /// # Errors
-/// What was found, and what is allowed.
+/// Returns what was found, and what is allowed.
 fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, &'static str> {
-    const NO_STREAM: &str =
-        "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
-    // Each call takes only its kind, and leaves others in place.
+    const NO_STREAM: &str = "found something else, allowed: a TCP or Unix stream socket (ListenStream=)";
+    // Each call takes only a socket of its kind, and leaves any other in place.
     let socket: Socket = if let Ok(Some(tcp)) = handed_over.take_tcp_listener(index) {
         tcp.into()
     } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {
@@ -97,11 +96,11 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
         return Err(NO_STREAM);
     };
     if !socket.is_listener().unwrap_or(false) {
-        return Err("found a socket that does not listen, allowed: one that does (Accept=no)");
+        return Err("found a socket that does not listen, allowed: a listening one (Accept=no)");
     }
     let mut address = address_of(&socket).ok_or("found a socket without an address")?;
     if matches!(address, Address::Tcp { .. }) {
-        // Sets the options of our own sockets, whatever the unit sets.
+        // The socket gets the same options as sockets that the daemon opens itself.
         listen::tune(&socket).map_err(|_| NO_STREAM)?;
     }
     if over_tls {
@@ -110,8 +109,8 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
             _ => return Err("found a Unix socket, allowed: a TCP socket, because only TCP carries TLS"),
         };
     }
-    socket.set_nonblocking(true).map_err(|_| "the socket cannot be made non-blocking")?;
-    // The service manager owns the file, so it stays.
+    socket.set_nonblocking(true).map_err(|_| "it cannot be made non-blocking")?;
+    // The daemon does not remove the socket's file, because the service manager owns it.
     Ok(Listener { socket, address, _file: None })
 }
 
@@ -121,7 +120,7 @@ fn address_of(socket: &Socket) -> Option<Address> {
         return Some(Address::Tcp { host: tcp.ip().to_string(), port: tcp.port() });
     }
     let abstract_name = bound.as_abstract_namespace().map(|name| {
-        // Written as systemd and ss(8) write it.
+        // In the notation of systemd and ss(8).
         PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
     });
     bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_sockets_that_no_unit_has_is_refused() {
+    fn a_wrong_number_of_sockets_is_refused() {
         assert!(["", "0", "2", "256"].into_iter().all(|sockets| check_count(sockets).is_ok()));
         for sockets in ["-1", "two", "257", "4294967295", "99999999999999999999"] {
             let refusal = check_count(sockets).unwrap_err().to_string();

@@ -11,35 +11,38 @@ use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 use crate::system_error::{file_may_pass, may_pass};
 
-/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The
-/// kernel has one pool for all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every
-/// program once it is used up. With 128 KiB, 9,000 clients that never read used 1.5 GB of it, and
-/// single IDs for other clients took 200 ms. A long reply is no slower with 16 KiB.
+/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. All
+/// TCP connections of the machine share one pool (`net.ipv4.tcp_mem`). Once it is used up, the
+/// kernel drops packets of every program. With 128 KiB, 9,000 clients that never read used 1.5 GB
+/// of the pool, and single IDs for other clients took 200 ms. With 16 KiB, a long reply is not
+/// slower.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// The bytes that the kernel keeps of requests that the daemon has not read: some 1,000 requests.
-/// They come from the same pool, which counts twice as many because of each packet's overhead.
-/// Further requests wait in the client's memory.
+/// The bytes of requests that the kernel keeps for the daemon: some 1,000 requests. In the pool
+/// they count double, because of each packet's overhead. Further requests wait in the client's
+/// memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
-/// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to
-/// `net.core.somaxconn`, so an operator sets it there.
+/// The number of connections that the kernel keeps for the acceptor. The kernel limits it to
+/// `net.core.somaxconn`, where an operator can lower it.
 const BACKLOG: i32 = 4_096;
 
-/// The permissions of Unix socket files: clients are of the daemon's user or group. For other
-/// clients, systemd can make the socket.
+/// The permissions of Unix socket files: for the daemon's user and group. For other clients,
+/// systemd can make the socket.
 const SOCKET_MODE: u32 = 0o660;
 
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
-    /// Its address, with the port that the system chose.
+    /// The address, with the port that the system chose.
     pub(crate) address: Address,
+    /// Removes the file of a Unix socket when dropped.
     pub(crate) _file: Option<SocketFile>,
 }
 
 impl Listener {
-    /// Returns another handle of the socket. The new handle owns the socket's file from then on.
+    /// Returns another handle of the socket, which owns the socket's file from now on.
     pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
         let socket = self.socket.try_clone()?;
         Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
@@ -49,7 +52,7 @@ impl Listener {
 /// Opens the sockets of an address. A host name may resolve to several.
 ///
 /// # Errors
-/// One line with the address.
+/// Returns the address and the reason, in one line.
 pub(crate) fn open(address: &Address) -> Result<Vec<Listener>, StartError> {
     match address {
         Address::Unix(path) => open_unix(path).map(|listener| vec![listener]),
@@ -72,7 +75,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
                 listeners.push(listener);
             }
             Ok(_) => {}
-            // `localhost` resolves to ::1 as well, even on a machine without IPv6.
+            // Even on a machine without IPv6, `localhost` resolves to ::1 as well.
             Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
             Err(error) => return Err(cannot_listen(&at, &error)),
         }
@@ -104,8 +107,8 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
-        // "[::]" is IPv6 alone. An operator who wants IPv4 too also configures "0.0.0.0". If "[::]"
-        // took both, that second listener could not be opened.
+        // "[::]" is for IPv6 alone. If it were for IPv4 too, "0.0.0.0" could not be configured
+        // beside it.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -120,9 +123,9 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     Ok(Listener { socket, address, _file: None })
 }
 
-/// Sets the options of a TCP listener that accepted connections inherit.
+/// Sets the options that accepted TCP connections inherit from their listener.
 pub(super) fn tune(socket: &Socket) -> io::Result<()> {
-    // Without TCP_NODELAY a call takes 40 ms.
+    // Without TCP_NODELAY, a request takes 40 ms.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
@@ -145,7 +148,7 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
 fn bind_unix(path: &Path) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // No client can connect before `listen`, so the mode applies to every connection.
+    // No client can connect before `listen`, so each connection is subject to the mode.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -183,13 +186,14 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Returns device and inode, which show whether a path still leads to the same file.
+/// Returns device and inode, by which a file is recognized at its path.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// A socket's file. Removed when dropped, unless another program has put its own file there.
+/// The file of a Unix socket. It is removed when this is dropped, unless another program has
+/// replaced it.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -199,7 +203,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // A failure does no harm: the next start replaces a stale file.
+            // If this fails, the next start removes the stale file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

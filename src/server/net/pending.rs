@@ -1,10 +1,11 @@
-//! Pending connections: those that have not proved yet that they are clients. They shake hands over
-//! TLS, or have not sent their token. Connections of the admin listener are pending to their end.
+//! Pending connections: those whose peers have not proved yet that they are clients. They are in
+//! their TLS handshake, or owe a token. Connections of the admin listener stay pending to their
+//! end.
 //!
-//! Their number is limited. At the limit a newcomer evicts the connection whose peer has been
-//! silent for longest. A connection whose bytes wait for the daemon is not silent, and one that has
-//! just come may be about to send: newcomers wait for both. The silence of a connection that owes a
-//! token counts from its first silent moment, whatever it sends later.
+//! The number of pending connections is limited. At the limit, a newcomer evicts the connection
+//! that has been silent for longest: the daemon waits for bytes from its peer. While a connection's
+//! bytes wait for the daemon, it is not silent. A connection that has just fallen silent is not
+//! evicted either, because its peer may be about to send. In both cases newcomers wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,19 +15,19 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout_at};
 
-/// The time within which a client must send its token. That takes a round trip, so five seconds
-/// outlast a few lost packets. PING does not extend this time.
+/// The time within which a client must send its token. It takes a round trip, and this is long
+/// enough for a few lost packets. PING does not extend the time.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The time that a silent connection has before it is evicted. Clients send their first bytes right
-/// after they have connected, unless their machine is busy. Even with the fewest places (64), 3,200
-/// newcomers a second can come in.
+/// The time that a connection must have been silent before it can be evicted. A client sends its
+/// first bytes right after it has connected, unless its machine is busy. Even with [`PLACES_MIN`]
+/// places, 3,200 newcomers get in each second.
 const SILENT_FOR: Duration = Duration::from_millis(20);
 
-/// One connection in this many may be pending under one limit.
+/// The divisor of `max_connections` that gives the places of a limit.
 const PLACES_SHARE: usize = 8;
-/// The least number of places of a limit, unless `max_connections` is lower. Each place is for a
-/// client that may take a round trip to authorize itself while others come.
+/// The least number of places of a limit, unless `max_connections` is lower. A client needs its
+/// place for a round trip, while others connect.
 const PLACES_MIN: usize = 64;
 
 /// Returns how many of `max_connections` may be pending under one limit.
@@ -34,36 +35,36 @@ pub(crate) fn places_of(max_connections: usize) -> usize {
     (max_connections / PLACES_SHARE).max(PLACES_MIN).min(max_connections)
 }
 
-/// A limit of pending connections, and those that it has let in.
+/// A limit of pending connections, and the connections under it.
 #[derive(Debug, Default)]
 pub(crate) struct PendingLimit {
     connections: Mutex<Connections>,
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
-    /// True if these connections owe a token. Then the silence of each counts from its first silent
-    /// moment. So one that sends holds its place no longer than a silent one. In a handshake,
-    /// silence begins again after each message.
+    /// True if the connections owe a token. The silence of each then counts from its first silent
+    /// moment, so that sending something else does not prolong its stay. In a handshake, silence
+    /// begins again after each message.
     is_for_tokens: bool,
 }
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// The pending connections whose peers are silent, in the order in which their silences began.
+    /// The silent connections, in the order in which their silences began.
     silent: BTreeMap<u64, Silent>,
     /// The next number in that order.
     next: u64,
     occupancy: Occupancy,
 }
 
-/// A pending connection whose peer is silent.
+/// A silent connection.
 #[derive(Debug)]
 struct Silent {
     since: Instant,
-    /// Signalled when it must be evicted.
+    /// Signalled when the connection is evicted.
     end: Arc<Notify>,
 }
 
-/// The room for a newcomer, if there is any. The soonest room is the least value.
+/// Whether there is room for a newcomer, ordered from the soonest room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Room {
     /// There is a place.
@@ -91,7 +92,7 @@ impl Connections {
     }
 }
 
-/// Completes when it is worthwhile to look for room again.
+/// Completes when there may be room.
 pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
     match room {
         Room::Made => {}
@@ -109,14 +110,14 @@ pub(crate) struct Occupancy {
     pub(crate) inside: usize,
     /// The connections that were evicted and are not closed yet.
     pub(crate) leaving: usize,
-    /// The connections that were ever evicted.
+    /// All connections that were ever evicted.
     pub(crate) evicted: u64,
 }
 
 impl PendingLimit {
-    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the pending
-    /// connection that has been silent for longest is evicted. If none has been silent for
-    /// [`SILENT_FOR`], waits until one has, or until one leaves.
+    /// Gives a newcomer a place. If all `places` are taken, evicts the connection that has been
+    /// silent for longest. If none has been silent for [`SILENT_FOR`], waits until one has, or
+    /// leaves. The newcomer is not silent at first.
     pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Pending {
         loop {
             let changed = self.changed.notified();
@@ -127,7 +128,7 @@ impl PendingLimit {
         }
     }
 
-    /// Takes a newcomer in, if a place is free or can be made free.
+    /// Gives a newcomer a place if one is free, or a connection can be evicted now.
     fn try_enter(self: &Arc<Self>, places: usize, now: Instant) -> Result<Pending, Room> {
         let mut connections = self.lock();
         let is_full = connections.occupancy.inside >= places;
@@ -148,7 +149,7 @@ impl PendingLimit {
     }
 }
 
-/// The limits of pending connections of the clients' listeners.
+/// The limits of pending connections for the clients' listeners.
 #[derive(Debug)]
 pub(crate) struct PendingLimits {
     /// Connections that shake hands over TLS.
@@ -167,19 +168,19 @@ impl Default for PendingLimits {
 }
 
 impl PendingLimits {
-    /// Completes when a pending connection of either limit has fallen silent or left since this
-    /// call.
+    /// Returns a future that completes when a pending connection of either limit falls silent or
+    /// leaves after this call.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.tokens.changed.notified()
     }
 
-    /// Evicts a silent connection for a newcomer that finds all connections of the daemon in use.
+    /// Evicts a silent connection, because all connections of the daemon are in use.
     pub(crate) fn evict(&self, now: Instant) -> Room {
         let room = self.tokens.lock().evict(now);
         if room == Room::Made { room } else { room.min(self.handshakes.lock().evict(now)) }
     }
 
-    /// Returns the numbers of both limits together.
+    /// Returns the sums over both limits.
     pub(crate) fn occupancy(&self) -> Occupancy {
         let one = self.tokens.occupancy();
         let other = self.handshakes.occupancy();
@@ -194,11 +195,11 @@ impl PendingLimits {
 /// The state of a pending connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its bytes wait for the daemon, or it has just come.
+    /// Bytes of the connection wait for the daemon, or it is new.
     Heard,
-    /// The daemon waits for its bytes. Holds its number in the order of silence.
+    /// The daemon waits for bytes. Has the connection's number in the order of silence.
     Silent(u64),
-    /// It was evicted.
+    /// The connection was evicted.
     Leaving,
 }
 
@@ -206,15 +207,15 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Pending {
     limit: Arc<PendingLimit>,
-    /// Signalled when it must be evicted.
+    /// Signalled when the connection is evicted.
     end: Arc<Notify>,
     stage: Stage,
-    /// The silence that counts for it: the number in the order of silence, and the start.
+    /// The last silence: its number in the order of silence, and its start.
     silence: Option<(u64, Instant)>,
 }
 
 impl Pending {
-    /// Notes that its peer has sent something, which the daemon has not dealt with yet.
+    /// Notes that the peer has sent bytes.
     pub(crate) fn note_heard(&mut self) {
         if let Stage::Silent(number) = self.stage {
             let is_inside = self.limit.lock().silent.remove(&number).is_some();
@@ -222,7 +223,7 @@ impl Pending {
         }
     }
 
-    /// Notes that the daemon now waits for its peer.
+    /// Notes that the daemon waits for bytes from the peer.
     pub(crate) fn note_silent(&mut self) {
         if self.stage == Stage::Heard {
             let mut connections = self.limit.lock();
@@ -237,7 +238,7 @@ impl Pending {
         }
     }
 
-    /// Returns a future that completes when the pending connection must be evicted.
+    /// Returns a future that completes when the connection is evicted.
     pub(crate) fn evicted(&self) -> impl Future<Output = ()> + use<> {
         let end = Arc::clone(&self.end);
         async move { end.notified().await }
@@ -246,7 +247,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Finds out whether it was evicted meanwhile.
+        // Sets `Stage::Leaving` if the connection was evicted.
         self.note_heard();
         let mut connections = self.limit.lock();
         match self.stage {
@@ -274,21 +275,21 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_silent_is_evicted() {
+    fn the_connection_silent_for_longest_is_evicted() {
         let limit = Arc::new(PendingLimit::default());
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..3).map(|_| enter(&limit, 3, start)).collect();
         for index in [1, 0, 2] {
             connections[index].note_silent();
         }
-        // Heard again, so that it is silent for a shorter time than the others.
+        // This connection is heard again, so its silence is the shortest.
         connections[1].note_heard();
         connections[1].note_silent();
         let later = Instant::now() + SILENT_FOR;
         let newcomer = enter(&limit, 3, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
-        // Nothing that arrives now gives the evicted connection its place back.
+        // Bytes that arrive now do not give the evicted connection its place back.
         connections[0].note_heard();
         connections[0].note_silent();
         assert!(!must_go(&enter(&limit, 3, later)));
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn talk_without_a_token_is_silence() {
+    fn sending_without_a_token_does_not_end_the_silence() {
         let limit = Arc::clone(&PendingLimits::default().tokens);
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
@@ -310,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_daemon_is_not_evicted() {
+    fn a_connection_that_waits_for_the_daemon_is_not_evicted() {
         let limit = Arc::new(PendingLimit::default());
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
         let later = start + 100 * SILENT_FOR;
         assert_eq!(limit.try_enter(2, later).expect_err("both wait for the daemon"), Room::Full);
         connections[0].note_silent();
-        let Err(Room::At(at)) = limit.try_enter(2, start) else { panic!("it may be about to speak") };
+        let Err(Room::At(at)) = limit.try_enter(2, start) else { panic!("the peer may be about to send") };
         assert!(at >= start + SILENT_FOR);
         assert!(limit.try_enter(2, at).is_ok() && must_go(&connections[0]) && !must_go(&connections[1]));
     }

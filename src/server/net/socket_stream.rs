@@ -16,12 +16,13 @@ use super::counted_socket::TlsRead;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
 
-/// The time for which a connection that is being closed is still read. Unread bytes would cause a
-/// reset, which could overtake the last reply or the TLS alert.
+/// The time for which a connection is still read while it is being closed. Unread bytes would cause
+/// a reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bytes that a peer may have sent before it reads the last reply: a message. Further bytes are
-/// read slowly, because a flood must not be cheaper for the peer after its connection is closed.
+/// The bytes that are read at full speed while a connection is being closed: those of a message
+/// that the peer may have sent before it reads the last reply. Further bytes are read slowly, so
+/// that a peer gains nothing by flooding a connection that is being closed.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// The pause between two reads of further bytes.
@@ -48,8 +49,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived. Makes no system call. If no bytes have arrived, the
-    /// task is woken once they do.
+    /// Returns true if bytes may have arrived. If none have, wakes the task when they arrive. Makes
+    /// no system call.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
@@ -58,8 +59,8 @@ impl SocketStream {
         }
     }
 
-    /// Waits until the connection is reset, by the peer or because its machine is unreachable. A
-    /// peer that only closed its sending half may still read, and does not end the wait.
+    /// Waits until the connection is reset: by the peer, or because its machine is unreachable. A
+    /// peer that only closes its sending half may still read, so this does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
             SocketStream::Unix(stream) => stream.ready(Interest::ERROR).await,
@@ -69,20 +70,19 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Returns what TLS has read since the last call. Each record costs time, even one without a
-    /// byte for the reader. Without TLS there are no records.
+    /// Returns what TLS has read since the last call. Without TLS, this is nothing.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
         if let SocketStream::Tls(stream) = self { stream.socket().count.take() } else { TlsRead::default() }
     }
 
-    /// Returns true while TLS keeps bytes that were accepted for writing.
+    /// Returns true while TLS keeps bytes that it has accepted but not sent.
     /// [`poll_send`](Self::poll_send) sends them.
     pub(crate) fn has_unsent(&self) -> bool {
         matches!(self, SocketStream::Tls(stream) if stream.has_unsent())
     }
 
-    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the socket has
-    /// taken some of them. Returns the number of `bytes` that were accepted.
+    /// Writes the bytes that TLS keeps, and then `bytes`. Is ready as soon as the socket has taken
+    /// some. Returns the number of accepted bytes of `bytes`.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
@@ -95,8 +95,8 @@ impl SocketStream {
         }
     }
 
-    /// Makes the kernel drop unsent bytes when the connection closes. Otherwise it would try to
-    /// send them for minutes, while a peer that reads nothing can reconnect.
+    /// Makes the kernel drop unsent bytes when the connection closes. Otherwise the kernel would
+    /// keep them for minutes, and a peer that reads nothing could reconnect again and again.
     pub(crate) fn drop_unsent_at_close(&self) {
         if let Some(tcp) = self.tcp() {
             // If this fails, the kernel frees the memory later.
@@ -120,9 +120,9 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Returns the peer's address without the port, which differs for each connection. For IPv6 it
-    /// is the network, because one peer has all addresses of it. A Unix socket's peer is known by
-    /// its user.
+    /// Returns a name that all connections of one peer share. For IPv4 it is the address. For IPv6
+    /// it is the network, because a peer has all addresses of its network. For Unix sockets it is
+    /// the user.
     #[cold]
     pub(crate) fn origin(&self) -> String {
         if let SocketStream::Unix(stream) = self
@@ -133,7 +133,7 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| network_of(address.ip()))
     }
 
-    /// Returns the TCP connection, perhaps the one beneath TLS.
+    /// Returns the TCP connection, which may be beneath TLS.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             SocketStream::Tcp(stream) => Some(stream),
@@ -156,7 +156,7 @@ impl SocketStream {
         let discard = async {
             while let Ok(size @ 1..) = self.discard(&mut discarded).await {
                 bytes += size;
-                // A peer that keeps sending must not keep other connections waiting.
+                // A peer that keeps sending must not delay other connections.
                 if bytes < LINGER_BYTES { yield_now().await } else { sleep(LINGER_PAUSE).await }
             }
         };
@@ -186,7 +186,7 @@ pub(crate) fn network_of(address: IpAddr) -> String {
 
 impl AsyncRead for SocketStream {
     /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the
-    /// socket, and tokio then knows that the next one would block. So a turn costs one `recv`.
+    /// socket. Tokio then knows that the next read would block, so a turn costs one `recv`.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,

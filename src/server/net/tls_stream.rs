@@ -2,8 +2,8 @@
 //!
 //! - Decrypted bytes that were not read do not make the socket readable. A reader whose buffer was
 //!   full must read again.
-//! - Bytes that were accepted for writing may still be here, encrypted: [`TlsStream::has_unsent`].
-//! - The end must be sent as a TLS alert. Otherwise the peer takes it for a truncation attack.
+//! - Bytes that were accepted for writing may not be sent yet: [`TlsStream::has_unsent`].
+//! - The end must be sent as a TLS alert. Otherwise the peer takes the end for a truncation attack.
 
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
@@ -13,13 +13,41 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
+use super::rejections;
+use super::socket_stream::{SocketStream, network_of};
 use crate::access::Shown;
-use crate::tls::ServerStream;
+use crate::tls::{Acceptor, Authorities, HandshakeFailure, ServerStream};
 
-/// The most records without a byte for the reader (key changes, or empty records) in one read. The
-/// library allows 32 of each kind in a row, and any number if the kinds alternate. Honest clients
+/// The most records without data for the reader in one read: key changes and empty records. The
+/// library allows 32 of each kind in a row, and any number if both kinds alternate. Honest clients
 /// send one now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
+
+/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason, and waits
+/// a moment so that the peer can read the alert.
+///
+/// # Errors
+/// Returns the reason.
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
+    let peer = socket.peer_addr();
+    // The authorities are read before the handshake. If a reload changes them during the handshake,
+    // the session checks the certificate again.
+    let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
+    match acceptor.accept(CountedSocket::new(socket)).await {
+        Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
+        Err((failure, socket)) => {
+            if failure != HandshakeFailure::Left
+                && let Ok(peer) = peer
+            {
+                rejections::log_unauthorized(peer, &network_of(peer.ip()), &format!("no TLS: {failure}"));
+            }
+            if let Some(socket) = socket {
+                SocketStream::Tcp(socket.tcp).linger(|| ()).await;
+            }
+            Err(failure)
+        }
+    }
+}
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
@@ -41,7 +69,7 @@ impl TlsStream {
         Shown { chain, checked_by: self.checked_by }
     }
 
-    /// Works as `SocketStream::is_readable`, also for bytes that are already decrypted.
+    /// Works as `SocketStream::is_readable`. Also returns true if decrypted bytes are left.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         let (socket, session) = self.inner.get_ref();
         !session.wants_read() || socket.tcp.poll_read_ready(cx).is_ready()
@@ -51,8 +79,8 @@ impl TlsStream {
         self.inner.get_ref().1.wants_write()
     }
 
-    /// Works as `SocketStream::poll_send`, but sends earlier encrypted bytes first, and returns 0
-    /// for them. That is progress too: a slow reader may need a long time to take them.
+    /// Works as `SocketStream::poll_send`. While earlier bytes are being sent, returns 0 after each
+    /// write, so that the caller sees the progress of a slow reader.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();
@@ -67,12 +95,13 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
-    /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead,
-    /// or the rest of a record that has begun if that is more. By itself, the library would read
-    /// until `buffer` is full.
+    /// Works as `SocketStream::poll_read`. Each round reads at most as many bytes as fit in
+    /// `buffer` after decryption, or the rest of a record if that is more. Without this limit, the
+    /// library reads until `buffer` is full.
     ///
     /// # Errors
-    /// The connection failed, or the peer sent many records without a byte for the reader.
+    /// The connection failed, or the peer sent more than [`RECORDS_WITHOUT_BYTES_MAX`] records
+    /// without data.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -81,7 +110,7 @@ impl TlsStream {
         let before = self.socket().count.so_far().records;
         loop {
             let socket = self.socket();
-            // A record can be decrypted only once all of it was read.
+            // A record can be decrypted only as a whole.
             socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
             let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
             let socket = self.socket();
@@ -91,7 +120,7 @@ impl TlsStream {
             if socket.count.so_far().records - before > RECORDS_WITHOUT_BYTES_MAX {
                 return Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::InvalidData,
-                    "records without a byte",
+                    "too many records without data",
                 )));
             }
         }
@@ -107,12 +136,11 @@ impl TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Sends the TLS alert for the end if the socket has room for it. The peer then knows that the
-    /// end was intended.
+    /// Sends the TLS alert that marks an intended end, if the socket has room for it.
     fn drop(&mut self) {
         let (socket, session) = self.inner.get_mut();
         session.send_close_notify();
-        // If the alert does not fit, the peer reads nothing anyway.
+        // If the alert does not fit, the peer does not read anyway.
         let _ = session.write_tls(&mut SocketWriter(&socket.tcp));
     }
 }
@@ -173,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_sends_many_records_without_a_byte_is_abandoned() {
+    fn too_many_tls_records_without_data_end_the_connection() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-        // The library alone allows both.
+        // Without our limit, the library allows both numbers.
         for (changes, is_abandoned) in [(12, false), (24, true)] {
             runtime.block_on(async {
                 let (mut client, mut server) = connect().await;
@@ -187,7 +215,7 @@ mod tests {
                 }
                 session.writer().write_all(b"x").expect("memory");
                 session.write_tls(&mut records).expect("memory");
-                socket.write_all(&records).await.expect("they leave");
+                socket.write_all(&records).await.expect("the records are sent");
                 let mut byte = [0; 1];
                 let read = poll_fn(|cx| server.poll_read(cx, &mut ReadBuf::new(&mut byte))).await;
                 assert_eq!((read.is_err(), byte), (is_abandoned, if is_abandoned { [0] } else { *b"x" }));

@@ -1,7 +1,7 @@
-//! The kernel's log. Since 5.18 Linux logs that it has drawn new randomness because its machine was
-//! restored.
+//! Opens and reads the kernel's log. Since Linux 5.18, it announces that the machine was restored
+//! from a snapshot.
 //!
-//! A hardened service may not open the log. Its service manager then opens the log and hands it
+//! A hardened service may not open the log. Its service manager then opens the log, and hands it
 //! over as standard input.
 
 use std::fs::{self, File, OpenOptions};
@@ -16,8 +16,9 @@ use rustix::io::Errno;
 const PATH: &str = "/dev/kmsg";
 /// The device's major and minor number, the same on every Linux.
 const DEVICE: (u32, u32) = (1, 11);
-/// The devices that the kernel knows, by bus.
+/// The directory of the kernel's devices and drivers, by bus.
 const BUSES: &str = "/sys/bus";
+/// The announcement.
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
 /// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
@@ -28,16 +29,15 @@ const RECORD_BYTES: usize = 8_192;
 pub(super) enum Heard {
     /// The machine may have been restored.
     NewGeneration,
-    /// Another message.
+    /// Another record, or an interrupted read.
     Other,
-    /// Everything has been read.
+    /// All records have been read.
     Nothing,
-    /// The log has ended.
+    /// The log cannot be read any more.
     End,
 }
 
-/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Also
-/// returns where the log is.
+/// Opens the log at its end, for reads that do not block. Also returns the log's name.
 pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     if is_standard_input() {
         return ("standard input", take_over(io::stdin().as_fd()));
@@ -45,8 +45,7 @@ pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     (PATH, open(Path::new(PATH)))
 }
 
-/// Returns whether standard input is the kernel's log, which announces that the machine was
-/// restored.
+/// Returns whether standard input is the kernel's log.
 pub fn is_standard_input() -> bool {
     is_log(io::stdin().as_fd())
 }
@@ -58,8 +57,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. It was opened for this process alone, so this process may
-/// move its position and make reads non-blocking.
+/// Takes the log from standard input. It was opened for this process alone, so its position and
+/// flags may be changed.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -69,9 +68,9 @@ fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let log = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // In a container this path may lead to anything.
+    // In a container, this path may be that of any file.
     if !is_log(log.as_fd()) {
-        return Err(io::Error::other("something else is there"));
+        return Err(io::Error::other("found another file there, allowed: the device of the kernel's log"));
     }
     from_end_on(log)
 }
@@ -81,8 +80,7 @@ fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
     Ok(log.into())
 }
 
-/// Returns the number of the last announcement that the log still has of this boot. The log is then
-/// at its end again.
+/// Returns the number of the last announcement that is still in the log. Reads the log to its end.
 pub(super) fn last_announcement(log: &OwnedFd) -> Option<u64> {
     log.try_clone().and_then(|log| File::from(log).seek(SeekFrom::Start(0))).ok()?;
     let mut last = None;
@@ -96,7 +94,7 @@ pub(super) fn last_announcement(log: &OwnedFd) -> Option<u64> {
     }
 }
 
-/// Returns the number of a record, which the kernel counts from its boot.
+/// Returns the number of a record. The kernel counts records from its boot.
 fn number_of(record: &[u8]) -> Option<u64> {
     let number = record.split(|&byte| byte == b',').nth(1)?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -119,9 +117,8 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
     }
 }
 
-/// Decides what to assume if records were overwritten before they were read: one of them may have
-/// been the announcement. A kernel that finds no VM generation ID announces nothing, however many
-/// messages it logs.
+/// Decides what to assume if records were overwritten before they were read. One of them may have
+/// been an announcement, unless the kernel has no VM generation ID.
 fn missed(buses: &Path) -> Heard {
     match has_generation_id(buses) {
         Ok(false) => Heard::Other,
@@ -139,7 +136,8 @@ fn has_generation_id(buses: &Path) -> io::Result<bool> {
             Err(error) => return Err(error),
         };
         for entry in entries {
-            // Beside its devices, a driver has files, and a link to its module.
+            // Only a device has a link `driver`. The directory also has files, and a link to the
+            // driver's module.
             if entry?.path().join("driver").exists() {
                 return Ok(true);
             }
@@ -148,9 +146,10 @@ fn has_generation_id(buses: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a record is the kernel's announcement. A record is a number (its level plus
-/// eight times its writer, where the kernel is 0), more numbers, a semicolon and the text. The
-/// first line of the text is the message.
+/// Returns whether a record is an announcement by the kernel.
+///
+/// A record is a list of numbers, a semicolon and the text. The first number is the level (0 to 7),
+/// plus a multiple of 8 if the writer is not the kernel. The first line of the text is the message.
 fn says_reseeded(record: &[u8]) -> bool {
     let mut parts = record.splitn(2, |&byte| byte == b';');
     let head = parts.next().unwrap_or_default();
@@ -170,11 +169,11 @@ pub(super) mod tests {
     pub(crate) const OTHER_RECORD: &[u8] = b"6,410,5140900,-;acpi: something else\n SUBSYSTEM=acpi\n";
 
     #[test]
-    fn the_kernels_log_is_understood_and_others_who_write_to_it_are_not_believed() {
+    fn only_the_kernels_own_announcement_is_believed() {
         assert_eq!(understand(Ok(RECORD)), Heard::NewGeneration);
         for other in [
             OTHER_RECORD,
-            // Written by a process: its number is 8 or more.
+            // A process wrote it: the first number is above 7.
             b"13,412,6184640,-;random: crng reseeded due to virtual machine fork\n",
             b"5,412,6184640,-;usb: random: crng reseeded due to virtual machine fork\n",
             b"5,412,6184640,-;x\n random: crng reseeded due to virtual machine fork\n",
@@ -186,28 +185,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_overwritten_before_it_was_read_may_have_been_the_announcement() {
+    fn overwritten_records_may_have_held_the_announcement() {
         let buses = tempfile::tempdir().unwrap();
         let missed = || missed(buses.path());
-        assert_eq!(missed(), Heard::Other, "nothing is announced without a device");
+        assert_eq!(missed(), Heard::Other, "without a device, the kernel announces nothing");
         let driver = buses.path().join("platform/drivers/vmgenid");
         fs::create_dir_all(driver.join("module/drivers")).unwrap();
         fs::create_dir_all(buses.path().join("pci/drivers/other/VMGENCTR:00/driver")).unwrap();
         assert_eq!(missed(), Heard::Other, "the driver has no device");
         fs::create_dir_all(driver.join("VMGENCTR:00/driver")).unwrap();
         assert_eq!(missed(), Heard::NewGeneration);
-        assert_eq!(super::missed(Path::new("/nowhere")), Heard::NewGeneration, "nobody knows");
+        assert_eq!(super::missed(Path::new("/nowhere")), Heard::NewGeneration, "the buses cannot be read");
     }
 
     #[test]
-    fn a_log_that_fails_has_ended() {
+    fn a_failed_read_ends_the_log() {
         assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
         assert_eq!(understand(Err(Errno::IO)), Heard::End);
         assert_eq!(understand(Ok(b"")), Heard::End);
     }
 
     #[test]
-    fn an_announcement_from_before_the_log_was_opened_is_found() {
+    fn an_earlier_announcement_is_found() {
         let log = |record: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(record).unwrap();
@@ -217,13 +216,13 @@ pub(super) mod tests {
         assert_eq!(last_announcement(&log(OTHER_RECORD)), None);
     }
 
-    /// Opens a file for its metadata alone, which takes no right to read it.
+    /// Opens a file for its metadata, which needs no right to read it.
     fn look_at(path: &str) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path)
     }
 
     #[test]
-    fn only_the_device_itself_is_the_log() {
+    fn only_the_kmsg_device_is_taken_for_the_log() {
         let (reader, _writer) = io::pipe().unwrap();
         assert!(!is_log(reader.as_fd()));
         for other in ["/dev/null", "/dev/zero", "/dev", "/proc/self/exe"] {

@@ -1,7 +1,7 @@
 //! Allocates IDs for a request of any protocol: at once, or after a wait in the source's queue.
 //!
-//! A connection allocates for all requests of a turn with [`Turn::allocate`], and waits for a
-//! [`Parked`] one between two turns.
+//! A connection allocates for each request of a turn with [`Turn::allocate`]. If that parks the
+//! request, the connection waits for the [`Parked`] request between two turns.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -24,14 +24,14 @@ use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
 use snowbank_client::layout::append_run;
 use snowbank_client::protocol::ErrorCode;
 
-/// Why a request does not have its IDs yet.
+/// The reason why a request does not have its IDs yet.
 pub(super) enum NotYet<F> {
     Refused(Reason),
     Parked(Parked<F>),
 }
 
 /// A request that waits for its IDs between two turns. If it is dropped before its wait is over, it
-/// leaves the queue, and IDs that it already has are skipped.
+/// leaves the queue, and the IDs that it already has are skipped.
 pub(super) enum Parked<F> {
     /// It waits in its source's queue.
     Queued(Box<Queued<F>>),
@@ -40,9 +40,9 @@ pub(super) enum Parked<F> {
 }
 
 impl Turn<'_> {
-    /// Moves the IDs of a request to `state.runs` and counts them, or parks the request: until its
-    /// client's rate allows it, or in its source's wait queue. `ahead` estimates how many IDs of
-    /// the source the rest of the turn asks for.
+    /// Moves the IDs of a request to `state.runs` and counts them. Otherwise parks the request:
+    /// until its client's rate allows it, or in its source's wait queue. `ahead` estimates the
+    /// number of IDs that later requests of the turn want from the source.
     #[inline]
     pub(super) fn allocate<F: Copy>(
         &mut self,
@@ -59,8 +59,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns how many requests of one ID each can be served without a look at the clock or a
-    /// claim; 0 for a client with limits, whose requests are checked one by one.
+    /// Returns how many requests of one ID each can be served without a reading of the clock or a
+    /// claim. Returns 0 for a client with limits, whose requests are checked one by one.
     #[inline]
     pub(super) fn at_hand(&mut self, source: usize) -> usize {
         if self.conditions.session.is_unlimited() {
@@ -107,11 +107,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Claims the IDs of a request and counts them. A permit stays with the caller, because few
-    /// clients have one.
+    /// Claims the IDs of a request and counts them.
     ///
     /// # Errors
-    /// Returns the number of IDs missing.
+    /// Returns the number of missing IDs.
     #[inline]
     fn claim(&mut self, ask: &Ask, ahead: impl FnOnce() -> u64) -> Result<(), u64> {
         let (lane, rng) = self.state.shard.lane(ask.source);
@@ -131,9 +130,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, or the
-    /// stop has refused all that waited, the request ends. It gets the IDs that it has if the
-    /// client accepts fewer.
+    /// Puts a request into its source's wait queue for the missing IDs. If the queue refuses the
+    /// request, or a stop has refused all waiting requests, the request ends. If its client accepts
+    /// fewer IDs, it gets the ones that it has.
     #[cold]
     fn enqueue<F: Copy>(&mut self, request: Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
         let thread = self.thread;
@@ -145,8 +144,8 @@ impl Turn<'_> {
         let (lane, _) = self.state.shard.lane(ask.source);
         let limit_of_turn = lane.window().limit;
         let source = lane.source();
-        // The clock is read again: the turn's reading may be older than a step of the clock that
-        // another thread has seen. By the old reading, IDs that are available would be refused.
+        // The clock is read again, because it may have stepped since the turn's reading, and
+        // another thread may have seen that. By the older reading, available IDs would be refused.
         let window = source.window(thread.now());
         let wait = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
         let id = match source.admit(&window, wait) {
@@ -155,8 +154,8 @@ impl Turn<'_> {
         };
         let (sender, finished) = oneshot::channel();
         self.state.waiters.insert((ask.source, id), sender);
-        // A request that needs the next tick waits for it. For any other request, the ticker is
-        // woken now. It serves the request, or asks for a higher ceiling.
+        // If the request needs the next tick, the ticker sleeps until then. Otherwise the ticker is
+        // woken now, to serve the request or to ask for a higher ceiling.
         let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
         let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
         if !waits_for_tick || self.state.ticker_wakes_at.is_none_or(|at| event < at) {
@@ -178,7 +177,7 @@ impl Turn<'_> {
     /// Ends a request with the IDs in `state.runs`, or with the refusal.
     fn finish(&mut self, ask: &Ask, held: Held, refusal: Option<Refusal>) -> Result<(), Reason> {
         match refusal {
-            // IDs that the request already had are skipped, and count towards the client's rate.
+            // The IDs that the request has are skipped, and count towards the client's rate.
             Some(refusal) if !ask.partial || self.state.runs.is_empty() => {
                 held.note_drawn(self.state.runs.iter().map(|run| u64::from(run.count)).sum());
                 Err(refusal.into())
@@ -201,7 +200,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Counts a refusal, and puts it into words.
+    /// Counts a refusal, and returns it in words.
     #[cold]
     pub(super) fn refuse(&self, ask: &Ask, protocol: Protocol, reason: Reason) -> Words {
         let source = self.config.source(ask.source);
@@ -209,7 +208,7 @@ impl Turn<'_> {
         let max_wait = self.config.limits.max_wait;
         let longer_wait = Some(max_wait).filter(|&most| self.wait_of(ask) < most);
         let words = in_words(reason, identity, source.name(), longer_wait);
-        // A refusal by the client's own limits does not count for the source.
+        // A refusal because of the client's own limits does not count for the source.
         if let Reason::Source(_) = reason {
             let counters = &self.thread.counters.sources[ask.source];
             counters.requests.add(1);
@@ -230,7 +229,7 @@ impl<F: Copy> Parked<F> {
     }
 
     /// Returns when the latency of the request begins: when it was read, or when its client's rate
-    /// allowed it. So a client that asks for more than its rate does not make the daemon look slow.
+    /// allowed it. So a client that exceeds its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
             Parked::Queued(queued) => queued.request.read_at,
@@ -238,7 +237,7 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Completes when the request can go on in a turn, with [`resume`](Self::resume).
+    /// Completes when a turn can [`resume`](Self::resume) the request.
     pub(super) async fn ready(&mut self, thread: &ThreadState) {
         match self {
             Parked::Queued(queued) => queued.ready().await,
@@ -246,8 +245,8 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Moves the IDs of the request to `state.runs`. The request may wait again: for its source
-    /// after it has waited for its client's rate, or because its IDs were lost with the grant.
+    /// Moves the IDs of the request to `state.runs`. The request may have to wait again: for its
+    /// source after its client's rate, or because its IDs were lost when the grant was revoked.
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
@@ -264,7 +263,7 @@ pub(super) struct Queued<F> {
     finished: oneshot::Receiver<Finished>,
     /// The outcome of its wait, once that is over.
     outcome: Option<Finished>,
-    /// IDs that the request already has, and its permit; `None` once it has resumed.
+    /// The IDs that the request already has, and its permit. `None` once the request has resumed.
     taken: Option<(Taken, Held)>,
 }
 
@@ -273,14 +272,14 @@ impl<F: Copy> Queued<F> {
         if self.outcome.is_none() {
             let finished = (&mut self.finished).await;
             let config = self.thread.live_config.borrow();
-            // Fails when the ticker has ended, and with it the shard.
+            // Fails if the ticker has ended, because the shard's thread ends.
             let outcome = finished.unwrap_or_else(|_| config.source(self.request.ask.source).refuse(self.id));
             self.outcome = Some(outcome);
         }
     }
 
-    /// Ends the wait. If its IDs were lost with the grant, the request begins again with what is
-    /// left of its wait. Lost IDs do not count towards the client's rate.
+    /// Ends the wait. If the IDs were lost because the grant was revoked, the request begins again,
+    /// and may wait until its first deadline. Lost IDs do not count towards the client's rate.
     fn resume(&mut self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         let Some((taken, held)) = self.taken.take() else { unreachable!("a wait ends once") };
         let Some(outcome) = self.outcome.take() else { unreachable!("a wait ends after it is over") };
@@ -302,13 +301,13 @@ impl<F> Drop for Queued<F> {
             Some(finished) => finished.spans.iter().map(|span| span.count).sum(),
             None => self.thread.live_config.borrow().source(source).cancel(self.id),
         };
-        // IDs that are skipped count towards the client's rate: the source has lost them.
+        // Skipped IDs count towards the client's rate, because nobody else gets them.
         held.note_drawn(taken.count() + claimed);
     }
 }
 
-/// A request that waits until its client's rate allows its IDs. If it is dropped before that, it
-/// gives the IDs back to the rate.
+/// A request that waits until its client's rate allows its IDs. If it is dropped before that, the
+/// rate gets the IDs back.
 pub(super) struct Paced<F> {
     request: Request<F>,
     at: BootMicros,
@@ -316,14 +315,14 @@ pub(super) struct Paced<F> {
 }
 
 impl<F: Copy> Paced<F> {
-    /// Completes when the rate allows the IDs, or when the stop refuses the requests that wait.
+    /// Completes when the rate allows the IDs, or when a stop refuses all waiting requests.
     async fn ready(&self, thread: &ThreadState) {
         let mut allowed = pin!(tokio::time::sleep(self.at.since(clock::os::boot())));
         poll_fn(|cx| if thread.refuses_all.get() { Poll::Ready(()) } else { allowed.as_mut().poll(cx) })
             .await;
     }
 
-    /// Allocates the IDs, or continues to wait in the source's queue.
+    /// Allocates the IDs, or puts the request into the source's wait queue.
     fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         if turn.now.boot < self.at {
             return Err(NotYet::Refused(Refusal::Sealed.into()));

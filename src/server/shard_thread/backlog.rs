@@ -1,26 +1,26 @@
-//! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes
-//! it.
+//! The IDs of a reply that is longer than a frame. They are encoded a frame at a time, as the
+//! client takes them.
 
 use crate::frontends::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
 
-/// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a
-/// million IDs of scattered worker IDs are a million runs, but mostly one span.
+/// The IDs of a reply that are not encoded yet. They are kept as spans of positions. A million IDs
+/// of scattered worker IDs are a million runs, but usually one span.
 #[derive(Debug)]
 pub(super) struct Backlog<F> {
     /// The index of the source.
     pub(super) source: usize,
     pub(super) form: F,
-    /// The number of all IDs; `None` once the first frame has it.
+    /// The number of all IDs. `None` once the first frame has taken it.
     reply_count: Option<u64>,
-    /// The rest of the IDs, in order. The first span is cut as it is encoded.
+    /// The remaining IDs, in order. The first span shrinks as its IDs are encoded.
     spans: std::collections::VecDeque<Span>,
 }
 
 impl<F> Backlog<F> {
-    /// Makes a backlog of all IDs of `runs`, which belong to this numbering.
+    /// Makes a backlog of the IDs of `runs`, which this numbering has made.
     pub(super) fn new(source: usize, form: F, numbering: &Numbering, runs: &[Run]) -> Self {
         let mut spans: Vec<Span> = Vec::new();
         for run in runs {
@@ -29,8 +29,8 @@ impl<F> Backlog<F> {
                 let Some(from) = numbering.position_of(left.first) else {
                     unreachable!("granted IDs have positions");
                 };
-                // A run may skip positions that were not claimed, if the IDs around them happen to
-                // be as far apart as its stride. `dense` ends before the first skipped position.
+                // A run may skip a position that was not claimed, if the IDs before and after it
+                // happen to differ by the stride. `dense` ends before the first skipped position.
                 let dense = numbering.run_at(from, left.count.into());
                 let count = if dense.stride == left.stride { dense.count } else { 1 };
                 left.count -= count;
@@ -45,12 +45,12 @@ impl<F> Backlog<F> {
         Backlog { source, form, reply_count, spans: spans.into() }
     }
 
-    /// Returns the number of all IDs for the first frame; `None` for later ones.
+    /// Returns the number of all IDs at the first call, and `None` at later calls.
     pub(super) fn reply_count(&mut self) -> Option<u64> {
         self.reply_count.take()
     }
 
-    /// Moves the next frame's IDs to `runs`. Returns true if more are left.
+    /// Moves the IDs of the next frame to `runs`. Returns true if more IDs are left.
     pub(super) fn next_frame(
         &mut self,
         numbering: &Numbering,
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_give_back_what_went_in(
+        fn frames_hold_the_ids_of_the_backlog_in_order(
             preset in prop::sample::select(PRESETS),
             workers in prop::sample::select(vec!["0", "0,2,3,9", "0-5"]),
             mut from in 0_u64..100_000,
@@ -126,11 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_over_a_position_that_was_not_granted_gives_back_its_own_ids() {
+    fn a_run_that_skips_a_position_keeps_its_ids() {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
         let numbering = Numbering::new(layout, workers).expect("they exist");
-        // Worker 50, then worker 0, then not worker 25 but 50 again: each ID is 50 above the last.
+        // Workers 50 and 0, and then worker 50 again instead of 25: each ID is 50 above the one
+        // before.
         let mut runs = vec![numbering.run_at(Position(2), 2)];
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);

@@ -1,18 +1,18 @@
 //! One connection, from bytes read to bytes written.
 //!
-//! A connection works in *turns*. A turn reads the bytes that have arrived, serves all requests in
-//! them one after the other, and writes their replies at once. It borrows its thread's buffers and
-//! returns them before it sleeps, so that an idle connection owns none. The connection keeps the
-//! rest of a turn: half a request, or replies that the client does not take yet.
+//! A connection works in *turns*. A turn reads the bytes that have arrived, serves the requests in
+//! them one after the other, and writes all replies at once. It borrows the thread's buffers and
+//! returns them at its end, so that an idle connection owns no buffer. Between turns, a connection
+//! only keeps half a request, or replies that the client has not taken.
 //!
 //! Requests of one connection are served strictly in order. While one waits for IDs, later ones are
 //! not decoded.
 //!
 //! - `read`: reads, and takes a turn with the bytes.
 //! - `exchange`: serves the requests of a turn, some after a wait, and encodes their replies.
-//! - `pending`: the time until the client has sent its token.
-//! - `queue`: the bytes that a connection keeps between turns, and its
-//!   share of the budget for them.
+//! - `pending`: waits for the client's token.
+//! - `queue`: the bytes that a connection keeps between turns, and its share of the budget for
+//!   them.
 //! - `write`: writes replies, and ends the connection of a slow reader.
 
 mod exchange;
@@ -38,7 +38,7 @@ use crate::frontends::FrontEnd;
 use crate::server::net::pending::Pending;
 use crate::server::net::socket_stream::SocketStream;
 
-/// The time of the last read of a connection that has not sent a byte yet.
+/// The value of `read_at` before the first read.
 const NEVER_READ: BootMicros = BootMicros(0);
 
 /// A connection of a protocol that is a [`FrontEnd`].
@@ -48,11 +48,11 @@ pub(super) struct Connection<F: FrontEnd> {
     session: Session,
     exchange: Exchange<F>,
     account: Account,
-    /// Its place among the pending connections until the client has sent its token.
+    /// The connection's place among the pending ones, until the client has sent its token.
     pending: Option<Box<Pending>>,
 }
 
-/// The end of a turn: what comes next.
+/// The end of a turn, which decides what comes next.
 enum TurnEnd<F: FrontEnd> {
     /// All requests that were read are answered. More may have arrived.
     Done,
@@ -62,17 +62,16 @@ enum TurnEnd<F: FrontEnd> {
     Parked(Parked<F::Form>),
     /// The last reply is encoded.
     Close,
-    /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or
-    /// missing.
+    /// The last reply is encoded, and must be sent after a delay, because the client's token is
+    /// wrong or missing.
     Unauthorized,
-    /// The connection is over: nothing more is read, and no reply is added. Replies that are queued
-    /// are still written.
+    /// Nothing more is read or encoded. Replies that are queued are still written.
     End,
 }
 
 impl<F: FrontEnd> Connection<F> {
-    /// Makes a connection, perhaps with a place among the pending connections. If the client owes a
-    /// token and there is no place yet, `serve` waits for one.
+    /// Makes a connection. If the client owes a token and `pending` is `None`, `serve` first waits
+    /// for a place among the pending connections.
     pub(super) fn new(
         stream: SocketStream,
         front: F,
@@ -99,15 +98,15 @@ impl<F: FrontEnd> Connection<F> {
             // Boxed, so that its timer is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
-        // If `run` fails, the peer or its network caused the error. The connection is gone, so the
-        // peer cannot be notified, and a log line for each would help no operator.
+        // `run` fails only because of the peer or its network. The peer cannot be notified then,
+        // and operators do not need a log line for each such error.
         if let Ok(turn) = authorized {
             let _ = self.run(turn).await;
         }
     }
 
-    /// Goes on with the connection after `turn`. Returns after the turn in which it ceases to be a
-    /// pending connection, or at its end.
+    /// Continues the connection after `turn`. Returns at its end, or after the turn in which it
+    /// ceases to be pending.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
             // Replies that fit the socket's buffer are sent before anything is awaited.
@@ -117,17 +116,16 @@ impl<F: FrontEnd> Connection<F> {
                 Box::pin(self.flush()).await?;
             }
             self.note_kept();
-            // After a wait, the requests that were read before come first.
+            // False if requests that were read earlier come first.
             let read = match turn {
                 TurnEnd::Done => true,
-                // Other connections of this shard have their turn before a client that receives a
-                // long reply.
+                // Between two parts of a long reply, other connections have their turns.
                 TurnEnd::Again => {
                     poll_fn(|cx| self.poll_permit(cx)).await;
                     false
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
-                    // A pending connection that will not be served makes room for others.
+                    // A pending connection that is being closed may be evicted.
                     self.note_silent();
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
@@ -139,14 +137,14 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
             };
-            // The rest of a request may be so long that it needs a share of the budget.
+            // Half a long request needs a share of the budget.
             if read && self.exchange.unread.len() > KEPT_FREELY {
                 Box::pin(self.await_share()).await?;
             }
             turn = if read {
                 match self.deadline() {
                     (version, None) => poll_fn(|cx| self.poll_turn(cx, version)).await?,
-                    // Boxed, so that connections without a deadline have no room for a timer.
+                    // Boxed, so that connections without a deadline need no memory for a timer.
                     (version, Some(deadline)) => Box::pin(self.turn_within(version, deadline)).await?,
                 }
             } else {
@@ -158,15 +156,12 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Waits for the IDs of a request and encodes its reply. Then waits for a permit if more
-    /// requests were read behind it than a short turn takes.
-    ///
-    /// The permit is needed because all connections that wait for a source come at the same time
-    /// once the source has IDs again.
+    /// Waits for the IDs of a request and encodes its reply. If more requests were read behind it
+    /// than a short turn serves, then waits for a permit: once a source has IDs again, all
+    /// connections that wait for it continue at the same time.
     ///
     /// # Errors
-    /// The connection was reset meanwhile. The request has then left the wait queue, and given back
-    /// its IDs to its client's rate.
+    /// The connection was reset. The request has left the wait queue.
     async fn answer_late(&mut self, parked: Parked<F::Form>) -> io::Result<()> {
         let thread = Rc::clone(&self.member.thread);
         let mut waiting = Some(parked);

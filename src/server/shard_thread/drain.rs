@@ -1,25 +1,25 @@
-//! A shard thread's stop: answers requests that have arrived, within the drain timeout.
+//! A shard thread's part of a stop: answers the requests that have arrived, within the drain
+//! timeout.
 
 use std::time::{Duration, Instant};
 
 use super::thread_state::ThreadState;
 
 /// The time for which a stop waits for the first request of a connection. A client that connected
-/// just before the stop may already have sent it. 250 ms is a long round trip.
+/// just before the stop may have sent it already. This is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
-/// Answers requests that have arrived, and waits for the other shards to do so, until `drained_by`
-/// at most.
+/// Answers the requests that have arrived, and waits until the other shards have done the same.
+/// Ends by `drained_by`.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
-    // Completes after the thread has polled its sockets: it then knows of all bytes that arrived
-    // before the stop. Otherwise a connection that only seems silent would have its requests
-    // refused.
+    // Completes after the thread has polled its sockets. It then knows of all bytes that arrived
+    // before the stop, so their requests are not refused.
     tokio::task::yield_now().await;
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();
     let mut drained = std::pin::pin!(all_drained(thread));
     let timeout = drained_by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    // Requests that still wait for IDs are refused in time for the client to read the refusal.
+    // A quarter of the time is for clients to read the refusals of requests that still wait.
     let answer_within = timeout - timeout / 4;
     if tokio::time::timeout(answer_within, &mut drained).await.is_ok() {
         return;
@@ -31,12 +31,13 @@ pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
         tracing::warn!(
             shard = thread.index,
             left,
-            "connections had a request half sent, or replies not taken; closed anyway"
+            "closed connections that had a request half sent, or had not taken their replies"
         );
     }
 }
 
-/// Waits until the connections of all shards are drained. Ends the grace of newcomers meanwhile.
+/// Waits until the connections of all shards are drained. After [`NEWCOMER_GRACE`], no longer waits
+/// for connections that have sent nothing.
 async fn all_drained(thread: &ThreadState) {
     let end_grace = async {
         tokio::time::sleep(NEWCOMER_GRACE).await;
@@ -63,7 +64,7 @@ fn refuse_waits(thread: &ThreadState) {
     turn.wakers.wake_all();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {
-        // Fails when the connection is gone.
+        // Fails if the connection is gone.
         let _ = waiter.send(live_config.source(source).refuse(id));
     }
 }

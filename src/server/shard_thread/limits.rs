@@ -1,5 +1,5 @@
-//! The limits of a client: which sources its requests may draw from, and how fast. Requests of
-//! clients without limits never come here.
+//! Holds a client to its limits: the sources that it may draw from, and its rate. Only requests of
+//! clients with limits come here.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
 
-/// The permit of a request. If it is dropped before its IDs are drawn, it gives them back to the
-/// client's rate.
+/// The permit of a request, if its client has limits. If it is dropped before IDs are drawn, the
+/// client's rate gets them back.
 #[derive(Debug)]
 pub(super) struct Held(pub(super) Option<Permit>);
 
@@ -16,7 +16,7 @@ impl Held {
     /// The permit of a client without limits.
     pub(super) const UNLIMITED: Held = Held(None);
 
-    /// Notes that this many IDs were drawn, and gives back the others.
+    /// Notes that `count` IDs were drawn. The client's rate gets the others back.
     pub(super) fn note_drawn(mut self, count: u64) {
         if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
             permit.settle(count, clock::os::boot());
@@ -35,7 +35,7 @@ impl Drop for Held {
 /// Permits a request that was read at `now` and is due by `due`.
 ///
 /// # Errors
-/// The reason why the request gets no permit.
+/// Returns the reason why the request gets no permit.
 #[cold]
 pub(super) fn permit(
     session: &Session,

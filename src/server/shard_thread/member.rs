@@ -1,4 +1,5 @@
-//! A connection's membership in its thread: its slot for a waker, and its part in a stop.
+//! A connection's membership in its thread: its waker, the bytes that it keeps, and its part in a
+//! stop.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -6,18 +7,18 @@ use std::task::Waker;
 
 use super::thread_state::ThreadState;
 
-/// A connection of this thread, from accept to close. The stop waits for it until it is drained.
+/// A connection of this thread, from accept to close. A stop waits for each until it is drained.
 pub(super) struct Member {
     pub(super) thread: Rc<ThreadState>,
     pub(super) slot: usize,
-    /// True while the stop waits for this connection.
+    /// True until a stop need not wait for the connection any more.
     pub(super) undrained: bool,
-    /// The bytes that it keeps between turns, in units of [`KEPT_UNIT`].
+    /// The bytes that the connection keeps between turns, in units of [`KEPT_UNIT`].
     kept_units: usize,
 }
 
 /// The unit in which the bytes that connections keep are counted. Less than a unit is not counted,
-/// so half a request costs no access to memory that all threads write.
+/// so half a request needs no write to memory that all threads share.
 const KEPT_UNIT: usize = 4 * 1024;
 
 impl Member {
@@ -27,8 +28,8 @@ impl Member {
         Member { thread, slot, undrained: true, kept_units: 0 }
     }
 
-    /// Returns true if what arrives now is refused. During a stop, a connection's requests are
-    /// answered until it is drained, and refused later.
+    /// Returns true if requests that arrive now are refused. During a stop, this is so once the
+    /// connection is drained.
     pub(super) fn is_refused(&self) -> bool {
         self.thread.refuses_all.get() || self.thread.draining.get() && !self.undrained
     }
@@ -47,12 +48,13 @@ impl Member {
         }
     }
 
-    /// Stores the waker by which the stop wakes this task. Call it before the task sleeps.
+    /// Stores the waker by which a stop or a reload wakes this task. Must be called before the task
+    /// sleeps.
     pub(super) fn remember(&self, waker: &Waker) {
         self.thread.turn.borrow_mut().wakers.remember(self.slot, waker);
     }
 
-    /// Notes that the stop need not wait for this connection any more.
+    /// Notes that a stop need not wait for this connection any more.
     pub(super) fn note_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
             let left = self.thread.undrained.get() - 1;
@@ -69,5 +71,38 @@ impl Drop for Member {
         self.note_drained();
         self.note_kept(0);
         self.thread.turn.borrow_mut().wakers.release(self.slot);
+    }
+}
+
+/// The wakers of a thread's connections, each in the slot that its connection reserved. A stop and
+/// a reload wake all of them.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    slots: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Wakers {
+    pub(super) fn reserve(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    pub(super) fn release(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
+    }
+
+    /// Stores a connection's waker. It is cloned only if it has changed, which is rare.
+    pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
+        if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.slots[slot] = Some(waker.clone());
+        }
+    }
+
+    pub(super) fn wake_all(&self) {
+        self.slots.iter().flatten().for_each(Waker::wake_by_ref);
     }
 }

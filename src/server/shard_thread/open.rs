@@ -1,5 +1,5 @@
-//! Opens an accepted connection on this thread: registers its socket, shakes hands over TLS, spawns
-//! its task.
+//! Opens an accepted connection on this thread: registers its socket, shakes hands over TLS, and
+//! spawns its task.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,24 +16,23 @@ use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, OpenConnection};
-use crate::server::net::handshake;
 use crate::server::net::pending::Pending;
-use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
+use crate::server::net::{rejections, tls_stream};
 use crate::tls::{Acceptor, HandshakeFailure};
 
-/// Spawns the task that shakes hands on a connection, or the one that serves it.
+/// Spawns the task of a connection, which first shakes hands if the listener speaks TLS.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
     let is_loopback = info.is_loopback;
-    // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
+    // Fails if the peer is gone.
     let Ok(stream) = SocketStream::register(socket) else { return };
     let mut member = Member::new(Rc::clone(thread));
     match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
-            // A task of its own, so that the handshake's memory is freed before the connection is
-            // served.
+            // The handshake has a task of its own, so that its memory is free while the connection
+            // is served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
                     info.protocol.with(Accepted { stream, is_loopback, pending: None, member, open });
@@ -44,8 +43,7 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     }
 }
 
-/// A connection that is ready to be served. Each front end has a task type of its own, so an idle
-/// connection takes only what its protocol needs.
+/// A connection that is ready to be served.
 struct Accepted {
     stream: SocketStream,
     is_loopback: bool,
@@ -55,7 +53,8 @@ struct Accepted {
 }
 
 impl WithFrontEnd for Accepted {
-    /// Spawns the task that serves the connection.
+    /// Spawns the task that serves the connection. Each front end has a task type of its own, so an
+    /// idle connection takes only the memory that its protocol needs.
     fn call<F: FrontEnd + 'static>(self) {
         let Accepted { stream, is_loopback, pending, member, open } = self;
         let live_config = Arc::clone(&member.thread.live_config.borrow());
@@ -67,15 +66,15 @@ impl WithFrontEnd for Accepted {
         // An async block, because an async function keeps its arguments twice.
         tokio::task::spawn_local(async move {
             connection.serve().await;
-            // The connection's place is free once its socket is closed.
+            // The connection counts as open until its socket is closed.
             drop(connection);
             drop(open);
         });
     }
 }
 
-/// Shakes hands one step at a time, in turn with other connections. Does not delay a stop. Returns
-/// `None` if the handshake failed, or if the connection was evicted.
+/// Shakes hands. Each step needs a permit, and a stop does not wait for the handshake. Returns
+/// `None` if the handshake failed, or the connection was evicted.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,
@@ -86,7 +85,7 @@ async fn shake_hands(
     let peer = socket.peer_addr();
     let mut account = Account::for_handshake();
     let evicted = pending.evicted();
-    let mut shake = pin!(handshake::shake(socket, acceptor));
+    let mut shake = pin!(tls_stream::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived, so a stop need not wait for it.

@@ -1,5 +1,4 @@
-//! A shard thread's main loop: a tokio current-thread runtime that opens connections until the
-//! stop.
+//! A shard thread's main loop, which opens connections until the stop.
 
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -15,9 +14,9 @@ use super::thread_state::ThreadState;
 use super::ticker;
 use crate::server::net::accept::Admitted;
 
-/// Runs a shard's thread until the stop is complete. Once the stop begins, `stop` has the instant
-/// by which all requests must be answered. `adopted` receives the version of each configuration
-/// that the shard has adopted.
+/// Runs a shard's thread until the stop is complete. When the stop begins, `stop` gets the instant
+/// by which all requests must be answered. The shard sends the version of each configuration that
+/// it adopts to `adopted`.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,
@@ -26,7 +25,7 @@ pub(crate) fn run(
     stop: watch::Receiver<Option<Instant>>,
 ) {
     LocalSet::new().block_on(runtime, async move {
-        // In a task of its own, because `block_on` polls its future at each wake-up of the thread.
+        // A task of its own, because `block_on` polls its future at each wake-up of the thread.
         let served = tokio::task::spawn_local(serve(Rc::new(thread), inbox, adopted, stop));
         if let Err(failure) = served.await {
             std::panic::resume_unwind(failure.into_panic());
@@ -65,12 +64,12 @@ async fn serve(
             _ = stop.wait_for(Option::is_some) => break,
         }
     }
-    // Connections that were accepted before the stop are served as well.
+    // Connections that were accepted before the stop are opened as well.
     inbox.close();
     while let Some(admitted) = inbox.recv().await {
         open(&thread, admitted);
     }
-    // The inbox can close before `stop` has its instant, which always follows.
+    // The acceptors may close the inbox a moment before `stop` has its instant.
     let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
 }

@@ -16,25 +16,25 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;
 
-/// One shard and the state that its connections share. Only this thread uses it.
+/// A shard, and the state that its connections share.
 pub(crate) struct ThreadState {
     pub(super) common: Arc<Common>,
     pub(super) index: usize,
     pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) turn: RefCell<TurnState>,
     pub(super) scheduler: Scheduler,
-    /// The configuration of this thread's turns. Replaced only between turns.
+    /// The configuration of this thread's turns. It is replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
-    /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
+    /// True once the daemon stops. Requests that have arrived are answered, and later ones refused.
     pub(super) draining: Cell<bool>,
-    /// Set when a stop has refused the requests that waited. Requests behind them are then refused
+    /// True once a stop has refused all waiting requests. Requests behind them are then refused,
     /// too.
     pub(super) refuses_all: Cell<bool>,
-    /// True while a stop waits for the first bytes of connections that have not sent any.
+    /// True until a stop no longer waits for connections that have sent nothing.
     pub(super) awaits_newcomers: Cell<bool>,
-    /// The number of connections that have not yet answered everything that had arrived when the
-    /// stop began.
+    /// The number of connections that a stop must still wait for.
     pub(super) undrained: Cell<usize>,
+    /// Signalled when `undrained` becomes 0.
     pub(super) drained: Notify,
 }
 
@@ -57,7 +57,7 @@ impl ThreadState {
         }
     }
 
-    /// Reads the clock, and judges the reading.
+    /// Reads the clocks. Returns the time that the daemon believes.
     pub(super) fn now(&self) -> Now {
         self.common.wall.believe(clock::os::read())
     }
@@ -75,9 +75,8 @@ impl ThreadState {
         served
     }
 
-    /// Takes up a new configuration. The next turn is the first to use it. Connections that wait
-    /// for bytes start to wait by the new timeouts, and those whose token or certificate is gone
-    /// close.
+    /// Adopts a new configuration, which later turns use. Wakes all connections, which then wait
+    /// with the new timeouts, or close because their token or certificate was removed.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         self.live_config.replace(live_config);
         self.turn.borrow().wakers.wake_all();

@@ -1,5 +1,5 @@
-//! One shard's ticker: while requests of this shard wait, it sleeps until the next tick and hands
-//! out the IDs that were claimed for them. Otherwise it sleeps until a request has to wait.
+//! A shard's ticker. While requests of the shard wait, it sleeps until the next tick, and then
+//! hands out the IDs that were claimed for them. Otherwise it sleeps until a request has to wait.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
             next = [next, advanced.next_in].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {
-            // Fails when the connection is gone: the IDs are skipped.
+            // Fails if the connection is gone. The IDs are then skipped.
             let waiter = turn.waiters.remove(&(index, finished.id));
             let _ = waiter.map(|waiter| waiter.send(finished));
         }

@@ -1,5 +1,4 @@
-//! One turn of a connection: what it borrows from its thread, and the requests that it takes from
-//! bytes to IDs.
+//! One turn of a connection, and the buffers that it borrows from its thread.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,8 +6,8 @@ use std::rc::Rc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::member::Wakers;
 use super::thread_state::ThreadState;
-use super::wakers::Wakers;
 use crate::access::Session;
 use crate::clock::{BootMicros, Now};
 use crate::frontends::{Ask, Conditions, MESSAGE_BYTES_MAX};
@@ -18,25 +17,24 @@ use crate::shard::Shard;
 use crate::source::wait_queue::{Finished, WaitId};
 use snowbank_client::layout::Run;
 
-/// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other
-/// connections have their turn then.
+/// The most bytes that a turn reads: some 500 requests, which take about 0.1 ms. After that, other
+/// connections have their turns.
 pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 
-/// The size of the input buffer: the half request of an earlier read, and the bytes that a turn
-/// reads.
+/// The size of the input buffer. It holds half a request of an earlier turn, and the bytes that a
+/// turn reads.
 pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
-/// The capacity to which the buffer of runs shrinks after a reply that needed more. It is enough
-/// for any reply of one frame.
+/// The capacity to which the buffer of runs shrinks after a longer reply. It is enough for any
+/// reply of one frame.
 const RUNS_CAPACITY: usize = 4_096;
 
-/// One turn of a connection: what it may use until it yields. A turn has one configuration and one
-/// reading of the clock.
+/// One turn of a connection. It has one configuration and one reading of the clock.
 pub(super) struct Turn<'t> {
     pub(super) thread: &'t Rc<ThreadState>,
     pub(super) config: &'t LiveConfig,
     pub(super) state: &'t mut TurnState,
-    /// The client's session, and the facts that front ends answer by.
+    /// The client's session, and the facts that front ends need for their answers.
     pub(super) conditions: Conditions<'t>,
     pub(super) now: Now,
 }
@@ -47,7 +45,7 @@ pub(super) struct Request<F> {
     pub(super) ask: Ask,
     /// The details that its reply needs.
     pub(super) form: F,
-    /// When it was read. Its wait counts from there.
+    /// When the request was read. Its wait counts from this.
     pub(super) read_at: BootMicros,
     /// Its size in bytes; 0 for a request that was kept from an earlier message.
     pub(super) size: usize,
@@ -87,9 +85,9 @@ pub(super) struct TurnState {
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
     pub(super) timing: Timing,
-    /// Connections whose request waits for IDs, by source and id.
+    /// The senders to connections whose request waits for IDs, by source and wait.
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
-    /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
+    /// When the ticker wakes by itself. `None`: it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
     pub(super) wakers: Wakers,
 }
@@ -109,7 +107,7 @@ impl TurnState {
         }
     }
 
-    /// Frees the memory that one very long reply needed.
+    /// Frees the memory that a very long reply needed.
     pub(super) fn shrink(&mut self) {
         self.runs.clear();
         self.runs.shrink_to(RUNS_CAPACITY);

@@ -13,23 +13,24 @@ use crate::server::net::pending::PendingLimits;
 use crate::shard::Order;
 use crate::tls;
 
+/// The state that all threads share.
 pub(crate) struct Common {
-    /// The newest configuration. A shard keeps its own reference, so that a request never takes
-    /// this lock.
+    /// The newest configuration. A shard has its own reference to it, so that requests need not
+    /// take this lock.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
     pub(crate) wake_ups: WakeUps,
     pub(crate) metrics: Metrics,
-    /// The certificate and the handshake of TLS listeners; `None` without a certificate.
+    /// The acceptor of TLS listeners. `None`: the daemon has no certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) pending: PendingLimits,
     pub(crate) heartbeat: Heartbeat,
-    /// Why the worker IDs or the state may be another process's. Once this is set, a task that
-    /// waits for it stops the daemon.
+    /// The reason why another process may hold the worker IDs or the state. Once this is set, the
+    /// daemon stops.
     pub(crate) lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
-    /// answers, the others refuse new requests and keep their connections open.
+    /// answers requests, the others keep their connections open and refuse new requests.
     pub(crate) all_drained: Barrier,
 }
 

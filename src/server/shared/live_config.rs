@@ -1,8 +1,7 @@
 //! The live configuration: everything that a reload can change and shards read.
 //!
-//! A `LiveConfig` is immutable. A reload makes a new one, and each shard takes it up between two
-//! turns. So a turn sees one configuration from its start to its end, and reads it without a lock
-//! and without memory that other threads write.
+//! A `LiveConfig` is immutable. A reload makes a new one, and each shard adopts it between two
+//! turns. So a turn has one configuration from its start to its end, and reads it without a lock.
 
 use std::sync::Arc;
 
@@ -14,13 +13,13 @@ use crate::source::Source;
 
 /// One version of the configuration.
 pub(crate) struct LiveConfig {
-    /// Increases with each version.
+    /// The number of the version, which increases with each reload.
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
     /// The sources by their index. No reload changes them.
     pub(crate) supplies: Vec<Supply>,
-    /// All settings, for the operator.
+    /// All settings, a line each, for the operator.
     pub(crate) text: String,
 }
 
@@ -35,14 +34,14 @@ pub(crate) struct Supply {
 
 impl Supply {
     pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
-        // Other daemons may share a counter.
+        // A shared counter has no numbers of its own: other daemons use it too.
         let is_alone = !source.kind().takes_ranges();
         let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
-    /// Hides the numbers of the worker IDs, because the daemon still waits for its own.
+    /// Removes the numbers of the worker IDs, because the daemon has none yet.
     pub(crate) fn without_numbers(self) -> Self {
         Supply { numbers_in_space: Arc::default(), ..self }
     }

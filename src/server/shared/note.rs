@@ -1,5 +1,5 @@
-//! Lines for the operator on how sources started. They are logged once the daemon serves, so that a
-//! start that fails writes one line only.
+//! Lines for the operator about a start. They are logged once the daemon serves, so that a start
+//! that fails logs only its error.
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]

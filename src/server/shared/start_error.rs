@@ -7,7 +7,7 @@ use crate::config::Unpicked;
 use crate::fleet::FleetError;
 use crate::system_error::may_pass;
 
-/// The reason why the daemon does not start, in one line: what was found, and what is allowed.
+/// The reason why the daemon does not start, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub enum StartError {
@@ -15,12 +15,12 @@ pub enum StartError {
     WrongSetting(String),
     /// The state is an older copy of the one that served here.
     OlderState(String),
-    /// The state or a mark is damaged, or comes from another machine or release. Or a worker ID was
+    /// The state or a mark is damaged, or is from another machine or release. Or a worker ID was
     /// moved away.
     UnusableState(String),
     /// Another daemon of this machine, or a peer, has a worker ID or a counter that this one needs.
     WorkerIdHeld(String),
-    /// The clock is before an instant that it must be past.
+    /// The clock has not reached an instant that it must have passed.
     ClockBehind(String),
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
@@ -32,9 +32,9 @@ pub enum StartError {
     MayPass(String),
 }
 
-/// The exit code of a refusal that stays until an operator changes something.
+/// The exit code of an error that lasts until an operator changes something.
 const EXIT_CHANGE: u8 = 2;
-/// The exit code of a refusal that may pass by itself. Service managers start the daemon again.
+/// The exit code of an error that may pass by itself. Service managers then start the daemon again.
 const EXIT_AGAIN: u8 = 3;
 
 impl StartError {

@@ -20,7 +20,7 @@ impl WakeUps {
         WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
     }
 
-    /// Wakes one shard's ticker. If it is awake, its next sleep ends at once.
+    /// Wakes a shard's ticker. If the ticker is awake, its next sleep ends at once.
     pub(crate) fn wake_shard(&self, shard: usize) {
         if let Some(ticker) = self.shards.get(shard) {
             ticker.notify_one();

@@ -1,4 +1,4 @@
-//! The first position of a source, and the known facts about earlier IDs.
+//! The first position of a source, and what is known about earlier IDs.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
-/// Returns the lowest start of these worker IDs. If the state has no record of one of them, that is
-/// the next tick: an earlier process, perhaps on another machine, may have used that worker ID in
-/// the current tick. Otherwise it is 0.
+/// Returns the lowest position at which these worker IDs may start. If the state has no record of
+/// one of them, this is the next tick, because an earlier process, perhaps on another machine, may
+/// have used that worker ID in the current tick. Otherwise it is 0.
 ///
-/// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which
-/// IDs the source's own worker IDs have handed out. A ticket counter without a record starts only
-/// if the fleet's coordinator has the counter.
+/// Records of other worker IDs do not count, because they do not show which IDs these worker IDs
+/// have handed out. It is 0 for a ticket counter: without a record, a counter starts only if the
+/// fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> Position {
     if numbering.snowflake().is_none() {
         return Position(0);
@@ -29,25 +29,25 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
     numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1)))
 }
 
+/// The first position of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FirstPosition {
-    /// Nothing below it is claimed.
+    /// The lowest position that the source may claim.
     pub(super) position: Position,
-    /// The bound of earlier IDs that led to the position. A clean stop stores it again if nothing
-    /// was claimed until then.
+    /// The stored bound that led to the position. A clean stop stores this bound again if nothing
+    /// was claimed.
     pub(super) id_bound: u64,
-    /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs
-    /// were handed out up to an unknown position below it.
+    /// True if IDs were handed out right up to this position, because the previous run stopped
+    /// cleanly. After a crash, the last ID is somewhere below it.
     pub(super) is_clean: bool,
 }
 
 impl FirstPosition {
-    /// Returns the first position of a source, with the facts about it in the state's records and
-    /// the marks.
+    /// Returns a first position, with what the records and the marks show about it.
     ///
-    /// A bound that other worker IDs left mostly lies below this source's own ID at the position.
-    /// If a stop stored that ID instead, each change of the worker IDs would raise the bound,
-    /// though no ID was handed out.
+    /// If a bound of other worker IDs led to the position, it usually lies below this source's own
+    /// ID there. A stop must not store that own ID: each change of the worker IDs would then raise
+    /// the bound, although no ID was handed out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();
@@ -74,9 +74,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// With `on_step_back = "wait"` that is how far a crash can leave a ceiling ahead of a clock
-    /// that never stepped: the horizon, and two ticks for a second crash. After a clean stop it is
-    /// zero: a clock that is behind the IDs of that stop has gone back.
+    /// With `on_step_back = "wait"`, this is the lead that crashes explain without a step of the
+    /// clock: the horizon, and two ticks for a second crash. After a clean stop it is 0, because a
+    /// clock behind the last ID must have gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_leaves_the_highest_bound_that_led_to_it() {
+    fn a_first_position_keeps_the_highest_bound_that_led_to_it() {
         let at = Position(900_000_000);
         let five = numbering("5");
         let by_another = record("orders", "9", at, true);
@@ -115,20 +115,27 @@ mod tests {
         let renamed = record("invoices", "9", at, true);
         for other in [&by_another, &renamed] {
             let found = first("5", above, std::slice::from_ref(other));
-            assert_eq!(found.id_bound, other.id_bound, "not the higher ID of its own position");
+            assert_eq!(
+                found.id_bound, other.id_bound,
+                "the stored bound, and not this source's higher ID at the position"
+            );
         }
         let earlier = record("orders", "5", Position(above.0 - 7), true);
         assert_eq!(first("5", above, &[earlier, by_another.clone()]).id_bound, by_another.id_bound);
         let own_too = [by_another.clone(), record("orders", "5", above, true)];
-        assert_eq!(first("5", above, &own_too).id_bound, five.id_bound(above), "its own record ends there");
+        assert_eq!(
+            first("5", above, &own_too).id_bound,
+            five.id_bound(above),
+            "its own record has a higher bound"
+        );
         let mark = Mark::granted(five.id_bound(above), "");
         let marked = FirstPosition::of(above, &five, &[by_another], &[mark]);
-        assert_eq!(marked.id_bound, five.id_bound(above), "a mark ends there");
-        assert_eq!(first("5", above, &[]).id_bound, five.id_bound(above), "a guard of the clock");
+        assert_eq!(marked.id_bound, five.id_bound(above), "the mark has a higher bound");
+        assert_eq!(first("5", above, &[]).id_bound, five.id_bound(above), "nothing is stored");
     }
 
     #[test]
-    fn where_a_step_back_is_waited_for_a_start_is_as_far_ahead_as_a_crash_explains() {
+    fn with_wait_a_start_may_be_ahead_only_after_a_crash() {
         let rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),

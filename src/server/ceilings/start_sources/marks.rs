@@ -1,5 +1,5 @@
-//! The comparison of a start with the machine's marks, which show how far the worker IDs were
-//! granted to any state.
+//! Compares a start with the machine's marks, which show how far each worker ID was granted to any
+//! state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises `start` above the marks of its worker IDs. Returns the raised start, with a note if
-    /// the operator should know of the raise.
+    /// Raises `start` above the marks of the worker IDs. Returns the raised start, with a note if
+    /// the operator adopted an older copy of the state.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet assigns. So for them, a
-    /// mark above the state does not show that the state is an older copy. The mark bounds all that
-    /// this machine granted; the coordinator's key bounds the rest.
+    /// Usually a mark above the state shows that the state is an older copy. For worker IDs that a
+    /// fleet assigns it does not, because the state may have dropped their record. The start is
+    /// then above the mark and the bound at the coordinator.
     ///
     /// # Errors
-    /// The state is an older copy of the one that was granted the worker IDs, a mark lies too far
-    /// ahead, or a worker ID was moved away.
+    /// The state is an older copy, a mark is too far ahead of the clock, or a worker ID was moved
+    /// away.
     pub(super) fn start_above_marks(
         &self,
         source: &Locked<'_>,
@@ -47,8 +47,8 @@ impl Found {
         }
     }
 
-    /// Allows a start from an older copy of the state that was granted IDs until `end`, if the
-    /// operator adopts the copy and the clock is past `end`.
+    /// Allows a start with an older copy of the state if the operator adopts it, and the clock is
+    /// past `end`, the end of what was granted since the copy.
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         if !self.adopt {
@@ -71,7 +71,7 @@ impl Found {
     }
 }
 
-/// Returns the end of what was granted, as a refusal names it.
+/// Returns the end of what was granted, in words.
 fn granted_until(numbering: &Numbering, end: Position) -> String {
     match numbering.snowflake() {
         Some((layout, _)) => layout.rfc3339(ceiling::instant_of(numbering, end)),
@@ -79,10 +79,10 @@ fn granted_until(numbering: &Numbering, end: Position) -> String {
     }
 }
 
-/// Returns the refusal of a state that is older than the one that was granted IDs until `end`.
+/// Returns the refusal of an older copy of the state. IDs were granted until `end` since the copy.
 pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path: &Path) -> StartError {
     let shown = granted_until(numbering, end);
-    // A counter continues above its mark at once.
+    // A counter has no clock to wait for.
     let once = match numbering.snowflake() {
         Some(_) => format!(" once the clock is past {shown}"),
         None => String::new(),
@@ -94,8 +94,8 @@ pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path:
     ))
 }
 
-/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as ones
-/// that were moved away.
+/// Returns the refusal of a source if its worker IDs, or others that can make the same IDs, were
+/// moved away.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
@@ -107,8 +107,8 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     ))
 }
 
-/// Returns the refusal of a mark that lies too far ahead: no daemon with this clock and layout can
-/// have been granted IDs up to it.
+/// Returns the refusal of a start whose mark is further ahead than any grant by this clock and
+/// layout.
 pub(super) fn too_far(
     claimant: &Claimant<'_>,
     end: Position,
@@ -120,13 +120,13 @@ pub(super) fn too_far(
     let until = ceiling::instant_of(numbering, end).rfc3339(decimals);
     if locks.is_of_kin(locks.furthest()) {
         return format!(
-            "source {name:?}: the mark in {} is of a worker ID of another layout, which was granted IDs that this layout makes \
+            "source {name:?}: the mark in {} is of a worker ID of another layout: it was granted IDs that this layout, too, can make \
              until {until}; use other worker IDs, or a layout whose epoch is at least a year apart",
             locks.furthest().display(),
         );
     }
     format!(
-        "source {name:?}: the mark in {} is of IDs until {until}, and by this clock none can have been granted after {}; set the \
+        "source {name:?}: the mark in {} shows that IDs were granted until {until}, but by this clock no grant reaches beyond {}; set the \
          clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
          find out who wrote the mark, and remove the file",
         locks.furthest().display(),

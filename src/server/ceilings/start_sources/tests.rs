@@ -27,16 +27,16 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 }
 
 #[test]
-fn a_first_start_lies_above_the_current_tick() {
+fn a_first_start_begins_in_the_next_tick() {
     let (_, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
     assert_eq!(guard(&numbering, &[], NOW.wall), numbering.first_of(Tick(tick.0 + 1)));
 }
 
-/// Another machine may have used unknown worker IDs in this tick. The records of other worker IDs
-/// do not show whether it has.
+/// Another machine may have used these worker IDs in this tick. Records of other worker IDs do not
+/// show whether it has.
 #[test]
-fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
+fn unknown_worker_ids_start_above_the_current_tick() {
     let (_, known) = source("worker_ids = 2");
     let tick = known.tick_at(NOW.wall);
     let end = Position(known.first_of(tick).0 + 10);
@@ -55,13 +55,13 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
     }
 }
 
-/// Returns a first position about which nothing else is known.
+/// Returns a first position without records and marks.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
     FirstPosition::of(position, numbering, &[], &[])
 }
 
-/// Starts a source, claims one ID, and kills the source at once. Returns where its next life
-/// starts.
+/// Starts a source, claims one ID, and kills the source at once. Returns the first position of the
+/// next start, or the reason why no ID was claimed.
 fn life(
     source: &SourceSettings,
     numbering: &Numbering,
@@ -78,15 +78,15 @@ fn life(
     assert_eq!(
         claimed.is_some(),
         managed.source().unavailable_for(now).is_zero(),
-        "a claim fails if, and only if, the source says that the clock is behind"
+        "a claim fails exactly if the source says that the clock is behind"
     );
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
-/// Tries ticks of many lengths, at several points of a tick. Kills a first start, and a start whose
-/// stored position is no longer ahead of the clock, twice each at the same moment.
+/// Covers ticks of many lengths, and several points of a tick. The source starts three times at the
+/// same moment: first without a record or at the current tick, then after two kills.
 #[test]
-fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
+fn after_a_kill_the_first_id_comes_at_once_for_any_tick_length() {
     let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
     let longer = [100, 1_500, 2_500, 5_000, 20_000, 60_000, 600_000, 86_400_000];
     for tick_ms in of_presets.chain(longer) {
@@ -111,10 +111,10 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
 }
 
 #[test]
-fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
+fn a_start_beyond_max_ahead_returns_the_time_to_wait() {
     let (source, numbering) = source("max_ahead = \"10s\"");
-    // `NOW` is a third of a second into a tick. The ID clock can now reach the tenth tick after
-    // this one, and in two thirds of a second the eleventh.
+    // `NOW` is a third of a second into a tick. The ID clock can reach the tenth tick after this
+    // one now, and the eleventh in two thirds of a second.
     let (reached, beyond) =
         [10, 11].map(|ahead| numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 + ahead))).into();
     assert!(life(&source, &numbering, reached, NOW).is_ok());
@@ -154,12 +154,12 @@ fn an_offset_of_another_boot_is_not_remembered() {
         record("an earlier boot", 3_000_000, 3),
     ]);
     let remembered = |found: Found| found.remembered([&numbering].into_iter(), FIRST);
-    assert_eq!(remembered(known), Remembered::Offset(2), "what was believed last");
+    assert_eq!(remembered(known), Remembered::Offset(2), "the offset of the latest ceiling");
     assert_eq!(remembered(found(vec![])), Remembered::Nothing);
 }
 
 #[test]
-fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
+fn after_a_boot_the_highest_ceiling_is_remembered() {
     let (_, numbering) = source("");
     let record =
         |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &host_in("an earlier boot"));
@@ -170,7 +170,7 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
+fn only_worker_ids_used_with_a_fast_clock_keep_its_lead() {
     let (_, used) = source("worker_ids = 1");
     let (_, unused) = source("worker_ids = 2");
     let record = |boot| Record {
@@ -186,5 +186,5 @@ fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
     assert_eq!(remembered("this boot", &unused, FIRST), first);
     assert_eq!(remembered("an earlier boot", &unused, FIRST), Remembered::Nothing);
     let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };
-    assert_eq!(remembered("this boot", &unused, behind), ahead, "a step forward is held");
+    assert_eq!(remembered("this boot", &unused, behind), ahead, "the step forward since then is held");
 }

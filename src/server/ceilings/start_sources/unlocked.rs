@@ -1,4 +1,4 @@
-//! The check of a stored state without its locks, by the rules of a start.
+//! Checks a stored state by the rules of a start, without locking it.
 
 use std::path::Path;
 
@@ -11,16 +11,16 @@ use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
-/// Checks that a start would accept these records of a state directory. With `adopt`, the start has
-/// `--adopt-state`.
+/// Checks that a start would accept these records of the state directory `path`. With `adopt`, the
+/// start has `--adopt-state`.
 ///
-/// The check never refuses what a start accepts. It leaves out what only a start knows: the worker
-/// IDs that the start gets, the answers of the fleet's coordinator, locks that others hold, and the
-/// marks of other layouts that can make the same IDs. It also leaves out a state's bounds and marks
-/// while a daemon uses the state, because they change.
+/// The check never refuses what a start accepts, but it may accept what a start refuses. It does
+/// not know the worker IDs that a start would get, the coordinator's answers, the locks of other
+/// daemons, and the marks of other layouts. While a daemon uses the state, it does not compare
+/// bounds and marks, because they change.
 ///
 /// # Errors
-/// The start would be refused with this error.
+/// A start would be refused with this error.
 pub fn check_records(
     records: &[Record],
     path: &Path,
@@ -39,8 +39,8 @@ pub fn check_records(
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
-        // A record that belongs to no source may raise the start of every source with a layout. So
-        // such a source can be checked only if the worker IDs of all of them are known.
+        // A record that belongs to no source may raise the start of every source with a layout.
+        // Such records are known only if the worker IDs of all sources with a layout are known.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
             numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
         }
@@ -57,7 +57,8 @@ pub fn check_records(
     }
     for (claimant, start) in claimants.iter().zip(starts) {
         let Claimant { name, numbering, in_fleet, .. } = *claimant;
-        // The coordinator may raise the start above the marks, and a shared counter has no marks.
+        // The coordinator may raise the start of worker IDs above their marks. A shared counter has
+        // no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         check_maximum(claimant, records, &marks)?;
         let start = start.unwrap_or(Position(0)).max(guard(numbering, records, wall));

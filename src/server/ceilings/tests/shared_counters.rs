@@ -1,6 +1,6 @@
-//! Tests of daemons that share a ticket counter, with the shipped rules, keeper and source. The
-//! coordinator loses answers, answers with old values and does writes late. Daemons crash, and
-//! snapshots of their memory are resumed twice.
+//! Tests daemons that share a ticket counter, with the daemon's own rules, keeper and source. The
+//! coordinator loses answers, returns old values and does writes late. Daemons crash, and snapshots
+//! of their memory are resumed twice.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -28,15 +28,15 @@ const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: 
 enum Fault {
     #[default]
     None,
-    /// Reads answer with the value before the last one.
+    /// A read returns the value before the last one.
     OldRead,
-    /// A write is done, and its answer is lost.
+    /// A write is done, but its answer is lost.
     LostDone,
-    /// A write is lost.
+    /// A write is not done.
     Lost,
-    /// A write is done later, and its answer is lost.
+    /// A write is done later, at [`Event::LateWrite`], and its answer is lost.
     Late,
-    /// Nothing arrives.
+    /// The coordinator is out of reach.
     Away,
 }
 
@@ -121,7 +121,7 @@ impl Coordinator for Store {
     }
 }
 
-/// A range that was asked for, with the answer of the coordinator.
+/// A range that the keeper wanted, and the range that the coordinator gave.
 type Answer = (WantedRange, Option<NumberRange>);
 
 fn counter(increment: u64, offset: u64) -> TicketCounter {
@@ -136,7 +136,7 @@ struct Daemon {
     wall: Arc<Wall>,
     /// The answer that has not reached the keeper.
     answer: Option<Answer>,
-    /// The numbers that it handed out, in order.
+    /// The numbers that the daemon handed out, in order.
     numbers: Vec<u64>,
 }
 
@@ -157,7 +157,7 @@ impl Daemon {
         let wall = wall();
         let source = Arc::new(source);
         let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
-        // A copy has the same durable ceiling.
+        // A copy of a daemon has its durable ceiling.
         let start = source.cursor().unwrap().max(source.grant().ceiling());
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
         let keeper =
@@ -165,7 +165,7 @@ impl Daemon {
         Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
     }
 
-    /// Resumes a copy of the daemon's memory beside it. Both daemons notice.
+    /// Resumes a copy of the daemon's memory beside the daemon. Both notice the restore.
     fn resume_twice(&self) -> Daemon {
         let copy = self.source.as_restored(self.wall.believe(START)).expect("it has numbers");
         let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
@@ -173,7 +173,7 @@ impl Daemon {
         daemon
     }
 
-    /// Lets the keeper look, and ask for ranges. The keeper's writes are durable at once.
+    /// Lets the keeper look, and takes the ranges that it wants. Its writes are durable at once.
     fn ask(&mut self, reading: Reading) {
         let looked = self.keeper.look(reading);
         for Write { writer, number, .. } in looked.writes {
@@ -197,7 +197,7 @@ impl Daemon {
         }
     }
 
-    /// Serves a request that does not wait. Returns its numbers.
+    /// Serves a request that does not wait. Returns its numbers, if the daemon has enough.
     fn serve(&mut self, count: u64, reading: Reading) -> Vec<u64> {
         let now = self.wall.believe(reading);
         let mut rng = fastrand::Rng::with_seed(1);
@@ -208,7 +208,7 @@ impl Daemon {
             self.source.admit(&window, request).ok()?;
             self.source.advance(now, &mut rng);
             let finished = self.source.collect(0).pop()?;
-            assert!(finished.spans.len() <= 1, "consecutive");
+            assert!(finished.spans.len() <= 1, "the numbers are consecutive");
             finished.spans.first().map(|span| span.from)
         });
         let Some(Position(from)) = from else { return Vec::new() };
@@ -224,6 +224,10 @@ fn wall() -> Arc<Wall> {
     Arc::new(Wall::new(rule, START, Remembered::Nothing))
 }
 
+fn later(reading: Reading, us: i64) -> Reading {
+    Reading { wall: UnixMicros(reading.wall.0 + us), boot: BootMicros(reading.boot.0 + us) }
+}
+
 /// Something that happens to a daemon.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -233,7 +237,7 @@ enum Event {
     /// The daemon is killed, and starts without a state.
     Crash,
     ResumeTwice,
-    /// A write that was on its way is done.
+    /// The last delayed write is done.
     LateWrite,
     Wait(i64),
 }
@@ -261,7 +265,7 @@ fn events() -> impl Strategy<Value = Vec<(usize, Event)>> {
 
 proptest! {
     #[test]
-    fn no_number_comes_twice_and_each_daemons_rise(
+    fn no_number_comes_twice_and_each_daemons_numbers_rise(
         events in events(),
         counters in prop::sample::select(vec![[[1, 1], [1, 1]], [[2, 1], [2, 1]], [[1, 1], [3, 2]]]),
         first in 1_u64..5_000,
@@ -277,7 +281,7 @@ proptest! {
             match event {
                 Event::Serve(count) => {
                     for number in daemon.serve(count, reading) {
-                        prop_assert!(number >= first && all.insert(number), "{number} twice");
+                        prop_assert!(number >= first && all.insert(number), "{number} is below the first number, or comes twice");
                     }
                 }
                 Event::Ask(fault) => {
@@ -302,12 +306,7 @@ proptest! {
                         keys.swap(swap);
                     }
                 }
-                Event::Wait(ms) => {
-                    reading = Reading {
-                        wall: UnixMicros(reading.wall.0 + ms * 1_000),
-                        boot: BootMicros(reading.boot.0 + ms * 1_000),
-                    };
-                }
+                Event::Wait(ms) => reading = later(reading, ms * 1_000),
             }
             for daemon in &daemons {
                 prop_assert!(daemon.numbers.is_sorted(), "a daemon's numbers rise");
@@ -317,10 +316,7 @@ proptest! {
         for daemon in &mut daemons {
             let mut served = 0;
             for _ in 0..20 {
-                reading = Reading {
-                    wall: UnixMicros(reading.wall.0 + 500_000),
-                    boot: BootMicros(reading.boot.0 + 500_000),
-                };
+                reading = later(reading, 500_000);
                 daemon.hear(reading);
                 daemon.ask(reading);
                 daemon.hear(reading);
@@ -334,7 +330,7 @@ proptest! {
 }
 
 #[test]
-fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
+fn a_daemon_serves_its_range_after_the_counter_has_ended() {
     let store = Store::at(LAST_ID - 2_000);
     let mut daemons = [(); 2].map(|()| Daemon::start(&store, counter(1, 1)));
     for daemon in &mut daemons {
@@ -348,11 +344,9 @@ fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     let writes = store.0.lock().unwrap().values.len();
     let last = &mut daemons[1];
     for second in 0..100_i64 {
-        let after_us = second * 1_000_000;
-        let reading =
-            Reading { wall: UnixMicros(START.wall.0 + after_us), boot: BootMicros(START.boot.0 + after_us) };
+        let reading = later(START, second * 1_000_000);
         last.ask(reading);
-        assert_eq!(last.answer.is_some(), second == 0, "it asks once");
+        assert_eq!(last.answer.is_some(), second == 0, "the daemon asks for a range once");
         last.hear(reading);
     }
     assert_eq!(store.0.lock().unwrap().values.len(), writes, "nothing is written");

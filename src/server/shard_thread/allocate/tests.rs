@@ -26,13 +26,13 @@ use crate::shard::{Order, Shard};
 use crate::source::{OnStepBack, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
-/// Makes the thread of a shard, and its one source: a ticket counter whose ceiling is 0.
+/// Returns the state of a shard's thread, and its only source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     thread_of(counter.into(), crate::source::Rules::OF_TICKETS)
 }
 
-/// Makes the thread of a shard, and its one source, whose ceiling is 0.
+/// Returns the state of a shard's thread, and its only source, whose ceiling is 0.
 fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadState>, Arc<Source>) {
     let file = (Path::new("snowbank.toml"), "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
     let reading = clock::os::read();
@@ -59,7 +59,7 @@ fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
     }
 }
 
-/// Allocates the IDs of a request as a connection does, or returns its refusal.
+/// Allocates the IDs of a request as a connection does. Returns the IDs or the refusal.
 async fn allocate(
     thread: &Rc<ThreadState>,
     session: &mut Session,
@@ -92,7 +92,7 @@ async fn allocate(
 }
 
 #[test]
-fn a_reading_from_before_a_step_forward_refuses_nothing() {
+fn a_reading_older_than_a_clock_step_refuses_no_request() {
     const SECOND_US: i64 = 1_000_000;
     let layout = Layout::resolve("twitter").expect("a preset");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -102,7 +102,8 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         on_step_back: OnStepBack::Ride,
         sequence_start: SequenceStart::Zero,
     };
-    let ((thread, source), mut session) = (thread_of(numbering, rules), session());
+    let (thread, source) = thread_of(numbering, rules);
+    let mut session = session();
     source.grant().raise(source.numbering().end());
     let now = thread.now();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -121,43 +122,45 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         let ask = ask(Duration::from_secs(1));
         turn.allocate(Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
     };
-    assert!(matches!(allocated, Err(NotYet::Parked(Parked::Queued(_)))), "refused by the late reading");
-    assert!(is_woken(&thread), "by the new reading its IDs are available");
+    assert!(matches!(allocated, Err(NotYet::Parked(Parked::Queued(_)))), "the request waits");
+    assert!(is_woken(&thread), "by the new reading, the IDs are available");
 }
 
-/// Returns true if the ticker was woken, however early it would wake by itself.
+/// Returns true if the ticker was woken.
 fn is_woken(thread: &ThreadState) -> bool {
     ready(pin!(thread.common.wake_ups.shard_woken(0))).is_some()
 }
 
 #[test]
-fn a_request_that_waits_for_no_tick_wakes_the_ticker() {
-    let ((thread, source), mut first, mut second) = (thread(), session(), session());
+fn a_request_that_need_not_wait_for_a_tick_wakes_the_ticker() {
+    let (thread, source) = thread();
+    let (mut first, mut second) = (session(), session());
     let mut large = pin!(allocate(&thread, &mut first, Protocol::Resp, ask(LONG)));
-    assert!(ready(large.as_mut()).is_none() && is_woken(&thread), "a higher ceiling must be asked for");
+    assert!(ready(large.as_mut()).is_none() && is_woken(&thread), "the ticker must ask for a higher ceiling");
     source.grant().raise(Position(5));
     ticker::advance(&thread);
     thread.turn.borrow_mut().ticker_wakes_at = Some(Instant::now());
     let one = Ask { count: 1, ..ask(2 * LONG) };
     let mut small = pin!(allocate(&thread, &mut second, Protocol::Resp, one));
-    assert!(ready(small.as_mut()).is_none() && is_woken(&thread), "it fits below the ceiling");
+    assert!(ready(small.as_mut()).is_none() && is_woken(&thread), "the request fits below the ceiling");
     ticker::advance(&thread);
     assert!(ready(small.as_mut()).is_some_and(|drawn| drawn.is_ok()));
 }
 
 #[test]
-fn a_request_whose_client_is_gone_leaves_nothing_behind() {
-    let ((thread, source), mut session) = (thread(), session());
+fn a_request_leaves_the_wait_queue_with_its_client() {
+    let (thread, source) = thread();
+    let mut session = session();
     {
         let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
-        assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
+        assert!(ready(drawn.as_mut()).is_none(), "the request waits for the ceiling");
         assert_eq!(source.wait_queue().admitted_ids(), 10);
     }
     assert!(thread.turn.borrow().waiters.is_empty());
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
-/// Returns a request for 10 numbers that may wait for this long.
+/// Returns a request for 10 numbers with this wait.
 fn ask(wait: Duration) -> Ask {
     Ask { source: 0, count: 10, wait_ms: Some(wait.as_millis() as u32), partial: false }
 }
@@ -169,29 +172,35 @@ fn session() -> Session {
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
-    let ((thread, source), mut session) = (thread(), session());
+fn a_request_begins_again_if_its_ids_are_revoked() {
+    let (thread, source) = thread();
+    let mut session = session();
     let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(LONG)));
-    assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
+    assert!(ready(drawn.as_mut()).is_none(), "the request waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);
     source.grant().revoke();
-    assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling again");
+    assert!(ready(drawn.as_mut()).is_none(), "the request waits for the ceiling again");
     source.grant().raise(Position(25));
     ticker::advance(&thread);
     source.grant().revoke();
     source.grant().raise(Position(40));
-    let runs = ready(drawn.as_mut()).expect("there is no need to wait").expect("it is not refused");
-    assert_eq!(runs, [Run { first: 21, count: 10, stride: 1 }], "the IDs of two grants are skipped");
+    let runs = ready(drawn.as_mut()).expect("the IDs are there").expect("it is not refused");
+    assert_eq!(
+        runs,
+        [Run { first: 21, count: 10, stride: 1 }],
+        "the IDs of the two revoked grants are skipped"
+    );
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-/// Returns the code with which a request with this wait is refused, and whether the refusal says
-/// when to retry. The request has lost its IDs when `meanwhile` is called.
+/// Revokes the IDs of a request with this wait, and calls `meanwhile`. Returns the code with which
+/// the request is then refused, and whether the refusal has a time to retry after.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
-    let ((thread, source), mut session) = (thread(), session());
+    let (thread, source) = thread();
+    let mut session = session();
     let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(wait)));
-    assert!(ready(drawn.as_mut()).is_none(), "it waits for the ceiling");
+    assert!(ready(drawn.as_mut()).is_none(), "the request waits for the ceiling");
     source.grant().raise(Position(15));
     ticker::advance(&thread);
     source.grant().revoke();
@@ -200,7 +209,7 @@ fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) 
         ticker::advance(&thread);
         ready(drawn.as_mut())
     });
-    let words = words.expect("its wait is over").expect_err("its IDs are lost");
+    let words = words.expect("the wait is over").expect_err("the IDs are lost");
     (words.code, words.retry_after.is_some())
 }
 
@@ -212,7 +221,7 @@ async fn until(mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
+fn replies_keep_their_order_if_a_request_begins_again() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
     runtime.block_on(async {
         let (thread, source) = thread();
@@ -244,21 +253,21 @@ fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
         };
         let answered = async {
             tokio::select! {
-                () = connection.serve() => panic!("it has closed"),
+                () = connection.serve() => panic!("the connection has closed"),
                 () = events => {}
             }
         };
-        tokio::time::timeout(LONG, answered).await.expect("it answers both");
+        tokio::time::timeout(LONG, answered).await.expect("both requests are answered");
     });
 }
 
 #[test]
-fn a_request_whose_ids_are_lost_is_refused_once_it_cannot_begin_again() {
+fn a_request_that_cannot_begin_again_is_refused() {
     const WAIT: Duration = Duration::from_millis(300);
     let for_good = refused_after(LONG, |_, source| source.grant().lose());
     assert_eq!(for_good, (ErrorCode::NoCeiling, false));
     let late = refused_after(WAIT, |_, _| std::thread::sleep(WAIT));
-    assert_eq!(late, (ErrorCode::NoCeiling, true), "it has what is left of its wait");
+    assert_eq!(late, (ErrorCode::NoCeiling, true), "the request waits until its deadline");
     let at_a_stop = refused_after(LONG, |thread, _| thread.refuses_all.set(true));
     assert_eq!(at_a_stop.0, ErrorCode::ShuttingDown);
 }

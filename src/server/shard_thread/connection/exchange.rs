@@ -1,5 +1,4 @@
-//! The requests and replies of a connection: serves the requests of a turn, some after a wait, and
-//! encodes their replies.
+//! Serves the requests of a turn, some after a wait, and encodes their replies.
 
 use super::super::allocate::{NotYet, Parked};
 use super::super::backlog::Backlog;
@@ -14,28 +13,29 @@ use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
 
-/// The number of errors in a row after which the connection is closed. A client with a defect has
-/// seen many of them by then, and an error costs more than a request.
+/// The number of errors in a row after which a connection is closed, because an error costs more
+/// than a request. A defect of an honest client has shown itself by then.
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
-/// The requests of a connection that are not answered yet, and the replies that are not written.
+/// The requests of a connection that are not answered, and its replies that are not written.
 pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
     /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
     pub(super) unread: Vec<u8>,
-    /// Bytes of replies that the socket did not take.
+    /// Bytes of replies that the socket has not taken.
     pub(super) unwritten: Vec<u8>,
-    /// When `unread` was read; if it is half a request, when its first byte was read. Waits and
-    /// `stall_timeout` count from there.
+    /// When `unread` was read, or the first byte of it if it is half a request. Waits and
+    /// `stall_timeout` count from this.
     pub(super) read_at: BootMicros,
-    /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
+    /// The rest of a reply that is longer than a frame. Boxed, because few connections ever have
+    /// one.
     backlog: Option<Box<Backlog<F::Form>>>,
-    /// The number of latest requests in a row that asked for no IDs and were answered with an
-    /// error.
+    /// The number of errors since the last request that was answered without an error or asked for
+    /// IDs.
     errors_in_row: u16,
-    /// Its share of the budget for kept bytes, as of its last turn.
+    /// The connection's share of the budget for queued bytes in its last turn.
     pub(super) share: Share,
-    /// The cost of its turn so far, without that of TLS.
+    /// The cost of the turn so far, without that of TLS.
     pub(super) turn_cost: usize,
 }
 
@@ -117,8 +117,8 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the rest of a reply that has begun. Returns how the turn ends, unless the next
-    /// request may be taken.
+    /// Encodes the rest of a reply that has begun. Returns the end of the turn, or `None` if the
+    /// next request may be served.
     #[inline]
     fn end_reply(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         if self.backlog.is_some() && !self.encode_backlog(turn) {
@@ -128,12 +128,11 @@ impl<F: FrontEnd> Exchange<F> {
         if is_revoked { self.close_revoked(turn, peer) } else { None }
     }
 
-    /// Serves the request at the start of `bytes`: encodes its IDs or a refusal. Serves the equal
-    /// requests behind it too, as far as IDs for them are at hand. Returns the number of those
-    /// equal requests.
+    /// Encodes the IDs or the refusal of the request at the start of `bytes`. If equal requests
+    /// follow and IDs are at hand, serves them as well. Returns the number of these equal requests.
     ///
     /// # Errors
-    /// The request, if it waits.
+    /// Returns the request if it must wait.
     #[inline]
     fn serve_ids(
         &mut self,
@@ -155,7 +154,7 @@ impl<F: FrontEnd> Exchange<F> {
         Ok(alike)
     }
 
-    /// Encodes the refusal of a request, or returns the request if it waits.
+    /// Encodes the refusal of a request, or returns the request if it must wait.
     #[cold]
     fn put_off(
         &mut self,
@@ -172,7 +171,7 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the reply to a request that was parked. Returns the request if it waits again.
+    /// Encodes the reply to a parked request. Returns the request if it must wait again.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
         let request = parked.request();
@@ -187,7 +186,7 @@ impl<F: FrontEnd> Exchange<F> {
         None
     }
 
-    /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
+    /// Encodes the IDs in `state.runs`, or makes them the backlog if they need more than one frame.
     // Always inlined: a call would add a tenth to each request's cost.
     #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
@@ -218,8 +217,8 @@ impl<F: FrontEnd> Exchange<F> {
         turn.state.shrink();
     }
 
-    /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is
-    /// left.
+    /// Encodes frames of the backlog while the queue has room. Returns true if the backlog is
+    /// empty.
     #[cold]
     fn encode_backlog(&mut self, turn: &mut Turn<'_>) -> bool {
         let Some(mut backlog) = self.backlog.take() else {
@@ -251,25 +250,24 @@ impl<F: FrontEnd> Exchange<F> {
         self.front.refuse(&mut turn.state.output, request.form, &words);
     }
 
-    /// Returns true while the reply to an earlier message is not whole.
+    /// Returns true if a part of the reply to an earlier message is not encoded yet.
     fn is_amid_reply(&self) -> bool {
         self.backlog.is_some() || self.front.has_kept_requests()
     }
 
-    /// Follows a reload. Returns how the last turn ends if the configuration no longer accepts the
-    /// client's token or certificate.
+    /// Applies a reload to the session. If the new configuration does not accept the client's token
+    /// or certificate, closes the connection: returns the end of its last turn.
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let rules = &turn.config.facts.access;
         let version = turn.config.version;
         turn.conditions.session.renew(rules, version, peer.shown()).err()?;
-        // A reply that has begun is ended first. If it answers several requests, those that have no
-        // IDs yet are refused in it.
+        // A reply that has begun is encoded to its end first. Requests that it answers are refused
+        // in it if they have no IDs yet.
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
     }
 
-    /// Ends a connection whose client a reload no longer accepts. Returns how the last turn ends,
-    /// or `None` for any other connection.
+    /// Closes the connection if a reload has revoked its client: returns the end of its last turn.
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
@@ -280,9 +278,8 @@ impl<F: FrontEnd> Exchange<F> {
         Some(TurnEnd::Close)
     }
 
-    /// Counts an answer without IDs. Logs it if it refuses a client that has shown no token; the
-    /// connection stays open. Returns true if so many requests in a row failed that the connection
-    /// must close.
+    /// Counts an answer without IDs. Logs it if it refuses a client that has sent no token. Returns
+    /// true if the connection must close, because too many requests in a row were errors.
     #[cold]
     fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
         turn.thread.counters.note_other(F::PROTOCOL, error);
@@ -293,14 +290,14 @@ impl<F: FrontEnd> Exchange<F> {
         self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
         let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
         if is_one_too_many {
-            rejections::log(peer.peer(), "a thousand requests in a row that are errors");
+            rejections::log(peer.peer(), "its last thousand requests were errors");
         }
         is_one_too_many
     }
 }
 
-/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns how
-/// the last turn ends.
+/// Logs why a message closes the connection, if that is the peer's error. Returns the end of the
+/// last turn.
 #[cold]
 fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> TurnEnd<F> {
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);

@@ -1,4 +1,4 @@
-//! The time until a client has sent its token. Its connection is pending until then.
+//! Waits for the client's token. Until then, the connection is pending.
 
 use std::io;
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
 use crate::server::net::rejections;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
-/// The delay before a client learns that its token is wrong or missing. The client holds one of few
-/// places meanwhile, so guesses are slow. A second does not matter to a client with a mistake in
-/// its configuration.
+/// The delay before a client learns that its token is wrong or missing. The connection occupies one
+/// of few places until then, so guessing is slow. Honest clients with a wrong configuration can
+/// wait.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
-/// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size,
-/// or 64 common ones. Turns of pending connections and turns without a permit are short.
+/// The most bytes that a short turn reads: one request of any size in Snowbank's own protocol, or
+/// 64 common requests. Turns of pending connections and turns without a permit are short.
 pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Serves the connection until the client has sent its token. Returns how that turn ended, or
-    /// [`TurnEnd::End`].
+    /// Serves the connection until the client has sent its token. Returns the end of the turn with
+    /// the token, or [`TurnEnd::End`] if the connection is over.
     pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
         let thread = Rc::clone(&self.member.thread);
         let pending = match self.pending.take() {
             Some(pending) => pending,
-            // The TLS handshake has given up its own place.
+            // The place of the TLS handshake was under another limit, and is free again.
             None => {
                 let places = places_of(thread.live_config.borrow().limits.max_connections);
                 Box::new(thread.common.pending.tokens.enter(places).await)
@@ -51,8 +51,8 @@ impl<F: FrontEnd> Connection<F> {
         Ok(TurnEnd::End)
     }
 
-    /// If the client has sent its token, gives up the place among the pending connections and
-    /// returns true. Delays a client whose token is wrong.
+    /// If the client has sent its token, frees the place among the pending connections and returns
+    /// true. If the token is wrong, sleeps for [`UNAUTHORIZED_DELAY`].
     pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.pending = None;
@@ -60,19 +60,19 @@ impl<F: FrontEnd> Connection<F> {
         }
         match turn {
             TurnEnd::Unauthorized => {
-                // A stop does not wait for this client.
+                // A stop does not wait for this delay.
                 self.member.note_drained();
                 self.note_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
             }
-            // No message with a token is that long.
+            // A message with a token is not that long.
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => *turn = TurnEnd::End,
             _ => {}
         }
         false
     }
 
-    /// Notes among the pending connections that the client must act next.
+    /// Notes that the daemon waits for the client, if the connection is pending.
     pub(super) fn note_silent(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.note_silent();

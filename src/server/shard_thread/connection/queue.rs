@@ -1,10 +1,11 @@
 //! The bytes that a connection keeps between turns: replies that its client has not taken, and
 //! requests that are not decoded.
 //!
-//! All connections together have a budget for these bytes, and one connection may keep a share of
-//! what is free. So the share shrinks as the budget fills, and the daemon first stops reading from
-//! the connections that keep the most (dynamic thresholds, as A. K. Choudhury and E. L. Hahne
-//! proposed for switches, 1998). A client that reads its replies keeps nothing and is not delayed.
+//! All connections together have a budget for these bytes, and each connection may keep a share of
+//! the free budget. So the shares shrink as the budget fills, and the daemon first stops reading
+//! from the connections that keep the most (dynamic thresholds, proposed for switches by A. K.
+//! Choudhury and E. L. Hahne in 1998). A client that reads its replies keeps nothing and is not
+//! delayed.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -21,15 +22,15 @@ use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
-/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that
-/// never read fill half of the budget, and ten thousand cannot exceed it by more than
-/// [`KEPT_FREELY`] and a small frame each.
+/// The divisor of the free budget that gives the share of one connection. 64 connections that never
+/// read fill half of the budget. Ten thousand exceed it by at most [`KEPT_FREELY`] and a small
+/// frame each.
 const SHARE: usize = 64;
 
-/// Bytes that a connection may always keep, so that each makes progress: a few requests.
+/// The bytes that each connection may always keep, so that it makes progress: a few requests.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
-/// The bytes that TLS may hold, encrypted and not sent: a record.
+/// The bytes that TLS may have encrypted but not sent: a record.
 const TLS_UNSENT_BYTES: usize = 16 * 1024;
 
 /// Returns the bytes that one connection may keep.
@@ -38,26 +39,27 @@ fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
     (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
 }
 
-/// The most bytes of replies queued for one client; then nothing more is read from it. Four whole
-/// reply frames: two on their way to the socket, two being filled.
+/// The most bytes of replies that are queued for one client. With more, nothing is read from it.
+/// They are four reply frames: two on their way to the socket, and two being encoded.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
-/// The bytes of replies above which a turn without a permit encodes no further one.
+/// The bytes of replies above which a turn without a permit encodes no further reply.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
 
-/// The time after which a connection that keeps too much looks again at the budget.
+/// The time after which a connection that keeps too much checks the budget again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The connection's share of the budget in a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// Bytes of replies above which no further one is encoded.
+    /// The bytes of replies above which no further reply is encoded.
     replies_max: usize,
-    /// True if the turn has no permit, and must be short.
+    /// True if the turn must be short, because it has no permit.
     is_short: bool,
 }
 
 impl Share {
+    /// The largest share.
     pub(super) const WHOLE: Share =
         Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE, is_short: false };
 
@@ -66,14 +68,14 @@ impl Share {
         if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { SHORT_READ_BYTES_MAX }
     }
 
-    /// Returns the most that one frame may hold, within the protocol's limit.
+    /// Returns the limit of one frame: `limit`, or a smaller one if the share is small.
     #[inline]
     pub(super) fn frame_limit(self, limit: FrameLimit) -> FrameLimit {
         if self.replies_max >= MAX_REPLY_SIZE { limit } else { limit.small() }
     }
 
-    /// Returns the number of bytes of replies from which on the turn encodes no further frame: one
-    /// more could exceed the bytes that may be queued for the client, or those of a short turn.
+    /// Returns the bytes of replies from which on the turn encodes no further frame, because that
+    /// could exceed the share or a short turn.
     pub(super) fn full_at(self, unwritten: usize) -> usize {
         let full_at = (self.replies_max + 1).saturating_sub(unwritten);
         if self.is_short { full_at.min(SHORT_REPLY_BYTES_MAX + 1) } else { full_at }
@@ -100,7 +102,8 @@ impl<F: FrontEnd> Connection<F> {
         self.member.note_kept(kept + unsent);
     }
 
-    /// Waits while the connection keeps more of a half request than its share of the budget.
+    /// Waits while the half request that the connection keeps is longer than its share of the
+    /// budget.
     ///
     /// # Errors
     /// The budget was full for `stall_timeout`.

@@ -23,14 +23,14 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<TurnEnd<F>> {
         match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
             Ok(turn) => turn,
-            // Bytes may have arrived while it waited for its turn.
+            // Bytes may have arrived while the connection waited for its turn.
             Err(_) if self.account.is_queued() => self.last_turn(version).await,
             Err(_) => Ok(TurnEnd::End),
         }
     }
 
-    /// Takes a turn once it has a permit. Ends the connection if no bytes have arrived by
-    /// then.
+    /// Takes a turn once the connection has a permit. Ends the connection if no bytes have arrived
+    /// by then.
     async fn last_turn(&mut self, version: u64) -> io::Result<TurnEnd<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
             Poll::Pending if !self.account.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
@@ -39,11 +39,12 @@ impl<F: FrontEnd> Connection<F> {
         .await
     }
 
-    /// Returns how long to wait for bytes, and the version of the configuration with that timeout.
+    /// Returns how long to wait for bytes, and the version of the configuration that sets this
+    /// time.
     pub(super) fn deadline(&self) -> (u64, Option<Duration>) {
         let config = self.member.thread.live_config.borrow();
         let limits = &config.limits;
-        // A long transaction that has begun counts as a request that has half arrived.
+        // A long transaction that has begun counts as half a request.
         let deadline = if self.exchange.unread.is_empty() && self.exchange.front.kept_bytes() <= KEPT_FREELY {
             limits.idle_timeout
         } else {
@@ -54,12 +55,12 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     /// Reads, and takes a turn with the bytes. If none have arrived and the configuration is no
-    /// longer of `version`, the turn is done at once, so that the next one has the new deadline.
+    /// longer of `version`, ends the turn at once, so that the next one has the new deadline.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot, cx.waker());
-        // A busy connection without bytes waits for bytes, and not for a permit.
+        // A busy connection waits for a permit only if it has bytes to read.
         if self.account.is_busy() && (self.account.is_queued() || self.stream.is_readable(cx)) {
             ready!(self.poll_permit(cx));
         }
@@ -71,7 +72,7 @@ impl<F: FrontEnd> Connection<F> {
             self.note_silent();
             let of_tls = tls_cost(self.stream.take_tls_read());
             if self.account.has_permit() || of_tls > 0 {
-                // A part of a TLS record was read, or records without bytes for the reader.
+                // A part of a TLS record was read, or records without data for the reader.
                 thread.scheduler.end_turn(&mut self.account, TURN_COST + of_tls);
             }
         }
@@ -81,7 +82,7 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Reads to `input`, serves the requests, and writes their replies.
+    /// Reads into `input`, serves the requests, and writes their replies.
     fn poll_requests(
         &mut self,
         thread: &Rc<ThreadState>,
@@ -115,11 +116,11 @@ impl<F: FrontEnd> Connection<F> {
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
         if kept > 0 && self.exchange.unread.len() == end {
-            // This is still the same half request. A half request behind whole ones began with this
-            // read.
+            // Only more of the same half request was read. A half request behind whole requests
+            // began with this read.
             self.exchange.read_at = half_began;
         }
-        // The refusal of a token leaves after a delay.
+        // The refusal of a token is sent after a delay.
         let is_delayed = matches!(ended, TurnEnd::Unauthorized);
         let written = if is_delayed { 0 } else { self.write_now(state, cx) };
         self.end_turn(thread, state, written);
@@ -128,8 +129,8 @@ impl<F: FrontEnd> Connection<F> {
         Poll::Ready(Ok(ended))
     }
 
-    /// Reads to `input`, behind the bytes that the last turn kept. Returns the number of bytes in
-    /// `input`, the kept ones included.
+    /// Copies the bytes that the last turn kept to `input`, and reads more behind them. Returns the
+    /// number of bytes in `input`.
     #[inline]
     fn poll_input(
         &mut self,
@@ -151,7 +152,7 @@ impl<F: FrontEnd> Connection<F> {
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         if polled.is_pending() {
             let awaits_first = self.exchange.read_at == NEVER_READ && thread.awaits_newcomers.get();
-            // A request that has half arrived is answered once the rest of it arrives.
+            // Half a request that arrived before the stop is answered once its rest arrives.
             let awaits_rest = kept > 0 && self.member.undrained;
             if thread.draining.get() && !awaits_first && !awaits_rest {
                 self.member.note_drained();
@@ -160,7 +161,7 @@ impl<F: FrontEnd> Connection<F> {
         polled.map_ok(|()| buffer.filled().len())
     }
 
-    /// Takes a turn with bytes that were read before.
+    /// Takes a turn with bytes that were read in an earlier turn.
     pub(super) fn turn_of_unread(&mut self) -> TurnEnd<F> {
         let thread = Rc::clone(&self.member.thread);
         let config = &*thread.live_config.borrow();
@@ -178,8 +179,8 @@ impl<F: FrontEnd> Connection<F> {
         let read_at = self.exchange.read_at;
         state.timing.end_late_turn(&thread.counters.latency, requests, read_at, now.boot);
         if matches!(ended, TurnEnd::Done) {
-            // The rest is half a request. Its time to arrive starts now, because nothing more was
-            // read until here.
+            // What is left is half a request. The time for its rest starts now, because nothing was
+            // read until now.
             self.exchange.read_at = now.boot;
         }
         self.end_turn(&thread, state, 0);

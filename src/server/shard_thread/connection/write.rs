@@ -22,13 +22,13 @@ impl<F: FrontEnd> Connection<F> {
         }
         match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
             Poll::Ready(Ok(written)) => written,
-            // A write that failed fails again in `flush`. A waiting request must not be dropped
-            // here: its drop needs the state that is borrowed here.
+            // `flush` writes again, and returns the error. The connection must not end here,
+            // because dropping a waiting request needs `state`, which is borrowed.
             Poll::Ready(Err(_)) | Poll::Pending => 0,
         }
     }
 
-    /// Keeps the bytes of the turn that the socket has not taken, and lets the shard claim ahead.
+    /// Keeps the replies that the socket has not taken, and lets the shard claim ahead.
     pub(super) fn end_turn(&mut self, thread: &ThreadState, state: &mut TurnState, written: usize) {
         thread.counters.sent_bytes.add(written as u64);
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
@@ -41,8 +41,7 @@ impl<F: FrontEnd> Connection<F> {
     /// Writes everything that is queued.
     ///
     /// # Errors
-    /// Closes the connection of a slow reader: returns an error if the client takes nothing for
-    /// `stall_timeout`.
+    /// The connection failed, or the client took nothing for `stall_timeout`.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
