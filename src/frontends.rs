@@ -70,6 +70,10 @@ front_ends! {
 /// that has arrived in part, however many its client sends. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
+/// The most pipelined requests that a front end reads to estimate their demand. Few clients pipeline
+/// more. The estimate must cost less than the claim that it saves.
+const LOOK_AHEAD: usize = 64;
+
 /// A request for IDs, whatever its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -84,6 +88,12 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// Creates a request for all of these IDs within the daemon's default wait.
+    #[inline]
+    fn new(source: usize, count: u64) -> Self {
+        Ask { source, count, wait: None, partial: false }
+    }
+
     /// Returns the number of IDs in the reply with these runs.
     #[inline]
     pub fn count_in(&self, runs: &[Run]) -> u64 {

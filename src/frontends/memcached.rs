@@ -69,7 +69,7 @@ impl Memcached {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
         let count = 1 + sources.take_while(|other| *other == source).count() as u64;
-        Step::Ids { consumed, ask: Ask { source, count, wait: None, partial: false }, form }
+        Step::Ids { consumed, ask: Ask::new(source, count), form }
     }
 }
 

@@ -101,8 +101,7 @@ impl FrontEnd for Noeqd {
             conditions.rejection = (count == 0).then(|| String::from(NO_COUNT));
             return Step::Close { error: Some(ErrorCode::BadCount) };
         }
-        let ask = Ask { source: 0, count: count.into(), wait: None, partial: false };
-        Step::Ids { consumed: 1, ask, form: () }
+        Step::Ids { consumed: 1, ask: Ask::new(0, count.into()), form: () }
     }
 
     fn has_kept_requests(&self) -> bool {

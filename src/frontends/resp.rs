@@ -20,7 +20,7 @@ pub use self::form::{IdForm, IncrConnections};
 use self::parse::{Arguments, Miss};
 use self::transaction::Transaction;
 use super::words::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::config::Protocol;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -43,10 +43,6 @@ const ID_BYTES_MAX: usize = 26;
 /// The IDs of one frame of a list. A frame with its header is no longer than a frame of Snowbank's
 /// own protocol. This bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
-
-/// The most pipelined requests that are compared, to estimate their demand, as in `native.rs`, and
-/// to draw IDs for equal requests together. Their replies together fit the smallest frame.
-const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +150,7 @@ impl FrontEnd for Resp {
         if size == 0 || bytes.len() < size {
             return 0;
         }
-        1 + count_equal(bytes, size, LOOK_AHEAD_REQUESTS - 1) as u64
+        1 + count_equal(bytes, size, LOOK_AHEAD - 1) as u64
     }
 
     #[inline]
@@ -163,7 +159,8 @@ impl FrontEnd for Resp {
         if !matches!(form, Form::One(_)) || size == 0 {
             return 0;
         }
-        count_equal(bytes, size, most().min(LOOK_AHEAD_REQUESTS))
+        // The replies to that many requests fit the smallest frame.
+        count_equal(bytes, size, most().min(LOOK_AHEAD))
     }
 
     #[inline]
@@ -239,16 +236,14 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
-        match arguments.get() {
-            [name, key]
-                if conditions.session.is_authorized()
-                    && name.eq_ignore_ascii_case(b"incr")
-                    && !conditions.draining =>
-            {
-                let form = self.id_form(conditions);
-                ids::incr(key, conditions.facts, form, out)
-            }
-            _ => self.answer_any(arguments, conditions, out),
+        if let [name, key] = arguments.get()
+            && conditions.session.is_authorized()
+            && name.eq_ignore_ascii_case(b"incr")
+            && !conditions.draining
+            && let Some(source) = conditions.facts.source_of_key(key)
+        {
+            return Reply::Ids(Ask::new(source, 1), Form::One(self.id_form(conditions)));
         }
+        self.answer_any(arguments, conditions, out)
     }
 }

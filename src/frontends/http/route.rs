@@ -127,7 +127,7 @@ fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     Query::parse(head.query, &[])?;
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(0, 1), Box::new(listing)))
+    Ok(Answer::Ids(Ask::new(0, 1), Box::new(listing)))
 }
 
 /// Answers katsubushi's /ids.
@@ -135,7 +135,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
     may_draw(head)?;
     let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(0, count), Box::new(listing)))
+    Ok(Answer::Ids(Ask::new(0, count), Box::new(listing)))
 }
 
 /// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
@@ -143,9 +143,5 @@ fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<A
     may_draw(head)?;
     let facts = conditions.facts;
     let source = known(facts.source_of_key(key.as_bytes()), key, facts)?;
-    Ok(Answer::Ids(ask_for(source, 1), Box::new(Listing::lines("", None))))
-}
-
-fn ask_for(source: usize, count: u64) -> Ask {
-    Ask { source, count, wait: None, partial: false }
+    Ok(Answer::Ids(Ask::new(source, 1), Box::new(Listing::lines("", None))))
 }

@@ -4,15 +4,12 @@ use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign, statistics};
+use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END`
 /// behind the last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
-
-/// The most pipelined lines that are read to estimate their demand, as in `native.rs`.
-const LOOK_AHEAD_LINES: usize = 64;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
 
@@ -155,7 +152,7 @@ fn rejection(bytes: &[u8]) -> Option<String> {
 /// Estimates how many IDs the lines in `bytes` ask for, as if all lines drew from one source.
 pub(super) fn demand(mut bytes: &[u8]) -> u64 {
     let mut demand = 0;
-    for _ in 0..LOOK_AHEAD_LINES {
+    for _ in 0..LOOK_AHEAD {
         let Some((line, consumed)) = line_of_bytes(bytes) else { break };
         let (command, rest) = command_of(line);
         if !is_get(command) {
