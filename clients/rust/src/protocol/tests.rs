@@ -1,4 +1,4 @@
-//! Properties of the wire format: any bytes, any split, and back again.
+//! Properties of the wire format. The fuzz target `reply_frames` reads any bytes, in any pieces.
 
 use std::time::Duration;
 
@@ -8,30 +8,10 @@ use proptest::prelude::*;
 use super::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply};
 use super::request::{Next, Wait};
-use super::{ErrorCode, MAX_REPLY_SIZE, Parsed, fuzzing};
+use super::{ErrorCode, MAX_REPLY_SIZE, Parsed};
 use crate::layout::Run;
 
-/// Makes streams of noise and of frames with random fields, some of them valid.
-fn stream() -> impl Strategy<Value = Vec<u8>> {
-    let kind = prop_oneof![1u8..6, 0x81u8..0x87, Just(0xff), any::<u8>()];
-    let body = prop_oneof![vec(any::<u8>(), 0..80), vec(any::<u8>(), 8), vec(any::<u8>(), 32)];
-    let frame = (kind, 0u8..5, any::<u16>(), body).prop_map(|(kind, flags, tag, body)| {
-        let mut frame = (body.len() as u32 + 4).to_le_bytes().to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(tag.to_le_bytes());
-        frame.extend(body);
-        frame
-    });
-    let piece = prop_oneof![8 => frame, 1 => vec(any::<u8>(), 0..20)];
-    vec(piece, 0..12).prop_map(|pieces| pieces.concat())
-}
-
 proptest! {
-    #[test]
-    fn a_split_stream_reads_as_the_whole(choices in vec(any::<u8>(), 6), stream in stream()) {
-        fuzzing::reply_frames(&[choices, stream].concat());
-    }
-
     #[test]
     fn runs_come_back(gaps in vec((1u64..1 << 40, 1u32..50, 1u32..1000), 1..60), frame_size in 1usize..20, tag: u16) {
         let runs = increasing(&gaps);
