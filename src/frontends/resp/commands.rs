@@ -8,7 +8,7 @@ use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
 use snowbank_client::protocol::{ErrorCode, Info};
 
-/// The version of Redis whose answers these are. Clients read it to know which commands they may
+/// The version of Redis that the answers follow. Clients read it to know which commands they may
 /// send.
 const REDIS_VERSION: &str = "7.0.0";
 
@@ -164,6 +164,20 @@ impl Resp {
                 return ids::incrby(operands, conditions.facts, form);
             }
             "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
+            name => self.answer_about_connection(name, operands, conditions, out)?,
+        }
+        Ok(Reply::Encoded(None))
+    }
+
+    /// Answers requests that concern the connection or the server.
+    fn answer_about_connection(
+        &mut self,
+        name: &str,
+        operands: &[&[u8]],
+        conditions: &Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        match name {
             "multi" => self.multi(out)?,
             "exec" => self.exec(out)?,
             "discard" => self.discard(out)?,
@@ -191,7 +205,7 @@ impl Resp {
             // The only command that is left: INFO.
             _ => encode::verbatim(out, self.version, &conditions.facts.redis_info),
         }
-        Ok(Reply::Encoded(None))
+        Ok(())
     }
 
     /// Answers CONFIG GET for the settings that redis-benchmark prints. There are no others.
