@@ -2,7 +2,7 @@
 //!
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A
 //! [connection](crate::server) drives it: the connection passes it the received bytes, allocates
-//! the IDs that a request asks for, and has them encoded.
+//! the IDs that a request asks for, and lets it encode them.
 //!
 //! # A new front end
 //!
@@ -66,12 +66,12 @@ front_ends! {
     Http in http, HttpSettings;
 }
 
-/// The most bytes that one message may have, and so the most that a connection keeps of a message
-/// that has arrived in part, however many its client sends. A front end may allow less.
+/// The most bytes of one message. A connection keeps no more of an unfinished message, however much
+/// its client sends. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The most pipelined requests that a front end reads to estimate their demand. Few clients pipeline
-/// more. The estimate must cost less than the claim that it saves.
+/// The most pipelined requests that a front end reads to estimate their demand. Few clients
+/// pipeline more. The estimate must cost less than the claim that it saves.
 const LOOK_AHEAD: usize = 64;
 
 /// A request for IDs, whatever its protocol.
@@ -146,7 +146,7 @@ impl Conditions<'_> {
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();
         let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
-        // The closing brace of the object.
+        // Another member goes in front of the closing brace.
         json.pop();
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
@@ -174,7 +174,7 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests for IDs that were answered, and all requests that got an error.
+    /// The requests that got IDs, plus all requests that got an error.
     pub id_requests: u64,
     /// The requests that got an error.
     pub errors: u64,
@@ -216,14 +216,14 @@ pub trait FrontEnd: Default {
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
-    /// The number of request bytes that cost as much as one byte of a small request in Snowbank's
-    /// own protocol.
+    /// The number of this protocol's request bytes that cost as much as one byte of a small request
+    /// in Snowbank's own protocol.
     const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Tells the front end that its listener is at loopback, and has no TLS.
+    /// Tells the front end that its listener has a loopback address and no TLS.
     fn at_loopback(self) -> Self {
         self
     }
@@ -238,13 +238,13 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// then takes the next of these.
+    /// then answers the next of them and ignores its bytes.
     fn has_kept_requests(&self) -> bool {
         false
     }
 
-    /// Returns the cost of all requests of the connection, apart from the cost of their bytes. The
-    /// unit is a byte of a small request in Snowbank's own protocol. The cost never falls.
+    /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is
+    /// one byte of a small request in Snowbank's own protocol. The cost never falls.
     fn extra_cost_bytes(&self) -> usize {
         0
     }
@@ -290,7 +290,7 @@ pub struct FrameLimit {
     pub ids: u64,
 }
 
-/// This many IDs of one run fit into one frame of any front end, even a small frame.
+/// A number of IDs of one run that fits into any frame of any front end, even a small one.
 pub const FEW_IDS: u32 = 8;
 
 /// A full frame holds this many times as much as a small frame.

@@ -1,5 +1,5 @@
-//! The bodies of fuzz targets. Each takes any bytes, and panics if a post-condition of the code does
-//! not hold.
+//! The bodies of fuzz targets. Each takes any bytes, and panics if a post-condition of the code
+//! does not hold.
 //!
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` has a
 //! shim for each. `tests/fuzz` runs the targets and keeps their corpus in `fuzz/corpus`. The test

@@ -41,9 +41,9 @@ pub(super) fn conditions<'f>(
     }
 }
 
-/// Checks the answer to the first message of some bytes. Returns true if that message brought a
-/// token.
-type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) -> bool;
+/// Checks the answer to the first message in `bytes`. Returns true if that message brought a token.
+type Check<F> =
+    fn(bytes: &[u8], answer: &[u8], step: &Step<<F as FrontEnd>::Form>, conditions: &Conditions<'_>) -> bool;
 
 /// Runs the server's side of a connection. `data` is two choices (tokens and draining; the size of
 /// pieces), then the client's stream.
@@ -126,10 +126,10 @@ struct Alike {
 }
 
 impl Alike {
-    /// Checks that a message that is served with an earlier one asks the same.
+    /// Checks that a message that is served with an earlier one asks for the same.
     fn check<F: FrontEnd>(&mut self, front: &F, bytes: &[u8], step: &Step<F::Form>) {
         if self.left > 0 {
-            assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks otherwise");
+            assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks for something else");
             self.left -= 1;
         } else if let Step::Ids { consumed, form, ask } = step {
             self.left = front.alike(bytes, *consumed, *form, || usize::MAX);
@@ -169,9 +169,11 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     match request {
         Request::Next(next) => request::encode_next(&mut encoded, tag, &next),
         Request::Info => request::encode_info(&mut encoded, tag),
-        Request::Ping(body) => request::encode_ping(&mut encoded, tag, body).expect("a size that was parsed"),
+        Request::Ping(body) => {
+            request::encode_ping(&mut encoded, tag, body).expect("a size within its limit")
+        }
         Request::Auth(token) => {
-            request::encode_auth(&mut encoded, tag, token).expect("a size that was parsed")
+            request::encode_auth(&mut encoded, tag, token).expect("a size within its limit")
         }
     }
     assert_eq!(encoded, bytes[..consumed]);

@@ -8,8 +8,8 @@
 //!   response.
 //! - `lookup`: answers about IDs and sources that need no IDs.
 //!
-//! No request needs a body. A request with a body is refused, unless it is for the OpenAPI
-//! description, and its connection closes.
+//! No request needs a body. A request with a body is refused, unless it asks for the OpenAPI
+//! description. In both cases the connection closes.
 
 mod head;
 mod listing;
@@ -92,11 +92,11 @@ pub struct Form {
 pub struct Http {
     /// The number of requests so far.
     requests: usize,
-    /// The listener is on a loopback address, without TLS: see [`is_local_name`].
+    /// True if the listener has a loopback address and no TLS: see [`is_local_name`].
     is_loopback: bool,
     /// The body of the IDs that the last request asked for.
     listing: Option<Box<Listing>>,
-    /// The last response says that the connection closes.
+    /// True once a response has said that the connection closes.
     is_over: bool,
 }
 
@@ -114,7 +114,7 @@ impl Http {
     ) -> Step<Form> {
         self.requests += 1;
         // The last response before a stop says that no request may follow, so that the client opens
-        // another connection. If this request has to wait, more requests may have arrived by then.
+        // another connection. Requests that arrive while this one waits get no answer.
         let is_last = head.has_body || conditions.is_stopping && !head.has_next;
         let form = Form {
             takes_chunks: head.takes_chunks,

@@ -5,8 +5,8 @@
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no field for a token. So a configuration that requires tokens is refused with
-//! this front end, unless the front end is exempt.
+//! The protocol has no field for a token. So the daemon refuses a configuration that requires
+//! tokens and has this front end, unless the front end is exempt.
 
 mod binary;
 mod keys;
@@ -35,8 +35,8 @@ pub(super) const ABOUT: About = About {
     refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
 
-/// The version of memcached whose answers these are. libmemcached takes a version that begins with
-/// 0 for a failure.
+/// The version of memcached that the answers follow. libmemcached treats a version that begins with
+/// 0 as a failure.
 const MEMCACHED_VERSION: &str = "1.6.0";
 
 /// The longest key, as in memcached.

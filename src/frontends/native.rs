@@ -17,7 +17,7 @@ pub(super) const ABOUT: About = About {
     address: "an address of the setting listen",
     option_help: None,
     token_exemption: None,
-    // A frame's length. Three of its bytes are 0, or only two if the request is one of the longest.
+    // The length of a request's frame: its two high bytes are 0.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection: |out, message| {
         reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);

@@ -20,13 +20,13 @@ pub(super) const ABOUT: About = About {
     token_exemption: None,
     // Any byte may be a count.
     recognises: |_, _| false,
-    // The protocol has no words for it.
+    // The protocol has no message for refusals.
     refuse_connection: |_, _| {},
 };
 
 /// The reason, for the log, why a request for no IDs is refused.
 const NO_COUNT: &str =
-    "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file";
+    "a count of 0, or a token that is not required; give the client no token, or set auth.token_file";
 
 /// The protocol on one connection.
 #[derive(Debug, Default)]

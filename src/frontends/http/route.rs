@@ -24,7 +24,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     if head.has_body && head.path != OPENAPI_PATH {
-        return Err(malformed("found a body, allowed: none; parameters stand in the query"));
+        return Err(malformed("found a body, allowed: none; send parameters in the query"));
     }
     let key = ["/api/snowflake/get/", "/api/segment/get/"];
     if let Some(key) = key.iter().find_map(|prefix| head.path.strip_prefix(prefix)) {
@@ -42,7 +42,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
         path => match path.strip_prefix("/v1/decode/") {
             Some(id) => read_only(head).and_then(|()| lookup::decode(&segment(id), head, facts)),
             None => {
-                let text = format!("nothing is at {path}; there are {PATHS}");
+                let text = format!("nothing is at {path}; the paths are {PATHS}");
                 Err(Reply::refusal(ErrorCode::Unsupported, 404, &text, None))
             }
         },
@@ -55,7 +55,7 @@ fn read_only(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "HEAD"], "GET, HEAD")
 }
 
-/// Refuses methods that draw nothing. HEAD is one of them: its reply would lose the IDs.
+/// Refuses methods that must draw nothing, such as HEAD, whose reply would lose the IDs.
 fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "POST"], "GET, POST")
 }

@@ -95,7 +95,7 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
             return Some((ErrorCode::Malformed, Some(reason)));
         }
         if key.iter().any(u8::is_ascii_control) {
-            let reason = String::from("found a key with a control character, allowed are none");
+            let reason = String::from("found a key with a control character, allowed: none");
             return Some((ErrorCode::Malformed, Some(reason)));
         }
     }

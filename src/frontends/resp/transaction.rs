@@ -74,7 +74,7 @@ impl Transaction {
 impl Resp {
     /// Answers the next request of an EXEC.
     pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
-        // There is none once the last request is taken.
+        // `executing` is `None` once the last request is taken.
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
         let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {

@@ -1,9 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
 //! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
-//! proves that both sides count alike. A caller that gave up leaves its entry in the queue. The
-//! reply is read and dropped, so that later replies still match. A frame other than the reply that
-//! is due ends the connection, because later frames could belong to any call.
+//! proves that both sides count alike. A caller that gave up leaves its entry in the queue: the
+//! connection reads its reply and drops it, so that later replies still match. Any frame other than
+//! the next reply ends the connection, because later frames could belong to any call.
 
 mod end;
 mod greeting;
@@ -41,7 +41,7 @@ use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Next, Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon reads some 500 requests at
-/// once, so more than twice as many would only wait there.
+/// once, so further requests would only wait in its socket.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
@@ -110,7 +110,7 @@ impl Connection {
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
-        // No error means that all replies have come, and no further call may be sent.
+        // Without an error, all replies have come and no further call may be sent.
         done.err().unwrap_or_else(|| End::Failed(self.lost(CLOSED)))
     }
 
@@ -126,7 +126,7 @@ impl Connection {
             },
             written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
                 if written.is_err() {
-                    // The daemon's last words count more than the failed write: read on to the end.
+                    // The daemon may have sent the reason before it closed, so read to the end.
                     self.is_finishing = true;
                     self.output.clear();
                     self.streams.writer.needs_flush = false;
@@ -312,8 +312,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. Replies do not move the timer. So the timer can end
-    /// early, and is then set again.
+    /// Ends the connection if it has stalled. Replies do not move the timer, so it can end early.
+    /// It is then set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };

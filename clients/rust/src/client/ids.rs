@@ -154,7 +154,7 @@ pub struct NextId<'a> {
 
 enum NextIdState<'a> {
     Unpolled(&'a mut Ids),
-    /// The slice had no usable ID.
+    /// The buffer had no ID at once.
     Waiting(Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>),
     Done,
 }

@@ -25,8 +25,8 @@ struct Progress {
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
-    /// The number of the address that is tried first, if an endpoint's name has several.
-    /// [`Shared::fail`] says when it grows.
+    /// For each endpoint, the number of the address of its name that is tried first. A
+    /// [failure](Shared::fail) can raise it.
     address_numbers: Vec<usize>,
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_begin_with_different_addresses_unless_the_first_is_preferred() {
+    fn only_prefer_first_begins_with_a_names_first_address() {
         let first =
             |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).address_number(0);
         assert_ne!(first(false), first(false));

@@ -13,7 +13,7 @@ use crate::layout::Run;
 
 proptest! {
     #[test]
-    fn runs_come_back(gaps in vec((1u64..1 << 40, 1u32..50, 1u32..1000), 1..60), frame_size in 1usize..20, tag: u16) {
+    fn encoded_runs_decode_to_the_same_ids(gaps in vec((1u64..1 << 40, 1u32..50, 1u32..1000), 1..60), frame_size in 1usize..20, tag: u16) {
         let runs = increasing(&gaps);
         let ids: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
         let count = ids.len() as u32;
@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn errors_come_back(code in 0usize..10, retry_ms in proptest::option::of(any::<u64>()), message in ".{0,600}", tag: u16) {
+    fn encoded_errors_decode_to_the_same_fields(code in 0usize..10, retry_ms in proptest::option::of(any::<u64>()), message in ".{0,600}", tag: u16) {
         let code = ErrorCode::ALL[code];
         let retry = retry_ms.map(Duration::from_millis);
         let mut wire = Vec::new();
@@ -78,7 +78,7 @@ fn collect(asked: Next, mut wire: &[u8]) -> Result<Vec<u64>, BadReply> {
 }
 
 #[test]
-fn frames_are_full_at_their_limits() {
+fn a_full_frame_has_room_for_nothing_more() {
     let run = Run { first: 1, count: 1, stride: 1 };
     let mut wire = Vec::new();
     reply::encode_runs_frame(&mut wire, 1, &[run; RUNS_PER_FRAME], false).expect("a full frame");
@@ -91,7 +91,7 @@ fn frames_are_full_at_their_limits() {
 }
 
 #[test]
-fn what_the_wire_cannot_say_is_refused_whole() {
+fn a_frame_that_cannot_be_encoded_appends_nothing() {
     let run = Run { first: 1, count: 1, stride: 1 };
     let wide = Run { stride: 1 << 32, ..run };
     let empty = Run { count: 0, ..run };
@@ -105,7 +105,7 @@ fn what_the_wire_cannot_say_is_refused_whole() {
 }
 
 #[test]
-fn an_endless_info_is_cut_off() {
+fn an_endless_info_is_refused_at_its_limit() {
     let part = Reply::Info { json: &[b' '; 65_532], more: true };
     let mut collector = InfoCollector::default();
     let parts = (0..1000).take_while(|_| collector.add(&part).is_ok()).count();

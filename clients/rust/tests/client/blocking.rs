@@ -44,7 +44,7 @@ fn a_batch_is_an_iterator_and_errors_read_well() -> Result<(), Error> {
 
 /// A blocking call in async code blocks its thread, and does not panic.
 #[tokio::test]
-async fn it_works_inside_a_runtime() {
+async fn a_blocking_call_works_inside_a_runtime() {
     let daemon = FakeDaemon::honest(1);
     let client = Client::new(options(&[&daemon])).expect("a client");
     assert_eq!(client.batch(2).expect("IDs").len(), 2);

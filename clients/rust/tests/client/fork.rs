@@ -84,8 +84,12 @@ fn in_a_process_of_its_own() {
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     assert!(libc::WIFEXITED(status), "the child ended by a signal: {status}");
-    assert_eq!(libc::WEXITSTATUS(status), FINE, "the number of the child's check that failed");
+    assert_eq!(
+        libc::WEXITSTATUS(status),
+        FINE,
+        "the exit code is the number of the child's check that failed"
+    );
 
-    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent goes on undisturbed");
+    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent's buffer continues");
     assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 17));
 }
