@@ -6,8 +6,8 @@
 //!
 //! # A new front end
 //!
-//! 1. A file and a folder here, as `noeqd` has them: `noeqd.rs` has the type that implements
-//!    [`FrontEnd`] and its `ABOUT`, `noeqd/settings.rs` the section of the configuration.
+//! 1. A file here, as `noeqd.rs`: its `ABOUT`, its settings, and the type that implements
+//!    [`FrontEnd`].
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
@@ -40,8 +40,7 @@ mod words;
 pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
-pub use resp::settings::Replies;
-pub use resp::{IdForm, IncrConnections};
+pub use resp::{IdForm, IncrConnections, Replies};
 pub use words::{Reason, Words, in_words};
 
 use std::fmt::Debug;

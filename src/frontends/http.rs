@@ -18,7 +18,6 @@ mod query;
 mod reply;
 mod response;
 mod route;
-pub(super) mod settings;
 
 use std::time::Duration;
 
@@ -31,6 +30,8 @@ use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
+use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -44,6 +45,16 @@ pub(super) const ABOUT: About = About {
     recognises: is_http,
     refuse_connection,
 };
+
+settings! {
+    /// The front end for clients of HTTP.
+    pub struct HttpSettings at |settings, _index| (settings.front_ends.http) {
+        /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths
+        /// of katsubushi and Leaf. A request that names no source draws from the first. Empty:
+        /// none.
+        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+    }
+}
 
 /// The first bytes of requests.
 const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];

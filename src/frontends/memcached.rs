@@ -10,13 +10,14 @@
 
 mod binary;
 mod keys;
-pub(super) mod settings;
 mod text;
 
 use self::keys::Keys;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, TokenExemption};
 use crate::config::Protocol;
+use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
 /// The facts that the daemon needs about this front end.
@@ -34,6 +35,21 @@ pub(super) const ABOUT: About = About {
     recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
     refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
+
+settings! {
+    /// The front end for clients of memcached.
+    pub struct MemcachedSettings at |settings, _index| (settings.front_ends.memcached) {
+        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key
+        /// of a get draws an ID, from the source of that name, or of the name before a colon, or
+        /// else from any_key, or the first. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+
+        /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token,
+        /// so the daemon then refuses to start with this front end. With false it starts, and
+        /// everyone who can connect draws IDs.
+        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
+    }
+}
 
 /// The version of memcached that the answers follow. libmemcached treats a version that begins with
 /// 0 as a failure.

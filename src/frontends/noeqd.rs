@@ -3,12 +3,12 @@
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
-pub(super) mod settings;
-
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
+use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::protocol::ErrorCode;
 
 /// The facts that the daemon needs about this front end.
@@ -23,6 +23,15 @@ pub(super) const ABOUT: About = About {
     // The protocol has no message for refusals.
     refuse_connection: |_, _| {},
 };
+
+settings! {
+    /// The front end for clients of noeqd.
+    pub struct NoeqdSettings at |settings, _index| (settings.front_ends.noeqd) {
+        /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the
+        /// number of IDs, which are from the first source. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+    }
+}
 
 /// The reason, for the log, why a request for no IDs is refused.
 const NO_COUNT: &str =

@@ -43,8 +43,7 @@ pub(crate) trait WithFrontEnd {
 macro_rules! front_ends {
     ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident;)*) => {
         pub use native::Native;
-        $(pub use $section::$protocol;)*
-        $(pub use $section::settings::$settings;)*
+        $(pub use $section::{$protocol, $settings};)*
 
         /// A protocol that clients speak.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,6 @@
 //! connection reads its reply and drops it, so that later replies still match. Any frame other than
 //! the next reply ends the connection, because later frames could belong to any call.
 
-mod end;
 mod greeting;
 mod in_flight;
 mod sources;
@@ -21,9 +20,6 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
-pub(super) use end::End;
-
-use end::{CLOSED, describe, wrong_tag};
 use in_flight::InFlight;
 use sources::Sources;
 use stranger::bad_length;
@@ -49,6 +45,21 @@ const READ_SIZE: usize = 16 << 10;
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
+
+const CLOSED: &str = "closed by the daemon";
+
+/// The reason why a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The application has dropped every handle.
+    Abandoned,
+    /// The endpoint failed, or serves no client for now.
+    Failed(Error),
+    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer other
+    /// endpoints for the time that the daemon named, and let this daemon answer the calls in flight
+    /// ([`finish`](Connection::finish)).
+    Exhausted(Error),
+}
 
 /// A connection, greeted or not.
 pub(super) struct Connection {
@@ -336,6 +347,23 @@ impl Connection {
 
     fn broken(&self, reason: &dyn std::fmt::Display) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), reason: reason.to_string().into() }
+    }
+}
+
+fn wrong_tag(found: u16, expected: u16) -> String {
+    format!("a reply with tag {found} where {expected} is due")
+}
+
+/// Returns the reason that TLS or the operating system gave, without Rust's "(os error 111)".
+fn describe(error: &std::io::Error) -> String {
+    #[cfg(feature = "tls")]
+    if let Some(text) = crate::tls::explain(error) {
+        return text;
+    }
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
     }
 }
 

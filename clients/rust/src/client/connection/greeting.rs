@@ -8,10 +8,9 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::end::{describe, wrong_tag};
 use super::sources::Sources;
 use super::stranger::bad_length;
-use super::{Connection, GREETING_TAG, READ_SIZE};
+use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
 use crate::client::endpoint::connect;
 use crate::client::error::{Error, IS_IT_OURS};
 use crate::client::shared::Shared;
