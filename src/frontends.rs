@@ -12,9 +12,11 @@
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
 //! The compiler and `cargo test` then name what its tests need: non-default values of its settings,
-//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. They do not name two
-//! more places: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the
-//! load test (a file and a row of `loadtest/src/frontend.rs`).
+//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two more places are easy
+//! to forget:
+//!
+//! - its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps);
+//! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`).
 //!
 //! # Modules
 //!

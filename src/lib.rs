@@ -17,8 +17,8 @@
 //! # Modules
 //!
 //! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which
-//! does no I/O and reads no clock; [`numbering`] and the layouts come from `snowbank-id`
-//! (crates/snowbank-id):
+//! does no I/O and reads no clock. [`numbering`] and the layouts come from `snowbank-id`
+//! (crates/snowbank-id).
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
 //!   back. `clock/os.rs` reads the system's clocks.
@@ -44,8 +44,8 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire
-//!   format (`protocol`) and addresses, which the daemon uses too.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library. The daemon uses its
+//!   wire format (`protocol`) and its addresses, too.
 //!
 //! # One request's walk
 //!

@@ -90,7 +90,7 @@ impl Session {
         session
     }
 
-    /// Replaces the session's identity.
+    /// Replaces the session's identity, and counts its connections.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
         // The counts tell identities apart: one that a reload removed and a later reload added
         // again has new counts.

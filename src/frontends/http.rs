@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a front end: it turns the head of a request into a request for IDs, and IDs and
+//! HTTP/1.1 as a front end. It turns the head of a request into a request for IDs. It turns IDs and
 //! refusals into a response. A library parses heads.
 //!
 //! - `head`: the head of a request.

@@ -1,6 +1,6 @@
-//! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1`
-//! draws an ID from the source `orders`, and a `get` of any other key draws from `any_key`, or else
-//! from the first source.
+//! memcached's protocol as katsubushi speaks it, as a front end. `get orders` or `get orders:1`
+//! draws an ID from the source `orders`. A `get` of any other key draws from the source `any_key`,
+//! or else from the first.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.

@@ -93,7 +93,7 @@ impl Client {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let process = forkguard::Guard::try_new()
-            .map_err(|error| Error::bad_option(format!("forks cannot be noticed: {error}")))?;
+            .map_err(|error| Error::bad_option(format!("cannot set up the detection of forks: {error}")))?;
         let lanes = if options.take_turns { options.endpoints.len() } else { 1 };
         let lanes = (0..lanes).map(|index| Lane::start(options.beginning_with(index), &runtime)).collect();
         Ok(Self { lanes, calls: Arc::default(), runtime, process })

@@ -131,7 +131,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
 /// Returns why the connection must be closed, if the client speaks another protocol or its line has
 /// no end.
 ///
-/// Looks at the first four bytes or at a whole line, so that the result does not depend on how the
+/// Looks only at the first four bytes or at a whole line. So the result does not depend on how the
 /// bytes are cut.
 fn rejection(bytes: &[u8]) -> Option<String> {
     if let Some(first) = bytes.first_chunk::<4>()

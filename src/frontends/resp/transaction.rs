@@ -8,8 +8,8 @@ use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 
-/// The most bytes of queued requests. Equal requests in a row count once, so there is room for
-/// thousands of different requests, or for any number of INCR for one source.
+/// The most bytes of queued requests. Equal requests in a row count once. So there is room for
+/// thousands of different requests, and for any number of INCRs of one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Requests that are queued until EXEC, and then answered one by one.

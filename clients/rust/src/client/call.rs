@@ -115,9 +115,8 @@ impl Client {
 
     /// Returns the pause before the next try, or `None` for no retry.
     ///
-    /// With several endpoints the driver moves on by itself. The client keeps its connection to a
-    /// single daemon that refuses because of its state, and asks again after the time that the
-    /// daemon named.
+    /// With several endpoints the driver moves on by itself. With a single one the client keeps its
+    /// connection after a refusal, and asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

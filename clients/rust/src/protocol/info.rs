@@ -139,9 +139,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon, and its source, if the other daemon can hand out the
-    /// same IDs at the same time. Returns `None` if it cannot, if the two are one daemon, or if one
-    /// of them does not name its instance.
+    /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
+    /// the same time. Returns `None` if there is none, if the two are one daemon, or if one of them
+    /// does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];

@@ -29,7 +29,7 @@ fn threads_draw_different_ids_without_a_runtime() {
 }
 
 #[test]
-fn a_batch_is_an_iterator_and_errors_read_well() -> Result<(), Error> {
+fn a_batch_iterates_and_an_error_prints_as_one_line() -> Result<(), Error> {
     let daemon = FakeDaemon::honest(100);
     let client = Client::new(options(&[&daemon]))?;
     let ids: Vec<u64> = client.batch(3)?.into_iter().collect();

@@ -73,7 +73,7 @@ async fn the_connection_ends_with_the_last_handle() {
 }
 
 #[test]
-fn a_client_outlives_its_runtime_without_hanging() {
+fn a_call_fails_after_the_clients_runtime_has_ended() {
     let daemon = FakeDaemon::honest(1);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let first = runtime();

@@ -13,7 +13,7 @@ use crate::{client, ms, options};
 /// Daemons that are exhausted for one call may have IDs for the next. So the client asks them at
 /// once for the next call, although each has named a wait of an hour.
 #[tokio::test]
-async fn exhausted_daemons_serve_calls_that_they_can() {
+async fn exhausted_daemons_still_serve_smaller_calls() {
     let no_large_ones = || {
         FakeDaemon::start(|_, peer| {
             peer.greet();
