@@ -1,14 +1,14 @@
 //! The identities of clients, and how much each may draw.
 //!
-//! A client shows a token, a certificate or neither. A token or certificate can have an identity: a
-//! name, the sources that it may draw from, and a rate. A request of a client without limits costs
-//! nothing here.
+//! A client shows a token, a certificate, both or neither. A token or certificate can have an
+//! identity: a name, the sources that it may draw from, and a rate. Requests of clients without
+//! limits skip the checks of this module.
 //!
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
 //! - `rules`: the identities and tokens of one configuration.
-//! - `session`: the identity of one connection. If a reload takes the token or the certificate
-//!   away, the identity goes, too.
+//! - `session`: the identity of one connection. A reload that removes the token or the certificate
+//!   ends the session.
 
 mod pace;
 mod rules;

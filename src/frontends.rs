@@ -2,19 +2,21 @@
 //!
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A
 //! [connection](crate::server) drives it: the connection passes it the received bytes, allocates
-//! the IDs that a request asks for, and has them encoded.
+//! the IDs that a request asks for, and lets it encode them.
 //!
 //! # A new front end
 //!
-//! 1. A file and a folder here, as `noeqd` has them: `noeqd.rs` has the type that implements
-//!    [`FrontEnd`] and its `ABOUT`, `noeqd/settings.rs` the section of the configuration.
+//! 1. A file here, as `noeqd.rs`: its `ABOUT`, its settings, and the type that implements
+//!    [`FrontEnd`].
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
 //! The compiler and `cargo test` then name what its tests need: non-default values of its settings,
-//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. They do not name two
-//! more places: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the
-//! load test (a file and a row of `loadtest/src/frontend.rs`).
+//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two more places are easy
+//! to forget:
+//!
+//! - its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps);
+//! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`).
 //!
 //! # Modules
 //!
@@ -40,8 +42,7 @@ mod words;
 pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
-pub use resp::settings::Replies;
-pub use resp::{IdForm, IncrConnections};
+pub use resp::{IdForm, IncrConnections, Replies};
 pub use words::{Reason, Words, in_words};
 
 use std::fmt::Debug;
@@ -66,9 +67,13 @@ front_ends! {
     Http in http, HttpSettings;
 }
 
-/// The most bytes that one message may have, and so the most that a connection keeps of a message
-/// that has arrived in part, however many its client sends. A front end may allow less.
+/// The most bytes of one message. A connection keeps no more of an unfinished message, however much
+/// its client sends. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// The most pipelined requests that a front end reads to estimate their demand. Few clients
+/// pipeline more. The estimate must cost less than the claim that it saves.
+const LOOK_AHEAD: usize = 64;
 
 /// A request for IDs, whatever its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +90,12 @@ pub struct Ask {
 }
 
 impl Ask {
+    /// Creates a request for all of these IDs within the daemon's default wait.
+    #[inline]
+    fn new(source: usize, count: u64) -> Self {
+        Ask { source, count, wait_ms: None, partial: false }
+    }
+
     /// Returns the number of IDs in the reply with these runs.
     #[inline]
     pub fn count_in(&self, runs: &[Run]) -> u64 {
@@ -137,7 +148,7 @@ impl Conditions<'_> {
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();
         let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
-        // The closing brace of the object.
+        // Another member goes in front of the closing brace.
         json.pop();
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
@@ -165,7 +176,7 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests for IDs that were answered, and all requests that got an error.
+    /// The requests that got IDs, plus all requests that got an error.
     pub id_requests: u64,
     /// The requests that got an error.
     pub errors: u64,
@@ -207,14 +218,14 @@ pub trait FrontEnd: Default {
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
-    /// The number of request bytes that cost as much as one byte of a small request in Snowbank's
-    /// own protocol.
+    /// The number of this protocol's request bytes that cost as much as one byte of a small request
+    /// in Snowbank's own protocol.
     const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Tells the front end that its listener is at loopback, and has no TLS.
+    /// Tells the front end that its listener has a loopback address and no TLS.
     fn at_loopback(self) -> Self {
         self
     }
@@ -229,13 +240,13 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// then takes the next of these.
+    /// then answers the next of them and ignores its bytes.
     fn has_kept_requests(&self) -> bool {
         false
     }
 
-    /// Returns the cost of all requests of the connection, apart from the cost of their bytes. The
-    /// unit is a byte of a small request in Snowbank's own protocol. The cost never falls.
+    /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is
+    /// one byte of a small request in Snowbank's own protocol. The cost never falls.
     fn extra_cost_bytes(&self) -> usize {
         0
     }
@@ -281,7 +292,7 @@ pub struct FrameLimit {
     pub ids: u64,
 }
 
-/// This many IDs of one run fit into one frame of any front end, even a small frame.
+/// A number of IDs of one run that fits into any frame of any front end, even a small one.
 pub const FEW_IDS: u32 = 8;
 
 /// A full frame holds this many times as much as a small frame.

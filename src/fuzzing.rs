@@ -1,4 +1,5 @@
-//! The bodies of fuzz targets. Each takes any bytes, and checks a post-condition of the code.
+//! The bodies of fuzz targets. Each takes any bytes, and panics if a post-condition of the code
+//! does not hold.
 //!
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` has a
 //! shim for each. `tests/fuzz` runs the targets and keeps their corpus in `fuzz/corpus`. The test
@@ -9,19 +10,6 @@ pub use crate::frontends::fuzzing::{
     http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
 };
 
-/// The body of a target. It panics if a post-condition does not hold.
-pub type Body = fn(&[u8]);
-
-/// Every target: its name, which its shim and its corpus share, and its body.
-pub const TARGETS: &[(&str, Body)] = &[
-    ("config", config),
-    ("http_heads", http_heads),
-    ("memcached_commands", memcached_commands),
-    ("noeqd_requests", noeqd_requests),
-    ("request_frames", request_frames),
-    ("resp_requests", resp_requests),
-];
-
 #[cfg(test)]
 #[path = "../fuzz/replay.rs"]
 mod replay;
@@ -29,6 +17,15 @@ mod replay;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TARGETS: &[replay::Target] = &[
+        ("config", config),
+        ("http_heads", http_heads),
+        ("memcached_commands", memcached_commands),
+        ("noeqd_requests", noeqd_requests),
+        ("request_frames", request_frames),
+        ("resp_requests", resp_requests),
+    ];
 
     #[test]
     fn every_kept_input_passes() {

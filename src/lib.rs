@@ -17,8 +17,8 @@
 //! # Modules
 //!
 //! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which
-//! does no I/O and reads no clock; [`numbering`] and the layouts come from `snowbank-id`
-//! (crates/snowbank-id):
+//! does no I/O and reads no clock. [`numbering`] and the layouts come from `snowbank-id`
+//! (crates/snowbank-id).
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
 //!   back. `clock/os.rs` reads the system's clocks.
@@ -44,21 +44,21 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire
-//!   format (`protocol`) and addresses, which the daemon uses too.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library. The daemon uses its
+//!   wire format (`protocol`) and its addresses, too.
 //!
 //! # One request's walk
 //!
-//! A client asks for one ID on a connection that has been open for a while. Below
-//! `server/shard_thread`, unless another folder is named:
+//! A client asks for one ID on an open connection. The files are below `server/shard_thread`,
+//! unless another folder is named:
 //!
 //! 1. `connection.rs`, `run`: waits until the socket is readable.
 //! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
 //! 4. `frontends/native.rs`, `step`: decodes each request.
 //! 5. `allocate.rs`: takes its IDs, or parks the request.
-//! 6. `shard/lane.rs`: gives IDs of the current run (`shard/ring.rs`), of the ring, or of a claim
-//!    on the cursor in `source.rs`.
+//! 6. `shard/lane.rs`: takes IDs from the current run (`shard/ring.rs`), else from the ring, else
+//!    by a claim on the cursor in `source.rs`.
 //! 7. `frontends/native.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
@@ -84,10 +84,10 @@
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
-//! - Which connection is closed when there are too many? `server/net/pending.rs`: of those without
-//!   a token or a handshake, the one that the daemon has waited for longest.
+//! - Which connection is closed when there are too many? `server/net/pending.rs`: the one that has
+//!   owed its token or its TLS handshake for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
-//! - How is a full disk survived? `keeper.rs` keeps what is granted;
+//! - What happens when the disk is full? `keeper.rs` keeps what is granted, and
 //!   `server/ceilings/storage_thread.rs` tries the write again.
 //! - What happens when the coordinator is gone? `rules.rs` of the fleet; calls are made in
 //!   `server/ceilings/fleet_thread.rs`.
@@ -96,7 +96,7 @@
 //! - When does the daemon stop? `cli/stop.rs`.
 //! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
 //!   shard.
-//! - What does a daemon find wrong with itself, and when? `admin/findings.rs`, with all thresholds.
+//! - Which findings can a daemon have, and at which thresholds? `admin/findings.rs`.
 //! - Who logs that requests are refused? `server/health/observer.rs`.
 //! - What happens after a start that failed? The exit code decides
 //!   (`server/shared/start_error.rs`), and the unit's `Restart=`.

@@ -1,8 +1,7 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
-//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One
-//! [`Acceptor`] serves all TLS listeners of a daemon. Its certificate can be replaced while they
-//! listen.
+//! The client's side, and the code that both sides share, are in `snowbank_client::tls`. One
+//! [`Acceptor`] serves all TLS listeners of a daemon. A reload can replace its certificate.
 //!
 //! Sessions are never resumed. Connections live long, so resumption would save little, and a
 //! resumed session could outlive its certificate.
@@ -28,7 +27,7 @@ use snowbank_client::tls::provider;
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
 /// The longest that a handshake may take, whatever `stall_timeout` allows. It takes one or two
-/// round trips, so five seconds outlast a few lost packets.
+/// round trips, so this limit outlasts a few lost packets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// The remaining life at which a certificate causes a warning.
@@ -37,7 +36,7 @@ const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFiles<'a> {
-    /// The server's certificate, then those that lead to the authority's, in PEM.
+    /// The server's certificate, then the intermediate ones up to the authority's, in PEM.
     pub certificate: &'a Path,
     /// The certificate's private key, in PEM.
     pub key: &'a Path,
@@ -81,7 +80,7 @@ impl ServerCertificate {
         let key = files::read_key(files.key)?;
         if validity.not_after < now {
             return Err(files.fault(format!(
-                "found one that expired {}, allowed: one that clients believe; renew it (now is {})",
+                "found one that expired {}, allowed: a valid one; renew it (this machine's clock shows {})",
                 seconds(validity.not_after),
                 seconds(now)
             )));
@@ -108,8 +107,8 @@ impl ServerCertificate {
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
-                "the TLS certificate is an authority's own (CA:TRUE), which clients of this project and many others \
-                 refuse: sign another certificate for this daemon with this one, and give clients this one as --ca",
+                "the TLS certificate is an authority's own (CA:TRUE), which Snowbank's clients and many others refuse: \
+                 sign a certificate for this daemon with it, and give clients the authority's as --ca",
             ));
         }
         let Validity { not_before, not_after } = self.validity;
@@ -202,7 +201,7 @@ impl Acceptor {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shakes hands within `stall_timeout`, and within `HANDSHAKE_MAX`.
+    /// Makes the TLS handshake, within `stall_timeout` and within `HANDSHAKE_MAX`.
     ///
     /// # Errors
     /// Returns the reason, and the stream to close, on which the alert has been sent. There is no

@@ -1,12 +1,12 @@
-//! A rate of IDs over all shards: one cursor, in IDs, compared with a line that rises with the boot
-//! clock.
+//! The rate of one identity over all shards: the generic cell rate algorithm (GCRA), counted in
+//! whole IDs.
 //!
-//! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at
-//! that moment. So a client that was idle draws at most `rate × span + burst` IDs in the span that
-//! follows. A request that waits takes its IDs when its wait ends. So behind waiting requests, a
-//! span may have `rate × (span + longest wait) + burst` IDs. This is the generic cell rate
-//! algorithm (GCRA), counted in whole IDs. Rounding errors do not add up: only a change of the rate
-//! costs a part of an ID.
+//! A line rises with the boot clock, at `rate × time`. A cursor counts the IDs drawn. Each draw
+//! moves the cursor up, to at most one burst above the line. So a client that was idle draws at
+//! most `rate × span + burst` IDs in the next time span. Requests that wait reserve their IDs now
+//! and take them later. So in a span that begins while requests wait, a client may draw
+//! `rate × (span + longest wait) + burst` IDs. Rounding errors do not add up: only a change of the
+//! rate loses a part of an ID.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,12 +23,12 @@ pub(crate) struct Pace(Mutex<State>);
 #[derive(Clone, Copy, Debug)]
 struct State {
     per_second: u32,
-    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while
-    /// requests wait.
+    /// The end of the IDs that are drawn or reserved. It is at most a burst above the line, except
+    /// while requests wait.
     cursor: u64,
 }
 
-/// IDs that the client's rate lets a request draw from a certain time on.
+/// IDs that a request may draw, and the time from which the client's rate allows it.
 #[derive(Clone, Debug)]
 pub struct Permit {
     /// `None`: the client has no rate.
@@ -43,7 +43,7 @@ pub struct Permit {
     end: u64,
 }
 
-/// The refusal of a request that may not draw within its wait.
+/// The refusal of a request whose wait ends before the client's rate allows its IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFast {
     /// The rate, in IDs.
@@ -54,7 +54,7 @@ pub struct TooFast {
 }
 
 impl Pace {
-    /// Creates a rate at which nothing was drawn yet.
+    /// Creates a rate from which nothing was drawn yet.
     pub(crate) fn new(per_second: u32) -> Self {
         Pace(Mutex::new(State { per_second, cursor: 0 }))
     }
@@ -157,7 +157,7 @@ mod tests {
     const START: i64 = 2 * 86_400_000;
 
     #[test]
-    fn a_burst_is_drawn_at_once_and_then_the_rate() {
+    fn an_idle_client_draws_a_burst_at_once_then_its_rate() {
         let pace = Arc::new(Pace::new(1_000));
         let at = |now: i64, wait: i64, count| {
             pace.reserve(ms(START + now), ms(START + now + wait), count, false)
@@ -167,11 +167,11 @@ mod tests {
         assert_eq!(at(0, 0, 600), Ok(0));
         assert_eq!(at(0, 0, 400), Ok(0));
         assert_eq!(at(0, 0, 1), Err(Some(Duration::from_millis(1))));
-        assert_eq!(at(0, 5, 5), Ok(5), "it waits within its wait");
+        assert_eq!(at(0, 5, 5), Ok(5), "it waits as long as it may");
         assert_eq!(at(2, 5, 5), Err(Some(Duration::from_millis(3))));
-        assert_eq!(at(2, 8, 5), Ok(10), "behind the one that waits");
+        assert_eq!(at(2, 8, 5), Ok(10), "after the request that waits");
         assert_eq!(at(1_010, 0, 1_000), Ok(1_010), "a second later the burst is there again");
-        assert_eq!(at(9_000, 100, 1_101), Err(None), "never at this size");
+        assert_eq!(at(9_000, 100, 1_101), Err(None), "more than the burst and this wait yield");
         assert_eq!(at(9_000, 101, 1_101), Ok(9_101));
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_drawn_at_one_rate_is_never_less_at_the_next() {
+    fn a_change_of_the_rate_frees_none_of_a_drawn_burst() {
         for (old, new) in [(3, 2), (402, 68), (7, 500)] {
             let pace = Arc::new(Pace::new(old));
             pace.reserve(ms(START), ms(START), 1, false).expect("within the burst");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_given_back_after_the_rate_has_changed_count_as_drawn() {
+    fn ids_given_back_after_a_change_of_rate_count_as_drawn() {
         let pace = Arc::new(Pace::new(1_000));
         let mut reserved = pace.reserve(ms(START), ms(START), 600, false).expect("within the burst");
         pace.set(2_000, ms(START));
@@ -232,11 +232,11 @@ mod tests {
     }
 
     proptest! {
-        /// From the start on, no more is drawn than the rate yields, plus a burst. In any span, no
-        /// more is drawn than the rate yields in the span and one longest wait, plus a burst.
-        /// Nothing is drawn before its time or after its deadline.
+        /// Since the start, the client has drawn at most what the rate yields, plus a burst. In any
+        /// span, it draws at most what the rate yields in the span and one longest wait, plus a
+        /// burst. It draws nothing before its time or after its deadline.
         #[test]
-        fn no_more_is_drawn_than_the_rate_yields_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
+        fn draws_stay_within_the_rate_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));
             let mut now = ms(START);
             let mut drawn: Vec<(i64, u64)> = Vec::new();

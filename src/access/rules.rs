@@ -17,7 +17,7 @@ use snowbank_client::tls::names::{self, CertificateName};
 pub struct Identity {
     /// Its name in logs and metrics.
     pub name: String,
-    /// A bit for each source that it may draw from, by index.
+    /// The sources that it may draw from: one bit for each, by index.
     sources: u64,
     has_all_sources: bool,
     /// The IDs per second that it may draw. `None`: no rate is set.
@@ -115,7 +115,8 @@ impl Rules {
         }
     }
 
-    /// Returns the identity of clients that have no other, if one is configured.
+    /// Returns the identity [`ANONYMOUS`], if it is configured. Clients without another identity
+    /// have it.
     pub(super) fn anonymous(&self) -> Option<&Arc<Identity>> {
         self.identities.get(ANONYMOUS)
     }
@@ -132,7 +133,7 @@ impl Rules {
     /// the daemon's.
     pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
-        // A name without an identity is refused when the file is read.
+        // The reader of the token file refuses names that no identity has.
         Some(name.and_then(|name| self.identities.get(name)))
     }
 }

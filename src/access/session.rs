@@ -11,32 +11,33 @@ use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
 
-/// The rejection of a client that has shown no token, for the log.
-pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client one of its lines";
+/// The reason, for the log, why a client that has shown no token is rejected.
+pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client a token of that file";
 
-/// Why a connection must be closed, in the words that its client and the log read.
+/// The reason why a connection must be closed. Its text is for the client and for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The token is not one of the daemon's.
-    #[error("the token is not one of auth.token_file; give the client one of its lines")]
+    #[error("the token is not one of auth.token_file; give the client a token of that file")]
     UnknownToken,
     /// The token and the certificate have different identities.
     #[error(
         "the token has another identity than the certificate; show a token of the certificate's identity"
     )]
     TwoIdentities,
-    /// A reload took the token away.
+    /// A reload removed the token.
     #[error("the daemon no longer accepts this token; give the client another one")]
     TokenRevoked,
-    /// A reload took the certificate's authority or its identity away.
+    /// A reload removed the certificate's authority or its identity.
     #[error("the daemon no longer accepts this certificate; give the client another one")]
     CertificateRevoked,
 }
 
-/// The chain of a TLS client's certificates, its own first, as the handshake left it.
+/// The certificates that a TLS client has shown in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'c> {
-    /// The certificates; none if the daemon asked for none.
+    /// The client's own certificate, then its intermediate ones. Empty if the daemon asked for
+    /// none.
     pub chain: &'c [CertificateDer<'c>],
     /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0
     /// for none.
@@ -49,11 +50,12 @@ pub struct Session {
     /// The version of the configuration that the session follows.
     version: u64,
     identity: Option<Arc<Identity>>,
-    /// True if the certificate alone gives it an identity.
+    /// True if the certificate has an identity.
     has_named_certificate: bool,
     token: Option<Box<TokenHash>>,
     is_authorized: bool,
-    /// The reason why the client is no longer accepted since a reload. Such a client draws nothing.
+    /// The reason, if a reload has revoked the token or the certificate. The client then draws
+    /// nothing.
     revoked: Option<Denial>,
     /// True if its protocol has no place for a token.
     needs_no_token: bool,
@@ -63,8 +65,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens`: the
-    /// protocol has a place for a token. If not, the client needs no token.
+    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens` is false for
+    /// a protocol that has no place for a token: its clients need none.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
@@ -88,9 +90,10 @@ impl Session {
         session
     }
 
-    /// Replaces the session's identity.
+    /// Replaces the session's identity, and counts its connections.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        // An identity that one reload removed and a later reload added again has counts of its own.
+        // The counts tell identities apart: one that a reload removed and a later reload added
+        // again has new counts.
         let stays = match (&self.identity, identity) {
             (Some(old), Some(new)) => Arc::ptr_eq(&new.usage, &old.usage),
             _ => false,
@@ -190,7 +193,7 @@ impl Session {
         }
     }
 
-    /// Returns the reason why the client is no longer accepted since a reload.
+    /// Returns the reason, if a reload has revoked the client's token or certificate.
     pub fn revoked(&self) -> Option<Denial> {
         self.revoked
     }

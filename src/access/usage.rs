@@ -16,11 +16,11 @@ pub struct Usage {
     pub connections: AtomicU64,
     /// Connections that had this identity so far.
     pub connected: AtomicU64,
-    /// Requests that came under its limits.
+    /// Requests that were checked against its limits.
     pub asked: AtomicU64,
     /// Requests to sources that it may not draw from.
     pub denied: AtomicU64,
-    /// Requests that waited for its rate, or were refused for it.
+    /// Requests that waited or were refused because of its rate.
     pub slowed: AtomicU64,
 }
 

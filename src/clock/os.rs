@@ -5,15 +5,15 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-/// The most that the boot clock may advance during a good reading of the wall clock. If it advanced
-/// more, the thread lost the processor, or the machine slept.
+/// The most that the boot clock may advance while the wall clock is read. If it advances more, the
+/// thread has lost the processor or the machine has slept, and the reading is torn.
 const TORN_US: i64 = 1_000;
-/// The number of attempts before the tightest torn reading is used. Only a machine that takes the
-/// processor away every millisecond needs them all.
+/// The most attempts. After them, `read` returns the torn reading with the smallest gap. Only a
+/// thread that loses the processor every millisecond needs all attempts.
 const ATTEMPTS: usize = 16;
 
-/// Reads the wall clock and the boot clock at one moment: the boot clock is read on both sides of
-/// the wall clock.
+/// Reads the wall clock and the boot clock as of one moment: it reads the boot clock before and
+/// after the wall clock, and compares.
 #[inline]
 pub fn read() -> Reading {
     let mut tightest: Option<(i64, Reading)> = None;
@@ -29,7 +29,7 @@ pub fn read() -> Reading {
             tightest = Some((gap_us, reading));
         }
     }
-    tightest.map_or_else(|| unreachable!("at least one attempt is made"), |(_, reading)| reading)
+    tightest.map_or_else(|| unreachable!("ATTEMPTS is above 0"), |(_, reading)| reading)
 }
 
 /// Reads the boot clock alone, which keeps running while the machine sleeps and never steps.

@@ -23,8 +23,8 @@ pub struct Facts {
     pub replies: Replies,
     /// The settings of the sources, by their index.
     of_sources: Vec<SourceSettings>,
-    /// The source of a key that is no source's name. If it is not set, such keys are refused; only
-    /// those of memcached draw from the first source.
+    /// The source for keys that name no source. `None`: the front ends refuse such keys, except
+    /// memcached's, which draws from the first source.
     any_key: Option<usize>,
 }
 
@@ -51,8 +51,7 @@ impl Facts {
         self.of_sources[source].own_layout()
     }
 
-    /// Returns the source of this name; if there is none, the source of any other key, if it is
-    /// set.
+    /// Returns the source with this name, or else the source for all other keys, if one is set.
     pub fn source_of_key(&self, key: &[u8]) -> Option<usize> {
         let named = self.sources.iter().position(|name| name.as_bytes() == key);
         named.or(self.any_key)

@@ -14,16 +14,16 @@ pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
         [0x16, 0x03, 0x00..=0x04, ..] => {
             return Some(String::from(
                 "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
-                 with it",
+                 with tls:",
             ));
         }
-        // PROXY's version 2 begins with two empty lines. Redis and memcached accept those, so the
-        // fifth byte decides. The native protocol decides by four bytes.
+        // PROXY's version 2 begins with two empty lines. Clients of Redis and memcached may send
+        // empty lines too, so the fifth byte decides. On a native listener four bytes decide.
         [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => return Some(PROXY.to_owned()),
         [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => return Some(PROXY.to_owned()),
         [b'P', b'R', b'I', b' ', ..] => (
-            "a client of HTTP/2, as gRPC's are,",
-            "the address of the server that it looks for; [http] is of version 1.1",
+            "an HTTP/2 client, such as gRPC,",
+            "the address of the server that it looks for; [http] speaks HTTP/1.1 only",
         ),
         // A call in Thrift's binary protocol. A request of memcached can begin with the same bytes.
         [0x80, 1, 0, 1, ..] if listener != Protocol::Memcached => ("a Thrift client", OTHER_SERVER),
@@ -38,9 +38,10 @@ pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
     Some(describe_on(listener, client, address))
 }
 
-/// Describes a client whose bytes are no request of the listener's protocol.
+/// Describes a client whose bytes are not a request of the listener's protocol.
 pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
-    known(bytes, listener).unwrap_or_else(|| describe_on(listener, "bytes that are no request", OTHER_SERVER))
+    known(bytes, listener)
+        .unwrap_or_else(|| describe_on(listener, "a client that sent no valid request", OTHER_SERVER))
 }
 
 fn describe_on(listener: Protocol, client: &str, address: &str) -> String {

@@ -5,7 +5,7 @@ use super::{
     in_words, noeqd,
 };
 use crate::access::{Rules, Session};
-use crate::config::{Replies, Settings, SourceSettings, Tokens};
+use crate::config::{Settings, SourceSettings, Tokens};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::reply::{self, Reply};
@@ -41,9 +41,9 @@ pub(super) fn conditions<'f>(
     }
 }
 
-/// Checks the answer to the first message of some bytes. Returns true if that message brought a
-/// token.
-type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) -> bool;
+/// Checks the answer to the first message in `bytes`. Returns true if that message brought a token.
+type Check<F> =
+    fn(bytes: &[u8], answer: &[u8], step: &Step<<F as FrontEnd>::Form>, conditions: &Conditions<'_>) -> bool;
 
 /// Runs the server's side of a connection. `data` is two choices (tokens and draining; the size of
 /// pieces), then the client's stream.
@@ -51,12 +51,7 @@ type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) 
 /// However the stream is cut, it gives the same requests and replies. No request asks for IDs
 /// before a token, while draining, or out of bounds. `make` starts a connection, and `check`
 /// receives each message with its answer.
-fn any_pieces<F: FrontEnd>(
-    data: &[u8],
-    facts: fn(bool) -> Facts,
-    make: fn() -> F,
-    check: Check<F>,
-) -> Vec<u8> {
+fn any_pieces<F: FrontEnd>(data: &[u8], make: fn() -> F, check: Check<F>) -> Vec<u8> {
     let [kind, size, stream @ ..] = data else { return Vec::new() };
     let asks_token = kind & 1 == 1;
     let draining = kind & 2 == 2;
@@ -76,14 +71,14 @@ fn serve<'a, F: FrontEnd>(
     draining: bool,
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut session = Session::new(&facts.access, 0, None, true);
+    let mut session = Session::new(&facts.access, 0, None, F::PROTOCOL.has_tokens());
+    let mut has_token = session.is_authorized();
     let incr_connections = IncrConnections::default();
     let conditions = &mut conditions(facts, &mut session, &incr_connections);
     conditions.draining = draining;
     let mut unread = Vec::new();
     let mut asks = Vec::new();
     let mut out = Vec::new();
-    let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
@@ -131,10 +126,10 @@ struct Alike {
 }
 
 impl Alike {
-    /// Checks that a message that is served with an earlier one asks the same.
+    /// Checks that a message that is served with an earlier one asks for the same.
     fn check<F: FrontEnd>(&mut self, front: &F, bytes: &[u8], step: &Step<F::Form>) {
         if self.left > 0 {
-            assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks otherwise");
+            assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks for something else");
             self.left -= 1;
         } else if let Step::Ids { consumed, form, ask } = step {
             self.left = front.alike(bytes, *consumed, *form, || usize::MAX);
@@ -147,7 +142,7 @@ impl Alike {
 /// Checks Snowbank's own protocol: each message gets its whole reply under its tag, and each parsed
 /// request encodes to the bytes that were parsed.
 pub fn request_frames(data: &[u8]) {
-    any_pieces::<Native>(data, facts, Native::default, |bytes, answer, step, conditions| {
+    any_pieces::<Native>(data, Native::default, |bytes, answer, step, conditions| {
         match step {
             Step::Incomplete => {
                 assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
@@ -174,17 +169,19 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     match request {
         Request::Next(next) => request::encode_next(&mut encoded, tag, &next),
         Request::Info => request::encode_info(&mut encoded, tag),
-        Request::Ping(body) => request::encode_ping(&mut encoded, tag, body).expect("a size that was parsed"),
+        Request::Ping(body) => {
+            request::encode_ping(&mut encoded, tag, body).expect("a size within its limit")
+        }
         Request::Auth(token) => {
-            request::encode_auth(&mut encoded, tag, token).expect("a size that was parsed")
+            request::encode_auth(&mut encoded, tag, token).expect("a size within its limit")
         }
     }
     assert_eq!(encoded, bytes[..consumed]);
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame, under the tag of the message, or under tag 0 if the
-/// message has no end.
+/// Checks that the answer is one whole frame. Its tag is the message's, or 0 if the message has no
+/// end.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,
@@ -204,14 +201,8 @@ fn check_reply(answer: &[u8], message: &[u8]) {
 /// Checks Redis' protocol: all bytes of the replies together are whole replies, and no line of a
 /// reply has a control character.
 pub fn resp_requests(data: &[u8]) {
-    let keyed = |asks_token| {
-        let mut facts = facts(asks_token);
-        facts.replies = Replies::String;
-        facts
-    };
     let replies = any_pieces::<Resp>(
         data,
-        keyed,
         || Resp::numbered(7),
         |bytes, answer, step, _| {
             assert!(
@@ -232,21 +223,11 @@ pub fn resp_requests(data: &[u8]) {
 
 /// Checks memcached's protocol: each answer is whole lines without control characters, or packets.
 pub fn memcached_commands(data: &[u8]) {
-    any_pieces::<Memcached>(
-        data,
-        |_| facts(false),
-        Memcached::default,
-        |bytes, answer, step, _| {
-            assert!(
-                matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer),
-                "{answer:?}"
-            );
-            assert!(
-                !matches!(step, Step::Incomplete) || bytes.first() == Some(&0x80) || !bytes.contains(&b'\n')
-            );
-            false
-        },
-    );
+    any_pieces::<Memcached>(data, Memcached::default, |bytes, answer, step, _| {
+        assert!(matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer), "{answer:?}");
+        assert!(!matches!(step, Step::Incomplete) || bytes.first() == Some(&0x80) || !bytes.contains(&b'\n'));
+        false
+    });
 }
 
 /// Returns whether an answer is empty, lines of text, or packets.
@@ -267,7 +248,7 @@ fn is_memcached(answer: &[u8]) -> bool {
 
 /// Checks HTTP: each answer is a whole response, and a refusal with a body is JSON.
 pub fn http_heads(data: &[u8]) {
-    any_pieces::<Http>(data, facts, Http::default, |bytes, answer, step, _| {
+    any_pieces::<Http>(data, Http::default, |bytes, answer, step, _| {
         if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
             let text = std::str::from_utf8(answer).expect("text");
             let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
@@ -288,7 +269,7 @@ pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;
     }
-    let replies = any_pieces::<Noeqd>(data, facts, Noeqd::default, |_, answer, step, _| {
+    let replies = any_pieces::<Noeqd>(data, Noeqd::default, |_, answer, step, _| {
         assert!(answer.is_empty(), "{answer:?}");
         matches!(step, Step::Answered { .. })
     });

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as a front end: it turns the head of a request into a request for IDs, and IDs and
+//! HTTP/1.1 as a front end. It turns the head of a request into a request for IDs. It turns IDs and
 //! refusals into a response. A library parses heads.
 //!
 //! - `head`: the head of a request.
@@ -8,8 +8,8 @@
 //!   response.
 //! - `lookup`: answers about IDs and sources that need no IDs.
 //!
-//! No request needs a body. A request with a body is refused, unless it is for the OpenAPI
-//! description, and its connection closes.
+//! No request needs a body. A request with a body is refused, unless it asks for the OpenAPI
+//! description. In both cases the connection closes.
 
 mod head;
 mod listing;
@@ -18,7 +18,6 @@ mod query;
 mod reply;
 mod response;
 mod route;
-pub(super) mod settings;
 
 use std::time::Duration;
 
@@ -31,6 +30,8 @@ use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
+use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -44,6 +45,16 @@ pub(super) const ABOUT: About = About {
     recognises: is_http,
     refuse_connection,
 };
+
+settings! {
+    /// The front end for clients of HTTP.
+    pub struct HttpSettings at |settings, _index| (settings.front_ends.http) {
+        /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths
+        /// of katsubushi and Leaf. A request that names no source draws from the first. Empty:
+        /// none.
+        listen: Vec<Address> = r#""""# in Table("http"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+    }
+}
 
 /// The first bytes of requests.
 const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
@@ -92,11 +103,11 @@ pub struct Form {
 pub struct Http {
     /// The number of requests so far.
     requests: usize,
-    /// The listener is on a loopback address, without TLS: see [`is_local_name`].
+    /// True if the listener has a loopback address and no TLS: see [`is_local_name`].
     is_loopback: bool,
     /// The body of the IDs that the last request asked for.
     listing: Option<Box<Listing>>,
-    /// The last response says that the connection closes.
+    /// True once a response has said that the connection closes.
     is_over: bool,
 }
 
@@ -114,7 +125,7 @@ impl Http {
     ) -> Step<Form> {
         self.requests += 1;
         // The last response before a stop says that no request may follow, so that the client opens
-        // another connection. If this request has to wait, more requests may have arrived by then.
+        // another connection. Requests that arrive while this one waits get no answer.
         let is_last = head.has_body || conditions.is_stopping && !head.has_next;
         let form = Form {
             takes_chunks: head.takes_chunks,

@@ -1,22 +1,23 @@
-//! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1`
-//! draws an ID from the source `orders`, and a `get` of any other key draws from `any_key`, or else
-//! from the first source.
+//! memcached's protocol as katsubushi speaks it, as a front end. `get orders` or `get orders:1`
+//! draws an ID from the source `orders`. A `get` of any other key draws from the source `any_key`,
+//! or else from the first.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no field for a token. So a configuration that requires tokens is refused with
-//! this front end, unless the front end is exempt.
+//! The protocol has no field for a token. So the daemon refuses a configuration that requires
+//! tokens and has this front end, unless the front end is exempt.
 
 mod binary;
 mod keys;
-pub(super) mod settings;
 mod text;
 
 use self::keys::Keys;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, TokenExemption};
 use crate::config::Protocol;
+use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
 /// The facts that the daemon needs about this front end.
@@ -35,8 +36,23 @@ pub(super) const ABOUT: About = About {
     refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
 
-/// The version of memcached whose answers these are. libmemcached takes a version that begins with
-/// 0 for a failure.
+settings! {
+    /// The front end for clients of memcached.
+    pub struct MemcachedSettings at |settings, _index| (settings.front_ends.memcached) {
+        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key
+        /// of a get draws an ID, from the source of that name, or of the name before a colon, or
+        /// else from any_key, or the first. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+
+        /// Requires tokens here too if auth.token_file is set. The protocol cannot carry a token,
+        /// so the daemon then refuses to start with this front end. With false it starts, and
+        /// everyone who can connect draws IDs.
+        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
+    }
+}
+
+/// The version of memcached that the answers follow. libmemcached treats a version that begins with
+/// 0 as a failure.
 const MEMCACHED_VERSION: &str = "1.6.0";
 
 /// The longest key, as in memcached.
@@ -69,7 +85,7 @@ impl Memcached {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
         let count = 1 + sources.take_while(|other| *other == source).count() as u64;
-        Step::Ids { consumed, ask: Ask { source, count, wait_ms: None, partial: false }, form }
+        Step::Ids { consumed, ask: Ask::new(source, count), form }
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::words::{STOPPING, Words};
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
@@ -17,16 +17,12 @@ pub(super) const ABOUT: About = About {
     address: "an address of the setting listen",
     option_help: None,
     token_exemption: None,
-    // A frame's length. Three of its bytes are 0, or only two if the request is one of the longest.
+    // The length of a request's frame: its two high bytes are 0.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection: |out, message| {
         reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
     },
 };
-
-/// The most pipelined requests that are read to estimate their demand. This is more than clients
-/// pipeline, and few enough that the estimate costs less than the claim it saves.
-const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The details of a request that its reply needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +154,7 @@ impl FrontEnd for Native {
 
     fn demand(&self, mut bytes: &[u8], source: usize, facts: &Facts) -> u64 {
         let mut demand = 0;
-        for _ in 0..LOOK_AHEAD_REQUESTS {
+        for _ in 0..LOOK_AHEAD {
             let Parsed::Frame { content, consumed, .. } = request::parse(bytes) else {
                 break;
             };

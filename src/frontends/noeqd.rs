@@ -3,12 +3,12 @@
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
-pub(super) mod settings;
-
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
+use crate::config::setting::{Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::protocol::ErrorCode;
 
 /// The facts that the daemon needs about this front end.
@@ -20,13 +20,22 @@ pub(super) const ABOUT: About = About {
     token_exemption: None,
     // Any byte may be a count.
     recognises: |_, _| false,
-    // The protocol has no words for it.
+    // The protocol has no message for refusals.
     refuse_connection: |_, _| {},
 };
 
+settings! {
+    /// The front end for clients of noeqd.
+    pub struct NoeqdSettings at |settings, _index| (settings.front_ends.noeqd) {
+        /// The addresses where clients of noeqd connect, as in listen. A request is one byte, the
+        /// number of IDs, which are from the first source. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+    }
+}
+
 /// The reason, for the log, why a request for no IDs is refused.
 const NO_COUNT: &str =
-    "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file";
+    "a count of 0, or a token that is not required; give the client no token, or set auth.token_file";
 
 /// The protocol on one connection.
 #[derive(Debug, Default)]
@@ -101,8 +110,7 @@ impl FrontEnd for Noeqd {
             conditions.rejection = (count == 0).then(|| String::from(NO_COUNT));
             return Step::Close { error: Some(ErrorCode::BadCount) };
         }
-        let ask = Ask { source: 0, count: count.into(), wait_ms: None, partial: false };
-        Step::Ids { consumed: 1, ask, form: () }
+        Step::Ids { consumed: 1, ask: Ask::new(0, count.into()), form: () }
     }
 
     fn has_kept_requests(&self) -> bool {

@@ -14,13 +14,14 @@ pub(crate) struct About {
     /// The help of the option for its addresses. `None` for Snowbank's own protocol, which has
     /// `--listen`.
     pub(crate) option_help: Option<&'static str>,
-    /// The exemption of a protocol that has no place for a token. Unless it is set, its listeners
-    /// are refused where tokens are required. `None`: clients of the protocol show tokens.
+    /// The exemption of a protocol that has no place for a token. Unless it is set, a configuration
+    /// that requires tokens may not have listeners of the protocol. `None`: its clients show
+    /// tokens.
     pub(crate) token_exemption: Option<TokenExemption>,
-    /// Returns true for the first bytes of its clients. The listener has the protocol given.
+    /// Returns true for the first bytes of its clients, on a listener of the given protocol.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,
-    /// Encodes the refusal of a connection when the daemon has as many as it may have. Encodes
-    /// nothing if the protocol has no words for it.
+    /// Encodes the refusal of a connection above the daemon's limit. Encodes nothing if the
+    /// protocol has no message for refusals.
     pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
 }
 
@@ -42,8 +43,7 @@ pub(crate) trait WithFrontEnd {
 macro_rules! front_ends {
     ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident;)*) => {
         pub use native::Native;
-        $(pub use $section::$protocol;)*
-        $(pub use $section::settings::$settings;)*
+        $(pub use $section::{$protocol, $settings};)*
 
         /// A protocol that clients speak.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

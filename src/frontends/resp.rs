@@ -10,7 +10,6 @@ mod encode;
 mod form;
 mod ids;
 mod parse;
-pub(super) mod settings;
 mod transaction;
 
 pub(super) use self::commands::info;
@@ -20,8 +19,10 @@ pub use self::form::{IdForm, IncrConnections};
 use self::parse::{Arguments, Miss};
 use self::transaction::Transaction;
 use super::words::Words;
-use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
+use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, LOOK_AHEAD, Step, foreign};
 use crate::config::Protocol;
+use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Section::Table};
+use snowbank_client::address::Address;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// The facts that the daemon needs about this front end.
@@ -37,16 +38,43 @@ pub(super) const ABOUT: About = About {
     refuse_connection: |out, _| encode::error(out, "ERR max number of clients reached"),
 };
 
+/// The form of IDs in replies to INCR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Replies {
+    /// Bulk strings for clients that announce themselves as a library for JavaScript, integers for
+    /// all others.
+    Auto,
+    /// RESP integers, as Redis' own.
+    Integer,
+    /// Bulk strings.
+    String,
+}
+
+settings! {
+    /// The front end for clients of Redis.
+    pub struct RespSettings at |settings, _index| (settings.front_ends.resp) {
+        /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as
+        /// key draws an ID. The rules for worker_ids, TLS, tokens and limits apply here too. Empty:
+        /// none.
+        listen: Vec<Address> = r#""""# in Table("resp"), Restart(LISTENERS_OPENED), |value| value.front_end_addresses();
+
+        /// The form of INCR's reply: "integer", as in Redis, "string", or "auto". SNOWBANK.NEXT
+        /// always replies with strings.
+        ///
+        /// JavaScript reads integers above 2^53 inexactly, so that two IDs become one. With "auto",
+        /// clients that announce themselves as ioredis or node-redis get strings, and all others
+        /// integers. ioredis before 5.8 and node-redis before 4.6.11 do not announce themselves:
+        /// choose "string" for them.
+        replies: Replies = r#""auto""# in Table("resp"), Reload, |value| value.variant();
+    }
+}
+
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;
 
 /// The IDs of one frame of a list. A frame with its header is no longer than a frame of Snowbank's
 /// own protocol. This bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
-
-/// The most pipelined requests that are compared, to estimate their demand, as in `native.rs`, and
-/// to draw IDs for equal requests together. Their replies together fit the smallest frame.
-const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +182,7 @@ impl FrontEnd for Resp {
         if size == 0 || bytes.len() < size {
             return 0;
         }
-        1 + count_equal(bytes, size, LOOK_AHEAD_REQUESTS - 1) as u64
+        1 + count_equal(bytes, size, LOOK_AHEAD - 1) as u64
     }
 
     #[inline]
@@ -163,7 +191,8 @@ impl FrontEnd for Resp {
         if !matches!(form, Form::One(_)) || size == 0 {
             return 0;
         }
-        count_equal(bytes, size, most().min(LOOK_AHEAD_REQUESTS))
+        // The replies to that many requests fit the smallest frame.
+        count_equal(bytes, size, most().min(LOOK_AHEAD))
     }
 
     #[inline]
@@ -239,16 +268,14 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
-        match arguments.get() {
-            [name, key]
-                if conditions.session.is_authorized()
-                    && name.eq_ignore_ascii_case(b"incr")
-                    && !conditions.draining =>
-            {
-                let form = self.id_form(conditions);
-                ids::incr(key, conditions.facts, form, out)
-            }
-            _ => self.answer_any(arguments, conditions, out),
+        if let [name, key] = arguments.get()
+            && conditions.session.is_authorized()
+            && name.eq_ignore_ascii_case(b"incr")
+            && !conditions.draining
+            && let Some(source) = conditions.facts.source_of_key(key)
+        {
+            return Reply::Ids(Ask::new(source, 1), Form::One(self.id_form(conditions)));
         }
+        self.answer_any(arguments, conditions, out)
     }
 }

@@ -35,7 +35,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Returns the refusal as one line: this code, the time to retry after if there is one, and the
+    /// Returns the refusal as one line: `code`, the time to retry after if there is one, and the
     /// reason.
     pub(super) fn line(&self, code: &str) -> String {
         let retry = self
@@ -100,8 +100,8 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             ErrorCode::ClockBehind,
             Some(retry_after),
             format!(
-                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
-                 keep a state (state_dir)"
+                "source {source} keeps no state, so its first IDs are of the tick after its start; ask again then, or \
+                 set state_dir"
             ),
         ),
         Refusal::NoCeiling => (
@@ -121,8 +121,8 @@ fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Word
             ErrorCode::Exhausted,
             None,
             format!(
-                "source {source} has not as many numbers left: its counter ends; ask for fewer, or move its \
-                 table to a source with a layout"
+                "source {source} has fewer numbers left, because its counter ends; ask for fewer, or move its table \
+                 to a source with a layout"
             ),
         ),
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),

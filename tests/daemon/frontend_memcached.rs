@@ -48,7 +48,7 @@ fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
         ("get", "ERROR"),
         ("set a 0 0 1", "ERROR"),
         ("incr a 1", "ERROR"),
-        ("get a\x01b", "CLIENT_ERROR found a key with a control character, allowed are none"),
+        ("get a\x01b", "CLIENT_ERROR found a key with a control character, allowed: none"),
         (&format!("get {long_key}"), "CLIENT_ERROR found a key of 251 bytes, allowed 1 to 250"),
     ] {
         client.send(format!("{line}\r\nversion\r\n"));

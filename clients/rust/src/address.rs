@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn local_is_what_only_this_machine_reaches() {
+    fn only_loopback_and_unix_sockets_are_local() {
         for text in
             ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1", "unix:/s", "tls:127.0.0.1:1"]
         {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_text_and_what_would_be_right() {
+    fn refusals_repeat_the_text_and_say_what_to_write() {
         for (text, right) in [
             ("", "write 127.0.0.1:7660"),
             ("7660", "write 127.0.0.1:7660"),

@@ -54,7 +54,7 @@ use crate::protocol::collect::InfoCollector;
 /// call waits for a place, within its deadline.
 const MAX_QUEUED: usize = 1_024;
 
-/// A handle to one daemon, or to several. It uses one of these at a time, unless its calls
+/// A handle to one daemon, or to several. It uses one daemon at a time, unless its calls
 /// [take turns](ClientOptions::take_turns). Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -62,7 +62,7 @@ pub struct Client {
     lanes: Arc<[Lane]>,
     calls: Arc<AtomicUsize>,
     runtime: Handle,
-    /// The fork detector of the process that created the client. Only copies of it are read.
+    /// The fork detector of the process that created the client. [`forked`] reads a copy of it.
     process: forkguard::Guard,
 }
 
@@ -93,7 +93,7 @@ impl Client {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let process = forkguard::Guard::try_new()
-            .map_err(|error| Error::bad_option(format!("forks cannot be noticed: {error}")))?;
+            .map_err(|error| Error::bad_option(format!("cannot set up the detection of forks: {error}")))?;
         let lanes = if options.take_turns { options.endpoints.len() } else { 1 };
         let lanes = (0..lanes).map(|index| Lane::start(options.beginning_with(index), &runtime)).collect();
         Ok(Self { lanes, calls: Arc::default(), runtime, process })
@@ -187,9 +187,9 @@ fn check_fork(process: &forkguard::Guard) -> Result<(), Error> {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and
-/// one comparison (under 1 ns). Asking the kernel for the process ID took 120 to 200 ns when
-/// measured, too much for every ID.
+/// It checks a copy, because a guard reports a fork only once. The check is one load and one
+/// comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when measured, too
+/// much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

@@ -31,10 +31,8 @@
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries, failover
-//! All of Snowbank's clients follow the same rules. The section "What a client does" of
-//! docs/protocol.md lists them: which errors lead to a retry and where, deadlines, back-off,
-//! daemons with the same worker IDs, the age of buffered IDs, forks, cloned machines, and order. In
-//! short:
+//! All of Snowbank's clients follow the same rules, which the section "What a client does" of
+//! docs/protocol.md lists. In short:
 //!
 //! - Every call has one deadline ([`ClientOptions::timeout`]). Within it the client reconnects,
 //!   goes to the next endpoint, and repeats a call that may succeed there or a moment later

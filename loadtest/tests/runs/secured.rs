@@ -78,7 +78,7 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         [without("--token"), vec![token]].concat()
     };
     for (options, reason) in [
-        (without("--ca"), "is not of an authority"),
+        (without("--ca"), "is not signed by an authority"),
         (without("--client"), "certificate"),
         (without("--token"), "give its token with --token-file"),
         (with_token("other"), "check the token in the file of --token-file"),

@@ -106,7 +106,8 @@ impl<'a> Head<'a> {
         if count <= 1 { Ok(()) } else { Err(format!("found {count} Authorization headers, allowed: 1")) }
     }
 
-    /// Splits the target of the request. A target sent to a proxy begins with the host.
+    /// Splits the target of the request. A target in the form for proxies begins with the scheme
+    /// and the host.
     fn read_target(&mut self, target: &'a str) {
         let mut target = target;
         if let Some(rest) = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://")) {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_has_a_path_and_a_query_and_perhaps_a_host() {
+    fn a_target_splits_into_host_path_and_query() {
         for (target, host, path, query) in [
             ("/v1/ids?count=3&a=?", "h", "/v1/ids", "count=3&a=?"),
             ("/id", "h", "/id", ""),
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_kept_as_its_version_says_unless_the_client_says_otherwise() {
+    fn version_and_connection_header_decide_on_keep_alive() {
         for (version, header, keeps) in [
             ("1.1", "x: y", true),
             ("1.1", "connection: Keep-Alive, Close", false),

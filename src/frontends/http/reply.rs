@@ -57,8 +57,8 @@ impl Reply {
         Reply { status, error: Some(code), retry_after, ..problem }
     }
 
-    /// Returns the refusal of a host name that does not belong to a loopback address: a script of
-    /// another site could otherwise read the answer.
+    /// Returns the refusal of a host name that is not a loopback address's. Without it, a script of
+    /// another site could read the answer (DNS rebinding).
     pub(super) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
@@ -68,7 +68,7 @@ impl Reply {
     /// header shows.
     pub(super) fn foreign_site(header: &str, value: &[u8]) -> Reply {
         let text = format!(
-            "found {header}: {}, allowed: pages of this address; let the page's own server ask",
+            "found {header}: {}, allowed: pages of this address; send the request from that page's server",
             value.escape_ascii()
         );
         Reply::refusal(ErrorCode::Malformed, 403, &text, None)

@@ -24,7 +24,7 @@ const OPENAPI: &str = include_str!("openapi.json");
 pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     if head.has_body && head.path != OPENAPI_PATH {
-        return Err(malformed("found a body, allowed: none; parameters stand in the query"));
+        return Err(malformed("found a body, allowed: none; send parameters in the query"));
     }
     let key = ["/api/snowflake/get/", "/api/segment/get/"];
     if let Some(key) = key.iter().find_map(|prefix| head.path.strip_prefix(prefix)) {
@@ -42,7 +42,7 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
         path => match path.strip_prefix("/v1/decode/") {
             Some(id) => read_only(head).and_then(|()| lookup::decode(&segment(id), head, facts)),
             None => {
-                let text = format!("nothing is at {path}; there are {PATHS}");
+                let text = format!("nothing is at {path}; the paths are {PATHS}");
                 Err(Reply::refusal(ErrorCode::Unsupported, 404, &text, None))
             }
         },
@@ -55,7 +55,7 @@ fn read_only(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "HEAD"], "GET, HEAD")
 }
 
-/// Refuses methods that draw nothing. HEAD is one of them: its reply would lose the IDs.
+/// Refuses methods that must draw nothing, such as HEAD, whose reply would lose the IDs.
 fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "POST"], "GET, POST")
 }
@@ -127,7 +127,7 @@ fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     Query::parse(head.query, &[])?;
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(0, 1), Box::new(listing)))
+    Ok(Answer::Ids(Ask::new(0, 1), Box::new(listing)))
 }
 
 /// Answers katsubushi's /ids.
@@ -135,7 +135,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
     may_draw(head)?;
     let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(0, count), Box::new(listing)))
+    Ok(Answer::Ids(Ask::new(0, count), Box::new(listing)))
 }
 
 /// Answers Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.
@@ -143,9 +143,5 @@ fn leaf_get(key: &str, head: &Head<'_>, conditions: &Conditions<'_>) -> Result<A
     may_draw(head)?;
     let facts = conditions.facts;
     let source = known(facts.source_of_key(key.as_bytes()), key, facts)?;
-    Ok(Answer::Ids(ask_for(source, 1), Box::new(Listing::lines("", None))))
-}
-
-fn ask_for(source: usize, count: u64) -> Ask {
-    Ask { source, count, wait_ms: None, partial: false }
+    Ok(Answer::Ids(Ask::new(source, 1), Box::new(Listing::lines("", None))))
 }

@@ -96,7 +96,7 @@ impl Memcached {
         let echo = header.echo;
         let consumed = HEADER_SIZE + body.len();
         let Some(key) = header.only_key(body) else {
-            reply(out, echo, BAD_ARGUMENTS, b"", b"", b"found no key, allowed a key of 1 to 250 bytes alone");
+            reply(out, echo, BAD_ARGUMENTS, b"", b"", b"found no key, allowed: one key of 1 to 250 bytes");
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
         if conditions.draining {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_that_does_not_pass_is_not_one_to_try_later() {
+    fn only_refusals_with_a_retry_time_say_try_later() {
         let later = Some(Duration::from_millis(5));
         for (code, retry_after, expected) in [
             (ErrorCode::Exhausted, later, 0x86),

@@ -4,7 +4,7 @@
 /// each request.
 const KEPT_BYTES_MAX: usize = 64;
 
-/// Keys with blanks between them. They are answered in their order.
+/// Keys with blanks between them. The front end answers them in order.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,

@@ -4,15 +4,12 @@ use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign, statistics};
+use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END`
 /// behind the last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
-
-/// The most pipelined lines that are read to estimate their demand, as in `native.rs`.
-const LOOK_AHEAD_LINES: usize = 64;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
 
@@ -98,7 +95,7 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
             return Some((ErrorCode::Malformed, Some(reason)));
         }
         if key.iter().any(u8::is_ascii_control) {
-            let reason = String::from("found a key with a control character, allowed are none");
+            let reason = String::from("found a key with a control character, allowed: none");
             return Some((ErrorCode::Malformed, Some(reason)));
         }
     }
@@ -134,7 +131,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
 /// Returns why the connection must be closed, if the client speaks another protocol or its line has
 /// no end.
 ///
-/// Looks at the first four bytes or at a whole line, so that the result does not depend on how the
+/// Looks only at the first four bytes or at a whole line. So the result does not depend on how the
 /// bytes are cut.
 fn rejection(bytes: &[u8]) -> Option<String> {
     if let Some(first) = bytes.first_chunk::<4>()
@@ -155,7 +152,7 @@ fn rejection(bytes: &[u8]) -> Option<String> {
 /// Estimates how many IDs the lines in `bytes` ask for, as if all lines drew from one source.
 pub(super) fn demand(mut bytes: &[u8]) -> u64 {
     let mut demand = 0;
-    for _ in 0..LOOK_AHEAD_LINES {
+    for _ in 0..LOOK_AHEAD {
         let Some((line, consumed)) = line_of_bytes(bytes) else { break };
         let (command, rest) = command_of(line);
         if !is_get(command) {

@@ -2,15 +2,13 @@
 
 mod client;
 
-use super::encode;
-use super::ids::{Refused, shown};
 use super::parse::{self, Arguments};
-use super::{Reply, Resp, ids};
+use super::{Reply, Resp, encode, ids};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
 use snowbank_client::protocol::{ErrorCode, Info};
 
-/// The version of Redis whose answers these are. Clients read it to know which commands they may
+/// The version of Redis that the answers follow. Clients read it to know which commands they may
 /// send.
 const REDIS_VERSION: &str = "7.0.0";
 
@@ -39,7 +37,35 @@ const COMMANDS: [(&str, usize, usize); 18] = [
 /// The text of Redis for a client that has not sent a token.
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// The most bytes of a client's text that an error repeats.
+const SHOWN_BYTES_MAX: usize = 64;
+
+/// The refusal of a request: its code, and the error that the client gets.
+pub(super) struct Refused {
+    code: ErrorCode,
+    text: String,
+}
+
+impl Refused {
+    pub(super) fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Refused { code, text: text.into() }
+    }
+
+    pub(super) fn malformed(text: impl Into<String>) -> Self {
+        Refused::new(ErrorCode::Malformed, text)
+    }
+
+    fn unknown_subcommand(found: &[u8]) -> Self {
+        Refused::new(ErrorCode::Unsupported, format!("ERR unknown subcommand '{}'", shown(found)))
+    }
+
+    pub(super) fn encode(self, out: &mut Vec<u8>) -> Reply {
+        encode::error(out, &self.text);
+        Reply::Encoded(Some(self.code))
+    }
+}
 
 /// Returns true for commands that a transaction does not queue.
 pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
@@ -48,23 +74,13 @@ pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
     at_once.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Refuses a request that cannot be queued in a transaction. Returns the code of the error.
-pub(super) fn refuse_to_queue(
-    arguments: &Arguments<'_>,
-    authorized: bool,
-    out: &mut Vec<u8>,
-) -> Option<ErrorCode> {
-    let (code, text) = match name_of(arguments) {
-        Err(refused) => refused,
-        Ok(_) if !authorized => (ErrorCode::Unauthorized, String::from(NOAUTH)),
-        Ok("hello" | "auth") => {
-            let text = "ERR Command not allowed inside a transaction";
-            (ErrorCode::Malformed, String::from(text))
-        }
-        Ok(_) => return None,
-    };
-    encode::error(out, &text);
-    Some(code)
+/// Checks that a transaction can queue a request.
+pub(super) fn check_queueable(arguments: &Arguments<'_>, is_authorized: bool) -> Result<(), Refused> {
+    match name_of(arguments)? {
+        _ if !is_authorized => Err(Refused::new(ErrorCode::Unauthorized, NOAUTH)),
+        "hello" | "auth" => Err(Refused::malformed("ERR Command not allowed inside a transaction")),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the name of a request's command, as in [`COMMANDS`].
@@ -76,21 +92,20 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
     else {
-        return Err((ErrorCode::Unsupported, unknown(arguments)));
+        let operands = arguments.get().iter().skip(1);
+        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
+        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(found));
+        return Err(Refused::new(ErrorCode::Unsupported, text));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
-        let text = format!("ERR wrong number of arguments for '{name}' command");
-        return Err((ErrorCode::Malformed, text));
+        return Err(Refused::malformed(format!("ERR wrong number of arguments for '{name}' command")));
     }
     Ok(name)
 }
 
-/// Returns Redis' error for an unknown command.
-fn unknown(arguments: &Arguments<'_>) -> String {
-    let name = arguments.get().first().copied().unwrap_or_default();
-    let operands = arguments.get().iter().skip(1);
-    let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
-    format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name))
+/// Returns a client's text as an error repeats it.
+pub(super) fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
 /// Returns true if an inline command is a request of HTTP or memcached.
@@ -109,17 +124,23 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let [_, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
-        let name = match name_of(arguments) {
-            Ok(name) => name,
-            Err(refused) => return ids::refuse_with(out, refused),
-        };
-        match name {
+        self.try_answer(arguments, conditions, out).unwrap_or_else(|refused| refused.encode(out))
+    }
+
+    /// Answers any request, or returns its refusal.
+    fn try_answer(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Reply, Refused> {
+        let [_, operands @ ..] = arguments.get() else { return Ok(Reply::Encoded(None)) };
+        match name_of(arguments)? {
             "hello" => return self.hello(operands, conditions, out),
-            "auth" => return auth(operands, conditions, out),
+            "auth" => return Ok(auth(operands, conditions, out)),
             "quit" => {
                 encode::simple(out, "OK");
-                return Reply::Last(None);
+                return Ok(Reply::Last(None));
             }
             "reset" => {
                 // Redis keeps the library's name, too.
@@ -127,58 +148,52 @@ impl Resp {
                 *self = Resp { id, announced, executed_bytes, ..Resp::default() };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
-                return Reply::Encoded(None);
             }
             _ if !conditions.session.is_authorized() => {
-                encode::error(out, NOAUTH);
-                return Reply::Encoded(Some(ErrorCode::Unauthorized));
+                return Err(Refused::new(ErrorCode::Unauthorized, NOAUTH));
             }
             "incr" | "incrby" | "snowbank.next" if conditions.draining => {
-                return ids::refuse_stopping(out);
+                return Ok(ids::refuse_stopping(out));
             }
             "incr" => {
                 let form = self.id_form(conditions);
-                return ids::incr(operands[0], conditions.facts, form, out);
+                return ids::incr(operands[0], conditions.facts, form);
             }
             "incrby" => {
                 let form = self.id_form(conditions);
-                let asked = ids::incrby(operands, conditions.facts, form);
-                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
+                return ids::incrby(operands, conditions.facts, form);
             }
-            "snowbank.next" => {
-                let asked = ids::snowbank_next(operands, conditions.facts);
-                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
-            }
-            _ => {}
+            "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
+            name => self.answer_about_connection(name, operands, conditions, out)?,
         }
-        Reply::Encoded(self.answer_about_connection(name, operands, conditions, out))
+        Ok(Reply::Encoded(None))
     }
 
-    /// Answers requests that concern the connection or the server. Returns the code of an error.
+    /// Answers requests that concern the connection or the server.
     fn answer_about_connection(
         &mut self,
         name: &str,
         operands: &[&[u8]],
-        conditions: &mut Conditions<'_>,
+        conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
-    ) -> Option<ErrorCode> {
+    ) -> Result<(), Refused> {
         match name {
-            "multi" => return self.multi(out),
-            "exec" => return self.exec(out),
-            "discard" => return self.discard(out),
-            "client" => return self.client(operands, out),
+            "multi" => self.multi(out)?,
+            "exec" => self.exec(out)?,
+            "discard" => self.discard(out)?,
+            "client" => self.client(operands, out)?,
             // No client needs to know the arities.
             "command" => match operands.first() {
                 None => encode::array(out, 0),
                 Some(count) if count.eq_ignore_ascii_case(b"count") => encode::integer(out, 0),
                 Some(docs) if docs.eq_ignore_ascii_case(b"docs") => encode::map(out, self.version, 0),
-                Some(other) => return refuse_subcommand(out, other),
+                Some(other) => return Err(Refused::unknown_subcommand(other)),
             },
-            "config" => return self.config(operands, out),
+            "config" => self.config(operands, out)?,
             "select" => match parse::number(operands[0]) {
                 Some(0) => encode::simple(out, "OK"),
-                Some(_) => return refuse(out, "ERR DB index is out of range"),
-                None => return refuse(out, NO_INTEGER),
+                Some(_) => return Err(Refused::malformed("ERR DB index is out of range")),
+                None => return Err(Refused::malformed(NO_INTEGER)),
             },
             "ping" if operands.is_empty() => encode::simple(out, "PONG"),
             "ping" | "echo" => encode::bulk(out, operands[0]),
@@ -190,20 +205,20 @@ impl Resp {
             // The only command that is left: INFO.
             _ => encode::verbatim(out, self.version, &conditions.facts.redis_info),
         }
-        None
+        Ok(())
     }
 
     /// Answers CONFIG GET for the settings that redis-benchmark prints. There are no others.
-    fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
-        let [get, names @ ..] = operands else { return None };
-        if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
-            return refuse_subcommand(out, get);
+    fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
+        let names = &operands[1..];
+        if !operands[0].eq_ignore_ascii_case(b"get") || names.is_empty() {
+            return Err(Refused::unknown_subcommand(operands[0]));
         }
         let mut found = vec![("save", ""), ("appendonly", "no")];
         found.retain(|(key, _)| names.iter().any(|name| name.eq_ignore_ascii_case(key.as_bytes())));
         encode::map(out, self.version, found.len() as u64);
         encode::pairs(out, &found);
-        None
+        Ok(())
     }
 }
 
@@ -220,17 +235,6 @@ fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) 
 fn refuse_token(out: &mut Vec<u8>) -> Reply {
     encode::error(out, WRONGPASS);
     Reply::Last(Some(ErrorCode::Unauthorized))
-}
-
-/// Encodes an error. Returns its code.
-pub(super) fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
-    encode::error(out, text);
-    Some(ErrorCode::Malformed)
-}
-
-fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
-    encode::error(out, &format!("ERR unknown subcommand '{}'", shown(found)));
-    Some(ErrorCode::Unsupported)
 }
 
 /// Returns the text of Redis' INFO, made from the JSON of Snowbank's own INFO. ioredis waits until

@@ -49,7 +49,7 @@ impl<'b> Arguments<'b> {
     }
 }
 
-/// Why there is no request.
+/// The reason why no request was parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
     /// The request is not complete yet.
@@ -145,7 +145,7 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
-    // A line end may have half arrived.
+    // The CR of a line end may have arrived without its LF.
     let whole = if end.is_none() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || whole.iter().any(|&byte| byte < 0x20 && byte != b'\t') {

@@ -3,14 +3,13 @@
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
 //! draws its own.
 
-use super::commands::refuse;
+use super::commands::Refused;
 use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
-use snowbank_client::protocol::ErrorCode;
 
-/// The most bytes of queued requests. Equal requests in a row count once, so there is room for
-/// thousands of different requests, or for any number of INCR for one source.
+/// The most bytes of queued requests. Equal requests in a row count once. So there is room for
+/// thousands of different requests, and for any number of INCRs of one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Requests that are queued until EXEC, and then answered one by one.
@@ -75,7 +74,7 @@ impl Transaction {
 impl Resp {
     /// Answers the next request of an EXEC.
     pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
-        // There is none once the last request is taken.
+        // `executing` is `None` once the last request is taken.
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
         let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
@@ -116,57 +115,53 @@ impl Resp {
             }
             return reply;
         }
-        let refused = commands::refuse_to_queue(arguments, conditions.session.is_authorized(), out);
         let Some(transaction) = self.transaction.as_mut() else {
             unreachable!("there is a transaction");
         };
-        let error = match refused {
-            Some(code) => Some(code),
-            None if transaction.push(request) => {
+        let refused = match commands::check_queueable(arguments, conditions.session.is_authorized()) {
+            Ok(()) if transaction.push(request) => {
                 encode::simple(out, "QUEUED");
                 return Reply::Encoded(None);
             }
-            None => {
-                let text = format!(
-                    "ERR the requests since MULTI have more than {QUEUED_BYTES_MAX} bytes; send them in several transactions, \
-                     or in none"
-                );
-                refuse(out, &text)
-            }
+            Ok(()) => Refused::malformed(format!(
+                "ERR the requests since MULTI have more than {QUEUED_BYTES_MAX} bytes; send them in several transactions, \
+                 or in none"
+            )),
+            Err(refused) => refused,
         };
         transaction.has_failed = true;
-        Reply::Encoded(error)
+        refused.encode(out)
     }
 
-    pub(super) fn multi(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
+    pub(super) fn multi(&mut self, out: &mut Vec<u8>) -> Result<(), Refused> {
         if self.transaction.is_some() {
-            return refuse(out, "ERR MULTI calls can not be nested");
+            return Err(Refused::malformed("ERR MULTI calls can not be nested"));
         }
         self.transaction = Some(Box::default());
         encode::simple(out, "OK");
-        None
+        Ok(())
     }
 
-    pub(super) fn exec(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
-        let Some(transaction) = self.transaction.take() else {
-            return refuse(out, "ERR EXEC without MULTI");
-        };
+    pub(super) fn exec(&mut self, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let transaction =
+            self.transaction.take().ok_or_else(|| Refused::malformed("ERR EXEC without MULTI"))?;
         if transaction.has_failed {
-            return refuse(out, "EXECABORT Transaction discarded because of previous errors.");
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            return Err(Refused::malformed(text));
         }
         let count = transaction.count();
         encode::array(out, count);
         if count > 0 {
             self.executing = Some(transaction);
         }
-        None
+        Ok(())
     }
 
-    pub(super) fn discard(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
+    pub(super) fn discard(&mut self, out: &mut Vec<u8>) -> Result<(), Refused> {
         if self.transaction.take().is_none() {
-            return refuse(out, "ERR DISCARD without MULTI");
+            return Err(Refused::malformed("ERR DISCARD without MULTI"));
         }
         encode::simple(out, "OK");
-        None
+        Ok(())
     }
 }

@@ -25,8 +25,12 @@ fn client_certificates_are_required_and_checked() {
             "says that this client's certificate has expired",
             "the peer's client certificate has expired",
         ),
-        (foreign, "does not know the authority of this client's", "is not of an authority in tls.client_ca"),
-        (server, "it does not believe this client's certificate", "was not made for this use"),
+        (
+            foreign,
+            "does not know the authority of this client's",
+            "is not signed by an authority in tls.client_ca",
+        ),
+        (server, "it does not accept this client's certificate", "was not made for this use"),
     ] {
         let certificate = text(&pair.certificate);
         let key = text(&pair.key);
@@ -47,7 +51,7 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     let unknown = snowbank(["ping", "--address", &address, "--ca", text(&house.stranger().file)]);
     assert_refused(
         &unknown,
-        "its certificate is not of an authority in the CA certificates given (--ca; if none are given, the system's)",
+        "its certificate is not signed by an authority that this client trusts (--ca; without it, the system's)",
     );
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
@@ -76,7 +80,7 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     let house = House::asking_for_certificates();
     let ca = house.authority.issue_authority("ca");
     let refused = house.ping(&["--client-cert", text(&ca.certificate), "--client-key", text(&ca.key)]);
-    assert_refused(&refused, "it does not believe this client's certificate");
+    assert_refused(&refused, "it does not accept this client's certificate");
     house.daemon.assert_logs("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
 }
 
@@ -106,19 +110,15 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         (with(&at("prose"), &good.key), None, ["tls.certificate", "found no certificate, allowed: PEM"]),
         (with(&at("der"), &good.key), None, ["tls.certificate", "found DER, allowed: PEM"]),
         (with(&at("hollow"), &good.key), None, ["tls.certificate", "it is no X.509 certificate"]),
-        (with(&good.key, &good.key), None, ["tls.certificate", "were the two files taken for each other?"]),
-        (
-            with(&good.certificate, &good.certificate),
-            None,
-            ["tls.key", "were the two files taken for each other?"],
-        ),
+        (with(&good.key, &good.key), None, ["tls.certificate", "are the two files swapped?"]),
+        (with(&good.certificate, &good.certificate), None, ["tls.key", "are the two files swapped?"]),
         (with(&good.certificate, &at("cut")), None, ["tls.key", "was the file copied whole?"]),
         (with(&good.certificate, &at("encrypted")), None, ["tls.key", "found an encrypted key"]),
         (with(&good.certificate, &other.key), None, ["tls.key", "is not that of the certificate"]),
         (expired, None, ["tls.certificate", "found one that expired 2001-01-01T00:00:00Z"]),
         (good.clone(), Some("empty"), ["tls.client_ca", "found an empty file"]),
         (good.clone(), Some("good.key"), ["tls.client_ca", "found a private key and no certificate"]),
-        (good.clone(), Some("hollow"), ["tls.client_ca", "its certificate 1 is none of an authority"]),
+        (good.clone(), Some("hollow"), ["tls.client_ca", "its certificate 1 cannot be an authority's"]),
     ] {
         let more = client_ca.map_or(String::new(), |name| format!("client_ca = \"{}\"", at(name).display()));
         let setup = tls_setup(&pair, &more);

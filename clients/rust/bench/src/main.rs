@@ -38,7 +38,7 @@ async fn main() -> Outcome {
     }
 }
 
-/// Prints a row: whose it is, what was measured, and the time for each of `count` IDs.
+/// Prints a row: the handle, the measurement, and the time in ns for each of `count` IDs.
 fn report(handle: &str, what: &str, began: Instant, count: u32) {
     println!("{handle}\t{what}\t{}", began.elapsed().as_nanos() as f64 / f64::from(count));
 }

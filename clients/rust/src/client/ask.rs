@@ -61,7 +61,7 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Makes the daemon send every ID instead of runs. The batch is the same. This is for testing.
+    /// Makes the daemon send every ID instead of runs, for testing. The batch is the same.
     pub fn explicit(mut self) -> Self {
         self.next.explicit = true;
         self

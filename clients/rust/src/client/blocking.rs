@@ -1,5 +1,5 @@
-//! The client for programs without async code. It needs no runtime of the caller's: each client has
-//! a thread.
+//! The client for programs without async code. The caller needs no runtime: each client runs on a
+//! thread of its own.
 //!
 //! ```no_run
 //! use snowbank_client::blocking::Client;
@@ -42,10 +42,10 @@ impl Client {
     /// Creates a client, and its thread. The first call connects.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, or if the system gives no thread.
+    /// Returns [`Error::BadOption`] if an option is out of range, or if no thread can be started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
-        let (runtime, stop) =
-            start().map_err(|error| Error::bad_option(format!("no thread for a client: {error}")))?;
+        let (runtime, stop) = start()
+            .map_err(|error| Error::bad_option(format!("cannot start the client's thread: {error}")))?;
         let client = {
             let _entered = runtime.enter();
             super::Client::new(options)?

@@ -16,8 +16,8 @@ use crate::protocol::ErrorCode;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) exchange: Exchange,
-    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose
-    /// next IDs come only after this deadline.
+    /// The caller's deadline, if the call has not asked every endpoint yet. The client leaves a
+    /// daemon that has no IDs before this deadline.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -52,7 +52,7 @@ impl Deadline {
     }
 }
 
-/// Returns the refusal of a daemon that has no IDs before `deadline`. Another daemon may have some.
+/// Returns the refusal if the daemon has no IDs before `deadline`. Another daemon may have some.
 pub(super) fn exhausted_beyond(error: &Error, deadline: Instant) -> Option<&Arc<Refusal>> {
     let Error::Refused(refusal) = error else { return None };
     let wait = refusal.retry_after.filter(|_| error.code() == Some(ErrorCode::Exhausted))?;
@@ -73,7 +73,7 @@ impl Client {
         exchange: impl Fn(Reply<T>) -> Exchange,
     ) -> Result<T, Error> {
         let Lane { shared, queue } = self.lane();
-        // The `exhausted` refusals that outlast the deadline.
+        // The `exhausted` refusals whose time to wait exceeds the deadline.
         let mut exhausted: Vec<Arc<Refusal>> = Vec::new();
         let mut last = None;
         let mut tries = 0;
@@ -115,9 +115,8 @@ impl Client {
 
     /// Returns the pause before the next try, or `None` for no retry.
     ///
-    /// With several endpoints the driver moves on by itself. A single daemon that refuses because
-    /// of its state keeps its connection, and the client asks again after the time that the daemon
-    /// named.
+    /// With several endpoints the driver moves on by itself. With a single one the client keeps its
+    /// connection after a refusal, and asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

@@ -1,11 +1,10 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
 //! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
-//! proves that both sides count alike. A caller that gave up leaves its entry in the queue. The
-//! reply is read and dropped, so that later replies still match. A frame other than the reply that
-//! is due ends the connection, because later frames could belong to any call.
+//! proves that both sides count alike. A caller that gave up leaves its entry in the queue: the
+//! connection reads its reply and drops it, so that later replies still match. Any frame other than
+//! the next reply ends the connection, because later frames could belong to any call.
 
-mod end;
 mod greeting;
 mod in_flight;
 mod sources;
@@ -21,9 +20,6 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
-pub(super) use end::End;
-
-use end::{CLOSED, describe, wrong_tag};
 use in_flight::InFlight;
 use sources::Sources;
 use stranger::bad_length;
@@ -41,7 +37,7 @@ use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Next, Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon reads some 500 requests at
-/// once, so more than twice as many would only wait there.
+/// once, so further requests would only wait in its socket.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
@@ -49,6 +45,21 @@ const READ_SIZE: usize = 16 << 10;
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
+
+const CLOSED: &str = "closed by the daemon";
+
+/// The reason why a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The application has dropped every handle.
+    Abandoned,
+    /// The endpoint failed, or serves no client for now.
+    Failed(Error),
+    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer other
+    /// endpoints for the time that the daemon named, and let this daemon answer the calls in flight
+    /// ([`finish`](Connection::finish)).
+    Exhausted(Error),
+}
 
 /// A connection, greeted or not.
 pub(super) struct Connection {
@@ -110,7 +121,7 @@ impl Connection {
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
-        // No error means that all replies have come, and no further call may be sent.
+        // Without an error, all replies have come and no further call may be sent.
         done.err().unwrap_or_else(|| End::Failed(self.lost(CLOSED)))
     }
 
@@ -126,7 +137,7 @@ impl Connection {
             },
             written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
                 if written.is_err() {
-                    // The daemon's last words count more than the failed write: read on to the end.
+                    // The daemon may have sent the reason before it closed, so read to the end.
                     self.is_finishing = true;
                     self.output.clear();
                     self.streams.writer.needs_flush = false;
@@ -312,8 +323,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. Replies do not move the timer. So the timer can end
-    /// early, and is then set again.
+    /// Ends the connection if it has stalled. Replies do not move the timer, so it can end early.
+    /// It is then set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };
@@ -336,6 +347,23 @@ impl Connection {
 
     fn broken(&self, reason: &dyn std::fmt::Display) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), reason: reason.to_string().into() }
+    }
+}
+
+fn wrong_tag(found: u16, expected: u16) -> String {
+    format!("a reply with tag {found} where {expected} is due")
+}
+
+/// Returns the reason that TLS or the operating system gave, without Rust's "(os error 111)".
+fn describe(error: &std::io::Error) -> String {
+    #[cfg(feature = "tls")]
+    if let Some(text) = crate::tls::explain(error) {
+        return text;
+    }
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
     }
 }
 

@@ -19,8 +19,8 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which the endpoint may serve every call again. Until then, any endpoint whose
-    /// pauses are over is tried first.
+    /// The time from which the endpoint may have IDs for every call again. Until then, the driver
+    /// tries other endpoints first.
     exhausted_until: Instant,
 }
 
@@ -163,8 +163,8 @@ impl Driver {
     }
 
     /// Prefers the other endpoints to one that has no IDs before a call's deadline. The next call
-    /// may ask for another source or wait longer. So if no other endpoint is left, this one is
-    /// tried after a short pause.
+    /// may ask for another source or wait longer. So if all others fail, the driver tries this one
+    /// after a short pause.
     fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
         self.health[index].not_before = now + self.shared.backoff(1);
@@ -173,7 +173,7 @@ impl Driver {
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
     ///
-    /// An endpoint that speaks another protocol does not keep the client from the others.
+    /// A call fails over an endpoint that speaks another protocol only if all endpoints do.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
         self.health[index].rest(&self.shared, &error);
         self.shared.fail(index, error.clone());

@@ -120,7 +120,8 @@ async fn connect_unix(_: &Path, _: &Dial<'_>) -> io::Result<(Streams, ChosenAddr
 #[cfg(feature = "tls")]
 async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
-    // waits for a handshake while a slow disk is read. Other tasks share this thread.
+    // waits for a handshake while a slow disk is read. A blocking thread reads them, because other
+    // tasks share this one.
     let files = dial.tls.clone();
     let read = tokio::task::spawn_blocking(move || files.read()).await;
     let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
@@ -188,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// The name that only these tests know.
+    /// A name that [`look_up`] resolves to [`ADDRESS`].
     pub(super) const NAME: &str = "ids.example";
 
     thread_local! {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_writer_holds_back_is_flushed() {
+    async fn a_writer_flushes_what_it_has_buffered() {
         let (near, mut far) = duplex(1_024);
         let inner = Box::new(BufWriter::new(near));
         let mut writer = Writer { inner, needs_flush: false };

@@ -189,9 +189,9 @@ impl Error {
     /// endpoint if it has one.
     ///
     /// The client retries if it cannot connect or loses the connection, and if the daemon is
-    /// draining, too busy, or has no usable clock or ceiling. After other errors it does not: other
-    /// refusals would repeat on every daemon. The result is false for `exhausted` too, but the
-    /// client asks each other endpoint once if the time to wait exceeds the deadline.
+    /// draining, too busy, or has no usable clock or ceiling. Every daemon would repeat other
+    /// refusals. The result is false for `exhausted` too, but the client asks each other endpoint
+    /// once if the time to wait exceeds the deadline.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -220,8 +220,8 @@ impl Error {
     }
 }
 
-/// Returns whether a refusal is about the state of that daemon, so that another daemon may serve
-/// the request.
+/// Returns whether a refusal is about the state of one daemon, so that another daemon may serve the
+/// request.
 pub(super) fn moves_on(code: ErrorCode) -> bool {
     match code {
         ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy => true,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_says_what_went_wrong() {
+    fn the_error_of_a_deadline_shows_the_last_failure() {
         let allowed = Duration::from_secs(5);
         let last = Some(Arc::new(refusal(10, b"full")));
         let error = Error::Deadline { allowed, endpoint: None, last };

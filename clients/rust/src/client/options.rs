@@ -134,8 +134,8 @@ impl ClientOptions {
         self
     }
 
-    /// Says that the endpoints are in a lasting order of preference, the nearest first: the client
-    /// goes back to an earlier one that serves again.
+    /// Makes the client go back to an earlier endpoint as soon as that serves again. List the
+    /// nearest endpoint first.
     ///
     /// By default the client stays with the endpoint that serves it.
     #[must_use]
@@ -191,8 +191,7 @@ impl ClientOptions {
             && let Some(at) = token.iter().position(u8::is_ascii_control)
         {
             return Err(Error::bad_option(format!(
-                "the token has a control character at byte {at}, such as the line's end of the file that it was read \
-                 from; leave it out"
+                "the token has a control character at byte {at}; leave it out (the line end, if a file has the token)"
             )));
         }
         if self.take_turns && self.prefer_first {
@@ -283,7 +282,7 @@ mod tests {
         assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));
     }
 
-    /// A TLS endpoint must not be passed over for the next one, which may have no encryption.
+    /// The client must not skip a TLS endpoint for the next one, which may have no encryption.
     #[cfg(not(feature = "tls"))]
     #[test]
     fn tls_endpoints_are_refused_without_the_feature() {

@@ -18,9 +18,9 @@ use crate::protocol::Info;
 use crate::protocol::info::SharedWorkerId;
 
 /// The time before the first comparison, and between two comparisons while daemons collide. A
-/// client that lives for less than this costs the other endpoints nothing. A daemon that restarts,
-/// or that passes its worker IDs on, can look like two for a moment, so a collision counts once two
-/// comparisons in a row find it.
+/// client that lives for a shorter time makes no connections for the check. A daemon that restarts,
+/// or that passes its worker IDs on, can look like two for a moment. So a collision counts only if
+/// two comparisons in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
 /// The time between two comparisons while an endpoint does not answer, and the shortest time
@@ -65,7 +65,7 @@ async fn check(shared: Arc<Shared>, begins: Instant) {
         let answers = ask_endpoints(&shared).await;
         let found = find_collision(&answers);
         let is_silent = answers.len() < shared.names.len();
-        // An endpoint that did not answer, as in a restart, may still have the same worker IDs.
+        // An endpoint that did not answer, such as one that restarts, may still collide.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {
             shared.set_collision(found.clone().map(|collision| collision.error));

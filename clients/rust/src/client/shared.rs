@@ -12,11 +12,9 @@ pub(super) struct Shared {
     /// The endpoints as text, in the options' order.
     pub(super) names: Vec<Arc<str>>,
     progress: Mutex<Progress>,
-    /// The error of every call while two endpoints hand out the same IDs.
-    collision: Mutex<Option<Error>>,
 }
 
-/// The driver's progress, for callers whose deadline passes meanwhile.
+/// The progress of the driver and of the check for equal worker IDs.
 #[derive(Debug)]
 struct Progress {
     /// The endpoint that serves, with the IP address if its name has several.
@@ -25,9 +23,11 @@ struct Progress {
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
-    /// The number of the address that is tried first, if an endpoint's name has several.
-    /// [`Shared::fail`] says when it grows.
+    /// For each endpoint, the number of the address of its name that is tried first. A
+    /// [failure](Shared::fail) can raise it.
     address_numbers: Vec<usize>,
+    /// The error of every call while two endpoints hand out the same IDs.
+    collision: Option<Error>,
 }
 
 impl Shared {
@@ -37,8 +37,8 @@ impl Shared {
         let address_numbers =
             names.iter().map(|_| if options.prefer_first { 0 } else { fastrand::usize(..) }).collect();
         let failures = vec![None; names.len()];
-        let progress = Progress { serving: None, awaited: None, failures, address_numbers };
-        Self { options, names, progress: Mutex::new(progress), collision: Mutex::new(None) }
+        let progress = Progress { serving: None, awaited: None, failures, address_numbers, collision: None };
+        Self { options, names, progress: Mutex::new(progress) }
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
@@ -47,12 +47,12 @@ impl Shared {
 
     /// Notes that two endpoints hand out the same IDs, or (`None`) that no two do.
     pub(super) fn set_collision(&self, collision: Option<Error>) {
-        *self.collision.lock().unwrap_or_else(PoisonError::into_inner) = collision;
+        self.progress().collision = collision;
     }
 
     /// Returns an error if two endpoints hand out the same IDs.
     pub(super) fn check_collision(&self) -> Result<(), Error> {
-        self.collision.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+        self.progress().collision.clone().map_or(Ok(()), Err)
     }
 
     /// Notes what the endpoint that the driver connects to has not done yet.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_begin_with_different_addresses_unless_the_first_is_preferred() {
+    fn only_prefer_first_begins_with_a_names_first_address() {
         let first =
             |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).address_number(0);
         assert_ne!(first(false), first(false));

@@ -22,8 +22,8 @@ use world::{Mode, PER_MS, Wire, World};
 /// The simulated time in which daemons fail.
 const STORM: Duration = Duration::from_secs(20);
 
-/// The time after the last failure in which calls may still fail. It covers a pause that was asked
-/// for, the longest back-off, and a call that began before.
+/// The time after the last failure in which calls may still fail. It covers the pause that a daemon
+/// asks for, the longest back-off, and a call that began before.
 const RECOVERY: Duration = Duration::from_secs(16);
 
 /// The simulated time after the recovery, in which every call must succeed.
@@ -94,20 +94,20 @@ fn weather(seed: u64) -> u64 {
 }
 
 #[test]
-fn an_application_through_storms() {
+fn no_promise_breaks_while_daemons_fail() {
     for seed in 0..24 {
         weather(seed);
     }
 }
 
 #[test]
-fn a_seed_repeats() {
+fn a_seed_repeats_its_run() {
     assert_eq!(weather(5), weather(5));
     assert_ne!(weather(5), weather(8));
 }
 
 #[test]
-fn a_daemon_with_lower_ids_at_the_same_address_is_followed_after_one_error() {
+fn lower_ids_of_a_new_daemon_come_after_one_error() {
     simulate(async {
         let wire = Wire::lay(1, &[1]);
         let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
@@ -155,8 +155,8 @@ fn each_address_of_a_name_has_an_order_of_its_own() {
     });
 }
 
-/// A client begins with any address, so with some of these seeds it begins with the address where
-/// nobody listens.
+/// A client begins with a random address: for some of these seeds, with the one where nobody
+/// listens.
 #[test]
 fn a_failure_leads_to_the_address_after_the_one_that_served() {
     for seed in 0..10 {
@@ -182,37 +182,37 @@ fn ids_are_too_old_after_the_machine_has_slept() {
         ids.next().await.expect("an ID");
         assert!(ids.try_next().expect("no error").is_some(), "the buffer has more");
         sleep_machine(ms(61_000));
-        // Timers stand still in the sleep, and look at the boot clock soon after it.
+        // Timers do not run while the machine sleeps. Soon after, they read the boot clock.
         sleep(ms(100)).await;
-        assert_eq!(ids.try_next(), Ok(None), "what is there is too old");
+        assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer are too old");
         ids.next().await.expect("a new ID");
     });
 }
 
 #[test]
-fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
+fn calls_fail_while_two_daemons_share_a_worker_id() {
     simulate(async {
         let wire = Wire::lay(4, &[1, 1]);
         wire.world().has_ips = true;
         wire.world().daemons[1].worker = 0;
         let client = client(2);
-        client.batch(1).await.expect("nothing is known yet");
+        client.batch(1).await.expect("no comparison yet");
         let mut ids = client.ids(IdsOptions::default().max_age(ms(600_000))).expect("IDs");
         ids.next().await.expect("an ID");
         sleep(ms(1_500)).await;
-        client.batch(1).await.expect("one look may have met a restart");
+        client.batch(1).await.expect("one comparison does not suffice");
         sleep(ms(1_500)).await;
-        assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer may be the other daemon's too");
+        assert_eq!(ids.try_next(), Ok(None), "the other daemon may hand out the IDs in the buffer");
         let error = client.batch(1).await.expect_err("two daemons with worker ID 0");
         let Error::SameWorkerIds { one, other, worker_id: 0, .. } = &error else { panic!("{error:?}") };
         assert_eq!((&**one, &**other), ("simulated:1 (127.0.0.0)", "simulated:2 (127.0.0.1)"));
         wire.world().daemons[1].worker = 1;
         sleep(ms(3_000)).await;
-        client.batch(1).await.expect("they differ");
+        client.batch(1).await.expect("the worker IDs differ");
     });
 }
 
-/// A daemon took the worker ID of one that is gone.
+/// The second daemon has taken the worker ID of the first while that was down.
 #[test]
 fn an_endpoint_that_was_gone_is_compared_once_it_is_back() {
     simulate(async {
@@ -248,7 +248,7 @@ fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
 /// An answer resets the count of failures. Otherwise the client would leave a daemon alone for
 /// seconds if it restarts now and then.
 #[test]
-fn an_answer_sets_the_back_off_back() {
+fn an_answer_resets_the_back_off() {
     simulate(async {
         let wire = Wire::lay(9, &[1]);
         let client = client(1);

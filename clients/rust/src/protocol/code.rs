@@ -94,7 +94,7 @@ mod tests {
     use super::ErrorCode;
 
     #[test]
-    fn numbers_are_the_protocols() {
+    fn codes_have_the_numbers_of_the_protocol() {
         let numbers: Vec<u16> = ErrorCode::ALL.iter().map(|code| code.to_u16()).collect();
         assert_eq!(numbers, (1..=10).collect::<Vec<u16>>());
         for code in ErrorCode::ALL {

@@ -7,9 +7,9 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 /// Reads a stream as a client does. `data` holds three choices (the flags of the requests, the size
 /// of the pieces, the count that each request asks for), then the stream itself.
 ///
-/// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as
-/// requested (or fewer where that is allowed), are the same after they are encoded and read again,
-/// and take at most twice the memory of the requested number.
+/// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
+/// as requested (or fewer where that is allowed). They are the same after they are encoded and read
+/// again. They take at most twice the memory of the requested number.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
@@ -81,7 +81,7 @@ fn check_ids(ids: &Vec<u64>, asked: Next) {
     let wanted = asked.count as usize;
     let fits = ids.len() == wanted || asked.partial && (1..=wanted).contains(&ids.len());
     assert!(fits, "{} IDs of {wanted}", ids.len());
-    // A vector grows by doubling, and to four at least.
+    // A vector begins with four places, and doubles as it grows.
     assert!(ids.capacity() <= (2 * wanted).max(4), "memory for {} of {wanted}", ids.capacity());
     let mut again = IdCollector::new(asked);
     let mut parts = ids.chunks(IDS_PER_FRAME).peekable();

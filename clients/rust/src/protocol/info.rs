@@ -139,9 +139,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon, and its source, if the other daemon can hand out the
-    /// same IDs at the same time. Returns `None` if it cannot, if the two are one daemon, or if one
-    /// of them does not name its instance.
+    /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
+    /// the same time. Returns `None` if there is none, if the two are one daemon, or if one of them
+    /// does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
@@ -195,26 +195,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_needed_keys_suffice() {
+    fn the_required_keys_suffice() {
         let info = Info::from_json(br#"{"protocol":1,"max_count":5,"sources":[{"index":0,"name":"a"}]}"#);
-        let info = info.expect("the needed keys are there");
+        let info = info.expect("the required keys are there");
         assert_eq!((info.max_count, info.sources.len(), info.order), (5, 1, None));
         assert_eq!(info.source("a").map(|source| source.index), Some(0));
         assert_eq!(info.source("b"), None);
     }
 
     #[test]
-    fn further_and_odd_keys_are_ignored() {
+    fn unknown_keys_and_odd_values_are_ignored() {
         let json =
             br#"{"protocol":1,"max_count":5,"sources":[{"index":1,"name":"a","kind":"quantum","new":[]}],
             "order":"sideways","burst_window_ms":0.5,"version":7,"colour":{"of":"the sky"}}"#;
-        let info = Info::from_json(json).expect("odd keys are not needed");
+        let info = Info::from_json(json).expect("none of the odd keys is required");
         assert_eq!((info.order, info.burst_window_ms, info.version), (None, None, None));
         assert_eq!(info.sources[0].kind, None);
     }
 
     #[test]
-    fn a_needed_key_is_needed() {
+    fn info_without_a_required_key_is_refused() {
         for json in [
             &br#"{"max_count":5,"sources":[]}"#[..],
             br#"{"protocol":1,"sources":[]}"#,

@@ -1,8 +1,7 @@
 //! Text of other programs.
 
-/// Returns text of another program as one line that cannot change what stands around it. A blank
-/// replaces each character that ends a line, moves a terminal's cursor or changes the reading
-/// direction.
+/// Returns text of another program as one line that is safe to print. A blank replaces each
+/// character that ends a line, moves a terminal's cursor or changes the reading direction.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     text.replace(is_unsafe, " ")
@@ -19,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_a_cursor_or_forges_a_line_is_a_blank() {
+    fn unsafe_characters_become_blanks() {
         assert_eq!(one_line("a\r\nb\u{1b}[2Jc\u{202e}d\u{2028}é 🙂"), "a  b [2Jc d é 🙂");
     }
 }

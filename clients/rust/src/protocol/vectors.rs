@@ -34,7 +34,7 @@ fn next(count: u32, source: u16, wait: Wait, explicit: bool, partial: bool) -> R
 }
 
 #[test]
-fn requests() {
+fn request_vectors_encode_and_parse() {
     let ms = |ms| Wait::at_most(Duration::from_millis(ms));
     let mut seen = 0;
     for line in lines(REQUESTS) {
@@ -85,7 +85,7 @@ fn error(tag: u16, code: ErrorCode, retry_after_ms: Option<u64>, message: &str) 
 
 /// The properties in `tests.rs` and the fuzz targets check that parsing reverses encoding.
 #[test]
-fn replies() {
+fn reply_vectors_encode() {
     const FIRST: u64 = 1_541_815_603_606_036_480;
     let of_tick = |first, count| Run { first, count, stride: 1 };
     let mut seen = 0;
@@ -128,7 +128,7 @@ fn replies() {
 }
 
 #[test]
-fn faults() {
+fn fault_vectors_are_refused() {
     let mut seen = 0;
     for line in lines(FAULTS) {
         let [name, _, hex, code, tag, connection] = line[..] else {

@@ -38,7 +38,7 @@ pub fn describe(error: &Error, side: Side) -> String {
         (Error::InvalidCertificate(reason), side) => certificate(reason, side),
         (Error::AlertReceived(alert), side) => refused(*alert, side),
         (Error::PeerIncompatible(reason), _) => {
-            format!("no version of TLS or cipher that both sides have ({reason:?})")
+            format!("no version of TLS or no cipher in common ({reason:?})")
         }
         (error, _) => error.to_string(),
     };
@@ -66,12 +66,12 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
     let (whose, stranger) = match side {
         Side::Client => (
             "its certificate",
-            "is not of an authority in the CA certificates given (--ca; if none are given, the system's): \
+            "is not signed by an authority that this client trusts (--ca; without it, the system's): \
              give the certificate of the authority that signed it (--ca)",
         ),
         Side::Server => (
             "the peer's client certificate",
-            "is not of an authority in tls.client_ca: give the peer one that is, or add its authority there",
+            "is not signed by an authority in tls.client_ca: give the peer one that is, or add its authority there",
         ),
     };
     if let Some(found) = unnamed(reason) {
@@ -99,7 +99,7 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
                 "{whose} was not made for this use: {reason}; make one with the extended key usage {use_of}, or none"
             )
         }
-        other => format!("{whose} cannot be believed: {other}"),
+        other => format!("{whose} cannot be trusted: {other}"),
     }
 }
 
@@ -128,7 +128,7 @@ fn refused(alert: AlertDescription, side: Side) -> String {
         | AlertDescription::CertificateUnknown
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateRevoked => format!(
-            "{who} does not believe {ours} ({alert:?}): its name, its authority or its use is not what is expected; its own \
+            "{who} does not accept {ours} ({alert:?}): its name, its authority or its use is not what is expected; its own \
              message says which"
         ),
         _ => format!("{who} refused the connection ({alert:?})"),

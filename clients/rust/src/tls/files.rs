@@ -13,8 +13,8 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. The limit
-/// ends the reading of a disk or an endless device.
+/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without a
+/// limit, the path of a disk or an endless device would be read on and on.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
@@ -120,7 +120,7 @@ fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, 
     Err(match bytes.first() {
         None => format!("found an empty file, allowed: a {wanted} in PEM"),
         Some(_) if has_other => {
-            format!("found a {other} and no {wanted}; were the two files taken for each other?")
+            format!("found a {other} and no {wanted}; are the two files swapped?")
         }
         Some(0x30) => {
             format!("found DER, allowed: PEM; `openssl {command} -inform der -in FILE` prints it as PEM")
@@ -162,7 +162,7 @@ pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in read_certificates(PemFile::Authorities, path)?.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
-            let found = format!("its certificate {} is none of an authority: {error}", index + 1);
+            let found = format!("its certificate {} cannot be an authority's: {error}", index + 1);
             FileFault::new(PemFile::Authorities, path, found)
         })?;
     }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_names() {
+    fn bytes_that_are_no_certificate_have_no_names() {
         assert!(names(&CertificateDer::from(vec![0x30, 0x03, 0x02, 0x01, 0x01])).is_empty());
     }
 }

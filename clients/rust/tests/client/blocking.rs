@@ -29,7 +29,7 @@ fn threads_draw_different_ids_without_a_runtime() {
 }
 
 #[test]
-fn a_batch_is_an_iterator_and_errors_read_well() -> Result<(), Error> {
+fn a_batch_iterates_and_an_error_prints_as_one_line() -> Result<(), Error> {
     let daemon = FakeDaemon::honest(100);
     let client = Client::new(options(&[&daemon]))?;
     let ids: Vec<u64> = client.batch(3)?.into_iter().collect();
@@ -44,7 +44,7 @@ fn a_batch_is_an_iterator_and_errors_read_well() -> Result<(), Error> {
 
 /// A blocking call in async code blocks its thread, and does not panic.
 #[tokio::test]
-async fn it_works_inside_a_runtime() {
+async fn a_blocking_call_works_inside_a_runtime() {
     let daemon = FakeDaemon::honest(1);
     let client = Client::new(options(&[&daemon])).expect("a client");
     assert_eq!(client.batch(2).expect("IDs").len(), 2);

@@ -67,8 +67,8 @@ fn in_a_process_of_its_own() {
     assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 16));
 
     // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can
-    // hold (the C library keeps its own usable over a fork), touches nothing of the parent's
-    // runtime, and ends by `_exit`.
+    // hold, except those of the C library, which stay usable over a fork. It touches nothing of the
+    // parent's runtime, and ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -84,8 +84,12 @@ fn in_a_process_of_its_own() {
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     assert!(libc::WIFEXITED(status), "the child ended by a signal: {status}");
-    assert_eq!(libc::WEXITSTATUS(status), FINE, "the number of the child's check that failed");
+    assert_eq!(
+        libc::WEXITSTATUS(status),
+        FINE,
+        "the exit code is the number of the child's check that failed"
+    );
 
-    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent goes on undisturbed");
+    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent's buffer continues");
     assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 17));
 }

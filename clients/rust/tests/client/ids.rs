@@ -27,7 +27,7 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
     for _ in 1..=first.count / 2 {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }
-    eventually("the next batch is asked for", || requests.try_recv().is_ok()).await;
+    eventually("the client asks for the next batch", || requests.try_recv().is_ok()).await;
     // The first batch still has its other half.
     for _ in first.count / 2 + 1..first.count {
         ids.try_next().expect("an ID").expect("the buffer has it");
@@ -45,7 +45,7 @@ async fn old_ids_are_dropped_on_a_blocked_runtime_too() {
     }
     std::thread::sleep(ms(200));
     let left = std::iter::from_fn(|| ids.try_next().expect("no error")).count();
-    assert!(left <= 256, "{left} IDs after their time");
+    assert!(left <= 256, "{left} IDs that were too old");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! The client against scripted daemons, on loopback and free ports: what clients/conformance has no
-//! case for.
+//! The client against scripted daemons on loopback, for behaviour without a case in
+//! clients/conformance.
 
 #[path = "../fake_daemon/lib.rs"]
 mod fake_daemon;
@@ -36,7 +36,7 @@ pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
     Client::new(options(daemons)).expect("a client")
 }
 
-/// Waits until the condition holds. The deadline is far longer than that should take.
+/// Waits until the condition holds, for far longer than it should take.
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
@@ -44,5 +44,5 @@ pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
         }
         sleep(ms(1)).await;
     }
-    panic!("waited in vain until {what}");
+    panic!("waited in vain: {what}");
 }

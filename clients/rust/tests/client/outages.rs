@@ -14,7 +14,7 @@ async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
     let (open, opened) = mpsc::channel();
     let opened = std::sync::Mutex::new(opened);
     let daemon = FakeDaemon::start(move |_, peer| {
-        opened.lock().expect("no panic").recv().expect("a word from the test");
+        opened.lock().expect("no panic").recv().expect("the test opens the gate");
         peer.greet();
         let (next, tag) = peer.read_next();
         assert_eq!((next.count, next.source), (1, 3));
@@ -35,9 +35,9 @@ async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
 async fn the_client_stops_connecting_when_no_call_waits() {
     let closing = FakeDaemon::start(|_, _| {});
     let client = client(&[&closing]);
-    client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
-    // The try in flight may still go on, and a busy machine may accept it late. A client that went
-    // on connecting would do so many times a second.
+    client.batch(1).timeout(ms(100)).await.expect_err("the daemon always closes");
+    // A busy machine may accept the last connection late. A client that did not stop would connect
+    // many times a second.
     let mut before = usize::MAX;
     for _ in 0..30 {
         if before == closing.connections() {
@@ -46,7 +46,7 @@ async fn the_client_stops_connecting_when_no_call_waits() {
         before = closing.connections();
         sleep(ms(1_000)).await;
     }
-    panic!("it goes on connecting");
+    panic!("the client still connects");
 }
 
 #[tokio::test]
@@ -69,11 +69,11 @@ async fn the_connection_ends_with_the_last_handle() {
     tokio::task::spawn_blocking(move || closings.recv_timeout(Duration::from_secs(60)))
         .await
         .expect("no panic")
-        .expect("the daemon saw the end");
+        .expect("the daemon sees the connection end");
 }
 
 #[test]
-fn a_client_outlives_its_runtime_without_hanging() {
+fn a_call_fails_after_the_clients_runtime_has_ended() {
     let daemon = FakeDaemon::honest(1);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let first = runtime();

@@ -1,4 +1,4 @@
-//! Refusals that need a script of their own. The suite of all clients has the others.
+//! Refusals that need a scripted daemon. clients/conformance has the others.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,10 +10,10 @@ use snowbank_client::protocol::ErrorCode;
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, ms, options};
 
-/// Daemons that are exhausted for one call may have IDs for the next. So they serve the next call
-/// at once, though each had named an hour.
+/// Daemons that are exhausted for one call may have IDs for the next. So the client asks them at
+/// once for the next call, although each has named a wait of an hour.
 #[tokio::test]
-async fn exhausted_daemons_serve_calls_that_they_can() {
+async fn exhausted_daemons_still_serve_smaller_calls() {
     let no_large_ones = || {
         FakeDaemon::start(|_, peer| {
             peer.greet();

@@ -17,7 +17,7 @@ async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     let daemon = FakeDaemon::start(move |_, peer| {
         peer.greet();
         let (_, tag) = peer.read_next();
-        answers.lock().expect("no panic").recv().expect("a word from the test");
+        answers.lock().expect("no panic").recv().expect("the test lets it answer");
         peer.send_run(tag, 7, 2);
         let (_, tag) = peer.read_next();
         peer.refuse(tag, ErrorCode::Exhausted, None, "");

@@ -34,13 +34,6 @@ impl FakeDaemon {
     /// Runs `script` for each connection, with its number from 0.
     pub(crate) fn start(script: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        Self::on(listener, script)
-    }
-
-    pub(crate) fn on(
-        listener: TcpListener,
-        script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
-    ) -> Self {
         let address = listener.local_addr().expect("an address");
         let daemon = Self { address, connections: Arc::default() };
         let connections = Arc::clone(&daemon.connections);
@@ -135,12 +128,8 @@ impl Peer {
 
     /// Answers the client's greeting.
     pub(crate) fn greet(&mut self) {
-        self.greet_with(INFO);
-    }
-
-    pub(crate) fn greet_with(&mut self, info: &str) {
         match self.read() {
-            Some((Asked::Info, tag)) => self.send(|out| reply::encode_info(out, tag, info.as_bytes())),
+            Some((Asked::Info, tag)) => self.send(|out| reply::encode_info(out, tag, INFO.as_bytes())),
             other => panic!("a greeting is due, not {other:?}"),
         };
     }

@@ -2,10 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{REDIS_VERSION, refuse, refuse_subcommand, refuse_token};
+use super::{REDIS_VERSION, Refused, refuse_token, shown};
 use crate::frontends::Conditions;
 use crate::frontends::resp::encode::{self, Version};
-use crate::frontends::resp::ids::shown;
 use crate::frontends::resp::{Reply, Resp, parse};
 use snowbank_client::protocol::ErrorCode;
 
@@ -25,17 +24,17 @@ impl Resp {
         operands: &[&[u8]],
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
-    ) -> Reply {
+    ) -> Result<Reply, Refused> {
         let mut version = self.version;
         let mut rest = operands;
         if let [wanted, options @ ..] = operands {
             version = match parse::number(wanted) {
                 Some(2) => Version::Two,
                 Some(3) => Version::Three,
-                Some(_) => return Reply::Encoded(refuse(out, "NOPROTO unsupported protocol version")),
+                Some(_) => return Err(Refused::malformed("NOPROTO unsupported protocol version")),
                 None => {
                     let text = "ERR Protocol version is not an integer or out of range";
-                    return Reply::Encoded(refuse(out, text));
+                    return Err(Refused::malformed(text));
                 }
             };
             rest = options;
@@ -54,25 +53,22 @@ impl Resp {
                 }
                 _ => {
                     let text = format!("ERR Syntax error in HELLO option '{}'", shown(option));
-                    return Reply::Encoded(refuse(out, &text));
+                    return Err(Refused::malformed(text));
                 }
             };
         }
         if shown_token.is_none() && !conditions.session.is_authorized() {
-            encode::error(out, HELLO_NOAUTH);
-            return Reply::Encoded(Some(ErrorCode::Unauthorized));
+            return Err(Refused::new(ErrorCode::Unauthorized, HELLO_NOAUTH));
         }
-        if let Some(name) = name
-            && let Some(error) = self.set_name(name, out)
-        {
-            return Reply::Encoded(Some(error));
+        if let Some(name) = name {
+            self.set_name(name)?;
         }
         if shown_token.is_some_and(|token| conditions.show_token(token).is_err()) {
-            return refuse_token(out);
+            return Ok(refuse_token(out));
         }
         self.version = version;
         self.greet(out);
-        Reply::Encoded(None)
+        Ok(Reply::Encoded(None))
     }
 
     /// Encodes the reply to HELLO.
@@ -89,7 +85,7 @@ impl Resp {
     }
 
     /// Answers CLIENT SETINFO, SETNAME, GETNAME and ID.
-    pub(super) fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+    pub(super) fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
         let known = ["id", "getname", "setname", "setinfo"];
         let name = known.into_iter().find(|name| operands[0].eq_ignore_ascii_case(name.as_bytes()));
         match (name, &operands[1..]) {
@@ -99,9 +95,7 @@ impl Resp {
                 None => encode::null(out, self.version),
             },
             (Some("setname"), [name]) => {
-                if let Some(error) = self.set_name(name, out) {
-                    return Some(error);
-                }
+                self.set_name(name)?;
                 encode::simple(out, "OK");
             }
             (Some("setinfo"), [attribute, value]) => {
@@ -111,21 +105,22 @@ impl Resp {
                 encode::simple(out, "OK");
             }
             (Some(name), _) => {
-                return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));
+                let text = format!("ERR wrong number of arguments for 'client|{name}' command");
+                return Err(Refused::malformed(text));
             }
-            (None, _) => return refuse_subcommand(out, operands[0]),
+            (None, _) => return Err(Refused::unknown_subcommand(operands[0])),
         }
-        None
+        Ok(())
     }
 
-    /// Gives the connection a name. Returns the code of an error.
-    fn set_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Option<ErrorCode> {
+    /// Gives the connection a name.
+    fn set_name(&mut self, name: &[u8]) -> Result<(), Refused> {
         if name.len() > NAME_OF_CLIENT_BYTES_MAX || !name.iter().all(u8::is_ascii_graphic) {
             let text = "ERR Client names cannot contain spaces, newlines or special characters.";
-            return refuse(out, text);
+            return Err(Refused::malformed(text));
         }
         self.name = (!name.is_empty()).then(|| name.into());
-        None
+        Ok(())
     }
 
     fn client_id(&mut self) -> u64 {

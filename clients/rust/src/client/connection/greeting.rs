@@ -8,10 +8,9 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::end::{describe, wrong_tag};
 use super::sources::Sources;
 use super::stranger::bad_length;
-use super::{Connection, GREETING_TAG, READ_SIZE};
+use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
 use crate::client::endpoint::connect;
 use crate::client::error::{Error, IS_IT_OURS};
 use crate::client::shared::Shared;
@@ -19,9 +18,9 @@ use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The body of the PING that every connection begins with. HTTP servers wait for the end of a line
-/// before they answer. Each CR LF of this body ends a line. So HTTP servers answer at once, and the
-/// client can name them. A Redis stays silent: it finds no line behind the zero bytes of a frame.
+/// The body of the PING that every connection begins with. An HTTP server answers only after the
+/// end of a line. These line ends make it answer at once, so the client can name it. A Redis stays
+/// silent: it finds no line after the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";
@@ -74,8 +73,8 @@ impl Connection {
 
     async fn greet_patiently(&mut self) -> Result<Info, Error> {
         let hello = self.hello()?;
-        // A daemon that is too busy answers before it reads, and closes. Its answer counts more
-        // than the failed write.
+        // A daemon that is too busy answers before it reads, and closes. Its answer says more than
+        // the failed write.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
         self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;

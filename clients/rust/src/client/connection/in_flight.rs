@@ -15,7 +15,7 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The latest time at which the request's wait can have begun. The daemon can leave a request
+    /// The latest time at which the request's wait can have begun: the daemon may leave a request
     /// unread until it has answered the earlier ones.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.

@@ -9,11 +9,12 @@ use crate::layout::Layout;
 use crate::protocol::info::Source;
 use crate::protocol::{Info, one_line};
 
-/// The longest time that a daemon holds a request without a wait of its own, unless two of the
-/// source's ticks are longer.
+/// The longest time that a daemon holds a request that names no wait, unless
+/// [`DEFAULT_WAIT_TICKS`] of the source are longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// The number of ticks for which a daemon holds such a request, if they exceed [`DEFAULT_WAIT`].
+/// The number of ticks for which a daemon holds a request that names no wait, if they exceed
+/// [`DEFAULT_WAIT`].
 const DEFAULT_WAIT_TICKS: u64 = 2;
 
 /// The sources of one daemon.

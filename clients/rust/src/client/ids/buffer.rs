@@ -11,8 +11,8 @@ use super::fetch::{Delivery, Fetch, FetchRequest};
 use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
-/// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are
-/// worth something.
+/// The most IDs of the first fetch. The demand is not known yet, and unused IDs of a layout with
+/// few of them would be a loss.
 pub(super) const FIRST_FETCH: u32 = 16;
 
 impl Ids {
@@ -41,8 +41,8 @@ impl Ids {
         }
     }
 
-    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed
-    /// meanwhile: the error matters only to a caller that finds no IDs.
+    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed:
+    /// the error matters only to a caller that finds no IDs.
     fn fetch_if_low(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
         if !current.is_low() || self.next.is_some() {

@@ -9,16 +9,15 @@ use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::age::Birth;
 
-/// The number of IDs between two checks of the clock and of the count of IDs left. Both checks cost
-/// some 40 ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let
-/// a blocked runtime keep IDs for longer.
+/// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
+/// cost some 40 ns. With a smaller slice they would cost more for each ID. With a larger one a
+/// blocked runtime would keep IDs for longer.
 const SLICE: usize = 256;
 
 /// The largest factor by which one fetch may exceed the one before it.
 const GROWTH: u32 = 4;
 
-/// The divisor of the maximum age that gives the time for which a batch should last. With it, few
-/// IDs of the batch get too old.
+/// A batch should last for the maximum age divided by this, so that few of its IDs get too old.
 const LASTING_PART: u32 = 4;
 
 /// One batch in the buffer, with at least one ID.

@@ -15,12 +15,12 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The time that a daemon may take to gather a batch. After it the daemon sends a part, so that a
-/// caller without IDs gets some soon.
+/// The longest that a daemon may gather a batch. Then it sends a part, so that a caller without IDs
+/// gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The pause after the first batch without a usable ID, and the shortest pause after `exhausted`.
-/// It doubles with each further unusable batch, up to [`MAX_PAUSE`].
+/// Each further unusable batch doubles the pause, up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest pause between two requests after batches without a usable ID.
@@ -30,8 +30,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(64);
 /// This time exceeds any common burst window, within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
-/// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and
-/// be skipped.
+/// The most IDs of a request that follows a batch of lower IDs. The request may bring lower IDs
+/// again, which are skipped.
 const RETRY_COUNT: u32 = 16;
 
 /// A fetch that is in flight, or whose result was not taken yet.
@@ -112,7 +112,7 @@ impl FetchRequest {
         let expired = Arc::new(AtomicBool::new(false));
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
-            // A collision ends the batch early: another daemon may hand out the same IDs.
+            // The batch ends early if two endpoints hand out the same IDs.
             born.reaches(self.max_age, || self.client.shared().check_collision().is_err()).await;
             expired.store(true, Ordering::Relaxed);
         }

@@ -13,8 +13,8 @@ use crate::client::error::{Error, signed};
 /// and gives each request a clone.
 ///
 /// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock
-/// that nobody holds for longer than a few hundred nanoseconds. A part of the buffer for each
-/// thread would need no lock, but a task that moves to another thread could then get lower IDs.
+/// that nobody holds for longer than a few hundred nanoseconds. A buffer for each thread would need
+/// no lock, but then a task that moves to another thread could get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,

@@ -77,7 +77,7 @@ impl Ledger {
         assert!(took <= TIMEOUT + ms(1), "seed {seed}: {took:?}, {failure:?}");
         if let Some(error) = failure {
             let is_allowed = !was_calm || matches!(error, Error::WentBack { .. });
-            assert!(is_allowed, "seed {seed}: with all daemons sound: {error}");
+            assert!(is_allowed, "seed {seed}: all daemons serve, and a call failed: {error}");
         }
     }
 

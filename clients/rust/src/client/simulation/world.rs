@@ -43,12 +43,12 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     began: Instant,
     pub(super) daemons: Vec<Daemon>,
-    /// True if an address is a name that lists the IP addresses of all daemons there. False if an
-    /// address is that of a load balancer.
+    /// True if each address is a name with the IP addresses of all its daemons. False if each is a
+    /// load balancer.
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
-    /// One reply in this many is lost. 0: none.
+    /// One reply in this many is lost. 0: no reply is lost.
     pub(super) loses_one_in: u32,
     pub(super) connects: u64,
     /// The number of IDs that daemons handed out.
@@ -84,7 +84,7 @@ pub(super) enum Mode {
 }
 
 impl Wire {
-    /// Lays a wire with that many daemons at each address, for this thread.
+    /// Creates a wire with this many daemons at each address, for this thread.
     pub(super) fn lay(seed: u64, daemons: &[usize]) -> Self {
         fastrand::seed(seed);
         let mut world = World {
