@@ -13,7 +13,7 @@ use crate::support::{Address, Setup, poll};
 use rustls::ClientConfig;
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
-    let mut stream = try_secure(admin.tcp(), client, "127.0.0.1").expect("TLS");
+    let mut stream = try_secure(admin.tcp(), client).expect("TLS");
     // Another host name is allowed: the handshake has already checked the certificate.
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the request leaves");
@@ -24,9 +24,8 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
 
 #[test]
 fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let later = authority.issue_from("daemon", &["127.0.0.1"], 2990);
+    let authority = Authority::new("authority");
+    let later = authority.issue_for_years("daemon", 2990..3000);
     std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("one's own file");
     let daemon = Setup::configured(&tls_section(&later, "")).admin().start();
     daemon.assert_logs("valid from 2990-01-01T00:00:00Z on, and clients refuse it until then");
@@ -45,10 +44,8 @@ fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
 
 #[test]
 fn a_client_certificate_is_required_if_clients_need_one() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
-    let config = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let authority = Authority::new("authority");
+    let config = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
     let daemon = Setup::new().option("--admin", "tls:127.0.0.1:0").listeners(2).config(&config).start();
     let admin = &daemon.addresses[1];
     let status = |own: Option<&Pair>| {
@@ -66,7 +63,7 @@ fn a_client_certificate_is_required_if_clients_need_one() {
         "{refused}"
     );
     daemon.assert_logs("the peer sent no client certificate");
-    let strange = Authority::new(files.path(), "strange").issue("stranger", &[]);
+    let strange = Authority::new("strange").issue("stranger", &[]);
     let refused = status(Some(&strange)).refusal(2);
     assert!(refused.contains("authority"), "{refused}");
 

@@ -66,15 +66,14 @@ fn unix_socket_peers_are_named_too() {
 
 #[test]
 fn systemd_credentials_replace_files() {
-    let directory = crate::support::directory();
-    write_secret(&directory.path().join("token"), TOKEN);
-    let authority = Authority::new(directory.path(), "authority");
+    let authority = Authority::new("authority");
+    write_secret(&authority.path("token"), TOKEN);
     authority.issue_local("daemon");
+    authority.issue("client", &[]);
     let config = "[auth]\ntoken_file = \"credential:token\"\n[tls]\ncertificate = \"credential:daemon.crt\"\n\
                   key = \"credential:daemon.key\"\nclient_ca = \"credential:authority.crt\"\n";
     let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(config);
-    let daemon = setup.env("CREDENTIALS_DIRECTORY", directory.path()).start();
-    authority.issue("client", &[]);
+    let daemon = setup.env("CREDENTIALS_DIRECTORY", authority.path("")).start();
     let address = format!("tls:{}", daemon.tcp());
     let options = [
         ["next", "--address", &address].as_slice(),
@@ -82,7 +81,7 @@ fn systemd_credentials_replace_files() {
         &["--client-cert", "credential:client.crt", "--client-key", "credential:client.key"],
     ]
     .concat();
-    let (code, said) = run(&options, Some(directory.path()));
+    let (code, said) = run(&options, Some(&authority.path("")));
     assert!(code == Some(0) && said.trim().parse::<u64>().is_ok(), "{said}");
     assert!(run(&options, None).1.contains("no $CREDENTIALS_DIRECTORY"));
 }

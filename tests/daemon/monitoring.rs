@@ -20,11 +20,11 @@ fn doc(name: &str) -> String {
 
 /// Starts a daemon that has answered requests.
 fn daemon() -> Daemon {
-    let files = crate::support::directory();
-    let pair = Authority::new(files.path(), "authority").issue_local("daemon");
+    let authority = Authority::new("authority");
     let identity = "[[identities]]\nname = \"anonymous\"\n";
     let tickets = "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n";
-    let config = format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&pair, ""));
+    let config =
+        format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&authority.issue_local("daemon"), ""));
     let setup = Setup::configured(&config).admin();
     setup.run(&["ticket", "set", "tickets", "0"]).printed();
     let daemon = setup.start();

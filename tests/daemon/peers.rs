@@ -47,10 +47,9 @@ fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
 
 #[test]
 fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
-    let directory = crate::support::directory();
-    let authority = Authority::new(directory.path(), "authority");
+    let authority = Authority::new("authority");
     let pair = authority.issue("server", &["localhost"]);
-    let tokens = directory.path().join("tokens");
+    let tokens = authority.path("tokens");
     write_secret(&tokens, "of-the-fleet-and-long-enough\n");
     let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
     let secured = format!("worker_ids = 5\n{auth}{}", tls_section(&pair, ""));

@@ -24,26 +24,21 @@ use snowbank_client::{Client, ClientOptions, TlsFiles};
 struct House {
     daemon: Daemon,
     authority: Authority,
-    files: tempfile::TempDir,
 }
 
 impl House {
-    /// Starts a daemon with these lines in `[tls]`. `PATH` in them stands for the directory of its
-    /// files.
+    /// Starts a daemon with these lines after `[tls]`.
     fn with(more: &str) -> House {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let more = more.replace("PATH", &files.path().display().to_string());
-        let daemon = tls_setup(&authority.issue_local("daemon"), &more).start();
-        House { daemon, authority, files }
+        let authority = Authority::new("authority");
+        let daemon = tls_setup(&authority.issue_local("daemon"), more).start();
+        House { daemon, authority }
     }
 
-    fn stranger(&self) -> Authority {
-        Authority::new(self.files.path(), "stranger")
-    }
-
+    /// Starts a daemon that requires client certificates.
     fn asking_for_certificates() -> House {
-        House::with("client_ca = \"PATH/authority.crt\"")
+        let authority = Authority::new("authority");
+        let daemon = tls_setup(&authority.issue_local("daemon"), &authority.client_ca()).start();
+        House { daemon, authority }
     }
 
     fn wire(&self) -> Wire {
@@ -93,8 +88,7 @@ fn a_half_closed_client_and_a_stop_get_close_notify() {
 
 #[test]
 fn inherited_sockets_speak_tls_if_their_name_does() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let copy = || socket.try_clone().expect("a copy");
     let setup = Setup::bare().config(&tls_section(&authority.issue_local("daemon"), ""));
@@ -108,7 +102,7 @@ fn inherited_sockets_speak_tls_if_their_name_does() {
     daemon.stop();
     let ended = Setup::bare().inheriting(copy(), "native-tls").end();
     ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
-    let unix = UnixListener::bind(files.path().join("socket")).expect("a socket");
+    let unix = UnixListener::bind(authority.path("socket")).expect("a socket");
     Setup::bare()
         .inheriting(unix, "native-tls")
         .end()
@@ -153,8 +147,8 @@ async fn renewed_files_are_read_by_the_same_client() {
     let house = House::with("");
     let addresses = [format!("tls:{}", house.daemon.tcp())];
     // At first the file has another authority. With the right one, the same client connects.
-    let file = house.files.path().join("changing.crt");
-    std::fs::copy(&house.stranger().file, &file).expect("copied");
+    let file = house.authority.path("changing.crt");
+    std::fs::copy(&Authority::new("stranger").file, &file).expect("copied");
     let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
     let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
     let error = client.ping().await.expect_err("not believed").to_string();

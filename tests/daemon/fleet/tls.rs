@@ -25,7 +25,6 @@ fn assert_waits_in_time(toml: &str, parts: &[&str]) {
 
 /// The files of a coordinator and its daemons.
 struct Files {
-    directory: tempfile::TempDir,
     authority: Authority,
     /// An authority that the coordinator does not trust.
     other: Authority,
@@ -33,9 +32,7 @@ struct Files {
 
 impl Files {
     fn new() -> Files {
-        let directory = crate::support::directory();
-        let [authority, other] = ["ca", "other"].map(|name| Authority::new(directory.path(), name));
-        Files { directory, authority, other }
+        Files { authority: Authority::new("ca"), other: Authority::new("other") }
     }
 
     /// Starts the coordinator again, with TLS and this certificate. It then requires a client
@@ -115,7 +112,7 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
         assert_waits_in_time(&files.trusting(&bare, &own), &named);
         let unknown = with(&bare, &[&[("ca", &*files.other.file)], &client[..]].concat());
         assert_waits_in_time(&unknown, &[no_answer, "its certificate", "fleet.ca"]);
-        let absent = files.directory.path().join("absent");
+        let absent = files.authority.path("absent");
         for (settings, parts) in [
             (&[("ca", &*absent)][..], &["fleet.ca", "absent"][..]),
             (&[("ca", &own.key)], &["fleet.ca"]),
@@ -131,7 +128,7 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
     on_one(|at| {
         let files = Files::new();
         files.secure_local(at);
-        let own = files.authority.issue_until("own", 2040);
+        let own = files.authority.issue_for_years("own", 2000..2040);
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &own);
@@ -144,15 +141,11 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
         };
         await_end("2208988800");
         // The daemon's next connection uses the files as they are then.
-        let replace = |by: &Pair| {
-            std::fs::copy(&by.certificate, &own.certificate).expect("copied");
-            std::fs::copy(&by.key, &own.key).expect("copied");
-        };
-        replace(&files.other.issue_local("foreign"));
+        own.replace_by(&files.other.issue_local("foreign"));
         proxy.cut();
         proxy.pass();
         poll("a refusal", || get(&daemon, "/status").body.contains("fleet.certificate").then_some(()));
-        replace(&files.authority.issue_until("renewed", 2050));
+        own.replace_by(&files.authority.issue_for_years("renewed", 2000..2050));
         await_end("2524608000");
         assert_eq!(worker_of(&draw(&daemon)), 5);
     });
@@ -165,7 +158,7 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
     let files = Files::new();
     let named = files.authority.issue_local("named");
     let nameless = files.authority.issue_without_name("nameless");
-    let password = files.directory.path().join("password");
+    let password = files.authority.path("password");
     std::fs::write(&password, "secret\n").expect("written");
     let user = etcd.require_password("secret");
     files.secure_local(&mut etcd);
@@ -195,7 +188,7 @@ fn a_coordinator_that_is_far_away_is_reached_over_tls() {
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
-        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        init_once_it_serves(&toml);
         let machine = Machine::new();
         // With a new number, the daemon would pause for several answers.
         machine.start(&toml).stop();

@@ -149,8 +149,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
 
 #[test]
 fn connections_without_a_tls_handshake_are_closed_for_clients() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
     let toml = format!("limits.max_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
     let daemon = Setup::configured(&toml).option("--listen", "tls:127.0.0.1:0").listeners(2).start();
     let mut plain = daemon.connect();

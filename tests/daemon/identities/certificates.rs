@@ -2,24 +2,22 @@
 
 use super::*;
 
-/// Returns a daemon that requires client certificates, its configuration, and the authority.
-fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
-    let authority = Authority::new(files, "authority");
-    let clients = files.join("clients.crt");
-    std::fs::copy(&authority.file, &clients).expect("a copy");
-    let tls =
-        tls_section(&authority.issue_local("daemon"), &format!("client_ca = \"{}\"", clients.display()));
-    let config = format!("{TWO_SOURCES}{tls}");
-    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&format!("{config}{identities}"));
-    (setup.start(), config, authority)
+/// Returns a daemon that requires client certificates, its configuration without the identities,
+/// and the authority.
+fn with_certificates(auth: &str, identities: &str) -> (Daemon, String, Authority) {
+    let authority = Authority::new("authority");
+    let tls = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
+    let config = format!("{auth}{TWO_SOURCES}{tls}");
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0");
+    write_secret(&setup.path("tokens"), &tokens());
+    (setup.config(&format!("{config}{identities}")).start(), config, authority)
 }
 
 #[test]
 fn a_certificates_name_is_an_identity_until_a_reload() {
-    let files = crate::support::directory();
     let billing = identity("billing", "certificate_names = [\"Billing.internal\"]\nsources = [\"fast\"]");
     let orders = identity("orders", "certificate_names = [\"spiffe://prod/orders\"]\nsources = [\"slow\"]");
-    let (daemon, config, authority) = with_certificates(files.path(), &format!("{billing}{orders}"));
+    let (daemon, config, authority) = with_certificates("", &format!("{billing}{orders}"));
     let connect = |name: &str, hosts: &[&str]| {
         let pair = authority.issue(name, hosts);
         secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
@@ -50,13 +48,9 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
 
 #[test]
 fn a_token_and_a_certificate_must_not_name_two_identities() {
-    let files = crate::support::directory();
     let identities =
         identity("billing", "certificate_names = [\"billing.internal\"]") + &identity("orders", "");
-    let file = files.path().join("tokens");
-    write_secret(&file, &tokens());
-    let auth = format!("[auth]\ntoken_file = \"{}\"\n", file.display());
-    let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
+    let (daemon, _, authority) = with_certificates("auth.token_file = \"tokens\"\n", &identities);
     let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
     let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
     // A certificate does not replace a token.

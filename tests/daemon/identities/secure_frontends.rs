@@ -25,8 +25,7 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
 /// Starts a daemon that requires a certificate and a token at this front end. Certificates of
 /// billing draw from one source only.
 fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
-    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
-    let tls = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let tls = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
     let billing = identity("billing", "certificate_names = [\"billing.internal\"]\nsources = [\"fast\"]");
     let setup = Setup::new().option(&format!("--{}", front_end.protocol), "tls:127.0.0.1:0").listeners(2);
     write_secret(&setup.path("tokens"), &tokens());
@@ -42,18 +41,17 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
 
 #[test]
 fn clients_are_identified_by_certificate_and_token_everywhere() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
     let own = authority.issue("billing", &["billing.internal"]);
-    let stranger = Authority::new(files.path(), "other");
+    let stranger = Authority::new("other");
     let strangers = stranger.issue("stranger", &["billing.internal"]);
     for front_end in &FRONT_ENDS {
         let daemon = daemon_of(&authority, front_end);
         let address = daemon.addresses[1].tcp();
-        let connect = || try_secure(address, &authority.client(Some(&own)), "127.0.0.1").expect("TLS");
+        let connect = || try_secure(address, &authority.client(Some(&own))).expect("TLS");
         // Without a certificate of the right authority there is no reply, whatever the token.
         for client in [authority.client(None), authority.client(Some(&strangers))] {
-            if let Ok(mut stream) = try_secure(address, &client, "127.0.0.1") {
+            if let Ok(mut stream) = try_secure(address, &client) {
                 let _ = stream.write_all(&(front_end.asks)("fast", 1, PLAIN));
                 assert_eq!(read_words(&mut stream, ""), "", "{} without a certificate", front_end.protocol);
             }

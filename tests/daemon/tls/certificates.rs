@@ -16,8 +16,8 @@ fn client_certificates_are_required_and_checked() {
         "it asks for a client certificate: give one (--client-cert, --client-key)",
     );
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
-    let expired = house.authority.issue_expired("expired", &[]);
-    let foreign = house.stranger().issue("foreign", &[]);
+    let expired = house.authority.issue_for_years("expired", 2000..2001);
+    let foreign = Authority::new("stranger").issue("foreign", &[]);
     let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
@@ -44,7 +44,8 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     let wrong_name = house.ping(&["--server-name", "ids.example"]);
     assert_refused(&wrong_name, "its certificate is for another name");
     let address = format!("tls:{}", house.daemon.tcp());
-    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&house.stranger().file)]);
+    let stranger = Authority::new("stranger");
+    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&stranger.file)]);
     assert_refused(
         &unknown,
         "its certificate is not of an authority in the CA certificates given (--ca; if none are given, the system's)",
@@ -55,8 +56,7 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
 /// Both sides say what the certificate is and what to make instead.
 #[test]
 fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
     let shown = |pair: &Pair| {
         let daemon = tls_setup(pair, "").start();
         let address = format!("tls:{}", daemon.tcp());
@@ -84,11 +84,10 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
 /// file.
 #[test]
 fn unusable_certificates_are_refused_with_what_to_do() {
-    let files = crate::support::directory();
-    let at = |name: &str| files.path().join(name);
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
+    let at = |name: &str| authority.path(name);
     let good = authority.issue_local("good");
-    let expired = authority.issue_expired("expired", &["localhost"]);
+    let expired = authority.issue_for_years("expired", 2000..2001);
     let pem = std::fs::read_to_string(&good.key).expect("readable");
     write_secret(&at("empty"), "");
     write_secret(&at("prose"), "not a certificate\n");
@@ -140,13 +139,11 @@ fn unusable_certificates_are_refused_with_what_to_do() {
 /// connections stay, unless their authority is gone.
 #[test]
 fn a_reload_reads_the_certificate_again() {
-    let files = crate::support::directory();
-    let old = Authority::new(files.path(), "old");
-    let new = Authority::new(files.path(), "new");
+    let [old, new] = ["old", "new"].map(Authority::new);
     let pair = old.issue_local("daemon");
-    let client_ca = files.path().join("clients.crt");
+    let client_ca = old.path("clients.crt");
     std::fs::copy(&old.file, &client_ca).expect("copied");
-    let daemon = tls_setup(&pair, &format!("client_ca = \"{}\"", client_ca.display())).start();
+    let daemon = tls_setup(&pair, &format!("client_ca = {client_ca:?}")).start();
     let reload = |part: &str| {
         let before = daemon.log().matches(part).count();
         daemon.signal(Signal::HUP);
@@ -156,16 +153,16 @@ fn a_reload_reads_the_certificate_again() {
     let of_new = new.issue("other-client", &[]);
     let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
     reload("reloaded: nothing changed");
-    old.issue_expired("daemon", &["127.0.0.1"]);
+    pair.replace_by(&old.issue_for_years("expired", 2000..2001));
     reload("found one that expired 2001-01-01T00:00:00Z");
     secure_wire(daemon.tcp(), &old.client(Some(&of_old))).assert_open();
 
-    new.issue_local("daemon");
+    pair.replace_by(&new.issue_local("daemon"));
     std::fs::copy(&new.file, &client_ca).expect("copied");
     reload("reloaded: other certificates");
     open.reply().assert_error(0, UNAUTHORIZED);
     open.assert_closed();
     secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
-    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old)), "127.0.0.1").expect("1.3");
+    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old))).expect("1.3");
     assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }

@@ -41,15 +41,14 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
 /// show which requests it served first.
 #[test]
 fn others_have_their_turn_beside_a_flood_of_key_changes() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
     let tls = tls_section(&authority.issue_local("daemon"), "");
     let config = format!("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\n{tls}");
     let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").config(&config);
     let daemon = setup.listeners(2).start();
     let client = authority.client(None);
     let mut modest = daemon.connect();
-    let connect = || try_secure(daemon.addresses[1].tcp(), &client, "127.0.0.1").expect("TLS");
+    let connect = || try_secure(daemon.addresses[1].tcp(), &client).expect("TLS");
     let mut peers: Vec<crate::secure::Secured> = (0..PEERS).map(|_| connect()).collect();
     for peer in &mut peers {
         peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("it leaves");

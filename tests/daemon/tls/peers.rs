@@ -41,7 +41,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
         // A small buffer, so that little fills it.
         socket.set_recv_buffer_size(4_096).expect("a buffer");
         socket.connect(&house.daemon.tcp().into()).expect("it listens");
-        let mut secured = crate::secure::shake(socket.into(), &client, "127.0.0.1").expect("it shakes hands");
+        let mut secured = crate::secure::handshake(socket.into(), &client).expect("TLS");
         for _ in 0..requests {
             secured.write_all(&Ask::of(IDS as u32).flags(EXPLICIT).bytes()).expect("room");
             thread::sleep(Duration::from_millis(1));
