@@ -2,7 +2,6 @@
 //! Connections request IDs throughout and keep each one. Each ID is then compared with the clock at
 //! its request and at its reply. That is exact on any machine, however busy.
 
-mod between_lives;
 pub(crate) mod evidence;
 
 use std::time::{Duration, Instant};
@@ -191,6 +190,49 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let samples = testimony.between(stop.after, goes_on.before);
         assert_ticks("it stands", samples, |asked| base.low(asked), |answered| base.high(answered));
         assert_follows("it goes on", testimony.between(goes_on.after, end), 0);
+        Some(())
+    });
+}
+
+#[test]
+fn a_clock_set_forward_after_a_kill_is_held() {
+    /// Long enough to see IDs of the old time on busy machines.
+    const HOLD: Duration = Duration::from_secs(6);
+    const TOML: &str = "[clock]\nstep_hold = \"6s\"";
+    const HOUR_MS: i64 = 3_600_000;
+    play_until_fed(|| {
+        let Some(machine) = Machine::with_clock() else { return Some(()) };
+        let (mut daemon, witness) = watch(&machine, TOML, &[MIXED, SPARSE]);
+        daemon.kill();
+        let killed = Instant::now();
+        let mut testimony = witness.after_death().if_fed()?;
+        testimony.assert_no_refusal();
+        machine.clock().step(HOUR_MS);
+        let daemon = machine.start(TOML);
+        let started = Instant::now();
+        let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
+        let is_followed = |sample: &Sample| {
+            sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
+        };
+        witness.await_each("the step to be followed", started, is_followed);
+        let followed = Instant::now();
+        witness.await_time(Duration::from_millis(50));
+        let second = witness.stop();
+        let end = Instant::now();
+        daemon.stop();
+
+        let second = second.if_fed()?;
+        second.assert_no_refusal();
+        // After a kill the ceiling is ahead of the old time, and IDs catch up from there.
+        assert_ticks(
+            "held",
+            second.between(started, killed + HOLD),
+            |asked| wall(0, asked),
+            |answered| wall(0, answered) + 3_000.0,
+        );
+        assert_follows("followed", second.between(followed, end), HOUR_MS);
+        testimony.connections.extend(second.connections);
+        testimony.assert_unique_and_ordered();
         Some(())
     });
 }

@@ -165,7 +165,6 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     assert_distinct(drawn);
     let share = delivered_share(&inner);
     assert!(share >= 0.99, "{share} of the full rate over {} ms", to - from);
-    daemon.stop();
 }
 
 /// A refused request takes nothing: the IDs before and after it are consecutive.

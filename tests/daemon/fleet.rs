@@ -12,6 +12,7 @@ mod starts;
 mod tls;
 
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each, on_one};
+use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
@@ -92,6 +93,18 @@ fn draw(daemon: &Daemon) -> Vec<Run> {
 
 fn worker_of(runs: &[Run]) -> u64 {
     twitter_worker(runs[0].first)
+}
+
+/// Starts daemons until one is refused because its endpoints belong to two clusters. An endpoint
+/// that answers late is not compared: then the start succeeds, or fails for another reason.
+pub(crate) fn refused_for_two_clusters(toml: &str) -> Ended {
+    poll("a refusal that names two clusters", || match Machine::new().setup(toml).try_start() {
+        Ok(daemon) => {
+            daemon.stop();
+            None
+        }
+        Err(daemon) => Some(Ended::of(*daemon)).filter(|ended| ended.stderr.contains("two clusters")),
+    })
 }
 
 #[test]

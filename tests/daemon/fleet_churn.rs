@@ -113,22 +113,20 @@ impl Site {
     }
 
     fn suffer(&self, daemon: &Daemon, fault: Fault, rng: &mut Random) {
-        let pause = |rng: &mut Random| {
-            daemon.signal(Signal::STOP);
-            rest(rng, FAULT_MS_MAX);
-            daemon.signal(Signal::CONT);
-        };
         match fault {
-            Fault::None => {}
-            Fault::Pause => pause(rng),
+            Fault::None | Fault::Pause => {}
             Fault::Cut | Fault::CutThenPause => self.proxy.cut(),
             Fault::Hang => self.proxy.hang(),
             Fault::Swallow => self.proxy.swallow_answers_from_write(),
         }
         match fault {
-            Fault::CutThenPause => pause(rng),
+            Fault::None | Fault::Hang => {}
             Fault::Cut | Fault::Swallow => rest(rng, FAULT_MS_MAX),
-            Fault::None | Fault::Pause | Fault::Hang => {}
+            Fault::Pause | Fault::CutThenPause => {
+                daemon.signal(Signal::STOP);
+                rest(rng, FAULT_MS_MAX);
+                daemon.signal(Signal::CONT);
+            }
         }
         self.proxy.pass();
     }

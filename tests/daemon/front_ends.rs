@@ -194,7 +194,6 @@ fn one_connection_too_many_is_refused_in_each_protocols_words() {
         drop(first);
         // Its place is free once the daemon has noticed the close.
         poll("a free place", || front_end.ask(address));
-        daemon.stop();
     });
 }
 
@@ -210,7 +209,6 @@ fn pipelined_requests_are_answered_in_order_however_cut() {
             stream.write_all(rest).expect("it leaves");
             assert_eq!(front_end.read_ids(&mut stream, 3).len(), 3, "{}", front_end.protocol);
         }
-        daemon.stop();
     });
 }
 
@@ -225,7 +223,6 @@ fn a_client_that_closes_its_sending_half_gets_its_answers() {
         stream.write_all(&[many, front_end.request()].concat()).expect("it leaves");
         stream.shutdown(Shutdown::Write).expect("it is open");
         assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 60_001, "{}", front_end.protocol);
-        daemon.stop();
     });
 }
 
@@ -248,7 +245,6 @@ fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
             last += count as u64;
         }
     }
-    daemon.stop();
 }
 
 /// Returns the front ends whose requests have several bytes.
@@ -266,7 +262,6 @@ fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
         front_end.ask_and_a_half(&mut stream);
         assert_ends(front_end, stream);
         idle.assert_open();
-        daemon.stop();
     });
 }
 

@@ -26,7 +26,6 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
         let response = FrontEndClient::of(&daemon).get(target, "");
         assert!(response.has("cache-control: no-store"), "{target}: {response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -40,7 +39,6 @@ fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
     assert_eq!(ids.len(), 1_000_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert_eq!(client.get("/id", "").ids().len(), 1);
-    daemon.stop();
 }
 
 #[test]
@@ -74,7 +72,6 @@ fn refusals_are_json_with_a_reason_and_a_time() {
         }
         assert!(response.header("retry-after").is_none(), "{target}: {response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -87,7 +84,6 @@ fn head_and_other_methods_are_refused() {
         assert_eq!(response.code, 405);
         assert!(response.has("allow: get, post"), "{response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -134,7 +130,6 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
         let back = client.get(&format!("/v1/decode/{text}?format=objectid"), "");
         assert_eq!(back.code, 200, "{}", back.body);
     }
-    daemon.stop();
 }
 
 #[test]
@@ -162,7 +157,6 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
         assert!(response.starts_with(&format!("HTTP/1.1 {code}")), "{request:.80}: {response}");
         assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -177,7 +171,6 @@ fn pages_of_other_sites_draw_nothing() {
         assert_eq!(answer.code, code, "{headers}: {}", answer.body);
         assert_eq!(answer.has("connection: close"), code == 403, "{answer:?}");
     }
-    daemon.stop();
 }
 
 #[test]

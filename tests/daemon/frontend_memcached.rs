@@ -34,7 +34,6 @@ fn each_key_draws_from_its_source_in_its_order() {
     assert_eq!(keys, ["fast", "slow:1", "slow:a:b", "nothing", ":slow"]);
     // IDs of the slow source are short.
     assert_eq!(ids.iter().map(|id| *id < 1 << 53).collect::<Vec<_>>(), [false, true, true, false, false]);
-    daemon.stop();
 }
 
 #[test]
@@ -62,7 +61,6 @@ fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
     let refusal = client.line();
     assert!(refusal.starts_with("SERVER_ERROR exhausted "), "{refusal}");
     assert_eq!(values(&mut client).len(), 1);
-    daemon.stop();
 }
 
 /// Returns a request packet with the opaque bytes "wxyz".
@@ -118,7 +116,6 @@ fn packets_are_answered_with_their_opaque_bytes() {
     client.send(endless);
     assert_eq!(reply(&mut client).1, 3);
     assert_eq!(client.rest(), b"");
-    daemon.stop();
 }
 
 #[test]
@@ -144,7 +141,6 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
     assert_eq!(values, ["1", "1", "1", "1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
-    daemon.stop();
 }
 
 #[test]
@@ -156,7 +152,6 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
     assert_eq!(ids.len(), 30_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert!(client.line().starts_with("VERSION "));
-    daemon.stop();
 }
 
 #[test]
@@ -179,5 +174,4 @@ fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
     let mut client = FrontEndClient::of(&daemon);
     client.send("get fast\r\n");
     assert_eq!(values(&mut client).len(), 1);
-    daemon.stop();
 }

@@ -18,7 +18,6 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
         let rest = client.rest();
         assert_eq!(rest.len(), if bytes[0] == 1 { 8 } else { 0 }, "{bytes:?}");
     }
-    daemon.stop();
 }
 
 #[test]
@@ -29,5 +28,4 @@ fn no_count_is_mistaken_for_another_protocol() {
         client.send(counts);
         counts.iter().for_each(|&count| assert_eq!(ids(&mut client, count).len(), usize::from(count)));
     }
-    daemon.stop();
 }

@@ -26,7 +26,6 @@ fn bytes_that_are_no_request_get_an_error_and_are_closed() {
         client.expect(&format!("-{error}\r\n"));
         client.is_closed();
     }
-    daemon.stop();
 }
 
 #[test]
@@ -80,7 +79,6 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
     let _micros = client.bulk();
     client.asks("QUIT\r\n", "+OK\r\n");
     client.is_closed();
-    daemon.stop();
 }
 
 #[test]
@@ -99,7 +97,6 @@ fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
     client.asks("COMMAND DOCS\r\n", "%0\r\n");
     client.asks("CONFIG GET appendonly\r\n", "%1\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
     client.asks("HELLO 2\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
-    daemon.stop();
 }
 
 #[test]
@@ -134,7 +131,6 @@ fn snowbank_next_draws_from_the_named_or_the_first_source() {
     assert!(last < client.integer());
     client.asks("INCRBY fast 2\r\n", increment);
     client.asks("INCRBY fast 1.5\r\n", "-ERR value is not an integer or out of range\r\n");
-    daemon.stop();
 }
 
 #[test]
@@ -149,7 +145,6 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     assert!(first.len() == 16 && second.len() == 16 && first[15] < second[0]);
     client.expect("+PONG\r\n");
     client.integer();
-    daemon.stop();
 }
 
 /// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID.
@@ -183,7 +178,6 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     assert!(!drawn.is_empty() && refused > 0 && drawn.len() + refused == 60, "{slow:?}");
     assert!(drawn.is_sorted_by(|left, right| left < right), "{drawn:?}");
     client.asks("PING\r\n", "+PONG\r\n");
-    daemon.stop();
 }
 
 #[test]
@@ -224,7 +218,6 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     client.expect(&("+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(20_000) + "*20000\r\n"));
     let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
     assert!(ids.is_sorted_by(|left, right| left < right));
-    daemon.stop();
 }
 
 #[test]
@@ -241,7 +234,6 @@ fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
     client.asks("INCRBY orders 0\r\n", "-BAD_COUNT found count 0, allowed 1 to 1000000\r\n");
     client.send("INCRBY odd 2\r\n");
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
-    daemon.stop();
 }
 
 /// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
@@ -256,5 +248,4 @@ fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));
     long.is_closed();
     short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
-    daemon.stop();
 }

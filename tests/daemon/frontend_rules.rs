@@ -41,7 +41,6 @@ fn a_token_is_required_before_ids() {
         poll("it is counted", || (refusals() == count).then_some(()));
     }
     daemon.assert_logs("the token is not one of auth.token_file");
-    daemon.stop();
 }
 
 #[test]
@@ -58,7 +57,6 @@ fn a_reload_changes_the_sources_of_a_front_end() {
     assert!(client.list()[0] > 1 << 53, "no key: an ID of the first source");
     let of_slow = client.bulk().parse().expect("an ID");
     assert!(of_any_key < of_slow && of_slow < 1 << 53, "{of_any_key} {of_slow}");
-    daemon.stop();
 }
 
 #[test]
@@ -84,7 +82,6 @@ fn metrics_and_status_show_each_protocol() {
     let text = snowbank(["status", "--admin", &daemon.addresses[2].to_string()]).printed();
     let line = format!("resp         1 open on {}; 5 requests, 2 errors\n", daemon.addresses[1]);
     assert!(text.contains(&line), "{text}");
-    daemon.stop();
 }
 
 /// Reads an ID, which is a string or an integer.
@@ -120,5 +117,4 @@ fn incr_gives_strings_to_clients_that_announce_javascript() {
         let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
         assert_eq!(sample(&samples, &name), count, "{form}");
     }
-    daemon.stop();
 }

@@ -139,7 +139,6 @@ fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
     let amid_rubbish = amid_rubbish.into_inner().expect("no panic");
     assert!(!amid_rubbish.is_empty());
     assert_distinct([drawn, amid_rubbish].concat());
-    daemon.stop();
 }
 
 #[test]
@@ -176,7 +175,6 @@ fn connections_that_come_and_go_leave_nothing_behind() {
         (daemon.open_files() <= files_at_rest).then_some(())
     });
     daemon.connect().assert_open();
-    daemon.stop();
 }
 
 #[test]

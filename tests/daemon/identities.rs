@@ -1,18 +1,17 @@
 //! Clients with a name, by token or certificate, and what a reload changes for them.
 //!
 //! [`certificates`]: names in certificates. [`frontends`]: identities of clients of other
-//! protocols. [`secure_frontends`]: such clients over TLS. [`seen`]: the operator's view.
+//! protocols. [`secure_frontends`]: such clients over TLS.
 
 mod certificates;
 mod frontends;
 mod secure_frontends;
-mod seen;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::secure::{Authority, secure_wire, tls_section, write_secret};
-use crate::support::http::{get, sample, scrape};
+use crate::support::http::{finding, get, sample, scrape};
 use crate::support::wire::{self, EXHAUSTED, UNAUTHORIZED, UNKNOWN_SOURCE};
 use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
@@ -255,4 +254,26 @@ fn a_stop_refuses_requests_that_wait_for_a_rate() {
     poll("it waits for its rate", || (sample(&scrape(&daemon), slowed) > 0.0).then_some(()));
     daemon.signal(Signal::TERM);
     wire.reply().assert_error(4, wire::SHUTTING_DOWN);
+}
+
+#[test]
+fn clients_that_are_slowed_are_found_until_they_leave() {
+    let daemon = with_tokens(&(identity("billing", "rate = 10") + &identity("orders", "")));
+    let mut client = daemon.connect_as(BILLING);
+    assert_eq!(finding(&daemon, "client_limits"), None);
+    let slowed = poll("a finding", || {
+        for _ in 0..20 {
+            client.call(&Ask::of(10).wait_ms(0).bytes());
+        }
+        finding(&daemon, "client_limits")
+    });
+    let message = slowed["message"].as_str().expect("a text");
+    assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
+    assert_eq!(get(&daemon, "/readyz").code, 200);
+    let orders = get(&daemon, "/status").json()["identities"][1].clone();
+    assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
+    drop(client);
+    poll("it ends", || finding(&daemon, "client_limits").is_none().then_some(()));
+    daemon.assert_logs("finding client_limits has ended");
+    assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
 }

@@ -62,7 +62,6 @@ fn a_daemon_can_listen_on_localhost() {
         assert!(address.tcp().ip().is_loopback());
         Wire::connect(address).next(Ask::of(1));
     }
-    daemon.stop();
 }
 
 #[test]

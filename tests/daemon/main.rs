@@ -3,20 +3,16 @@
 //! process.
 
 mod admin;
-mod admin_tls;
 mod allocations;
 mod check_cli;
-mod clearing;
 mod clock_steps;
 mod crashes;
 mod credentials;
 mod decode_cli;
 mod exit_codes;
-mod failover;
 mod fairness;
 mod fleet;
 mod fleet_churn;
-mod formats;
 mod front_ends;
 mod frontend_clients;
 mod frontend_http;
@@ -33,6 +29,7 @@ mod lock_files;
 mod manifests;
 mod marks;
 mod monitoring;
+mod next_cli;
 mod order;
 mod origins;
 mod peers;

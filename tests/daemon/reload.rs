@@ -22,20 +22,6 @@ fn assert_reloaded(daemon: &Daemon, toml: &str, parts: &[&str]) {
     assert!(!said.contains("ERROR"), "{said}");
 }
 
-/// Checks that a reload is refused, with one line that has all parts for each of `reasons`.
-#[track_caller]
-fn assert_refused(daemon: &Daemon, toml: &str, reasons: &[&[&str]]) {
-    daemon.replace("snowbank.toml", toml);
-    let said = daemon.reload();
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("reload refused: ")).collect();
-    assert_eq!(lines.len(), reasons.len(), "{said}");
-    for parts in reasons {
-        let is_it = |line: &&&str| parts.iter().all(|part| line.contains(part));
-        assert!(lines.iter().any(|line| is_it(&line)), "no line has all of {parts:?}:\n{said}");
-    }
-    assert!(said.contains("nothing was reloaded"), "{said}");
-}
-
 fn source(name: &str, worker: usize) -> String {
     format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n")
 }

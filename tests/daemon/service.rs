@@ -10,19 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::failing_disk::FailingDisk;
 use crate::support::frozen::FrozenThread;
 use crate::support::has_program;
 use crate::support::http::{self, sample};
 use crate::support::machine::Machine;
-use crate::support::manager::Manager;
+use crate::support::manager::{Manager, Message};
 use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
 /// A watchdog's period for tests. The daemon notifies twice in it.
 const PERIOD: Duration = Duration::from_millis(400);
 
-fn is_ready(message: &crate::support::manager::Message) -> bool {
+fn is_ready(message: &Message) -> bool {
     message.says("READY=1")
 }
 
@@ -55,7 +54,7 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
     let manager = Manager::new();
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
-    let mut daemon = manager.over(setup).start();
+    let daemon = manager.over(setup).start();
     manager.until("readiness", is_ready);
     // Inherited sockets replace the file's listeners at a reload, too.
     let reload = |toml: &str, says: &str| {
@@ -72,8 +71,6 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
     reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]
@@ -84,8 +81,7 @@ fn a_failed_start_has_its_reason_in_the_status() {
     let runtime = crate::support::directory();
     let setup = manager.over(Setup::bare()).env("RUNTIME_DIRECTORY", runtime.path());
     setup.args(["--listen", &address]).end().assert_refusal_for_now(&[&address]);
-    let is_status = |message: &crate::support::manager::Message| message.value("STATUS").is_some();
-    let failed = manager.until("the reason", is_status);
+    let failed = manager.until("the reason", |message| message.value("STATUS").is_some());
     let status = failed.value("STATUS").expect("one");
     assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
     assert_eq!(std::fs::read_dir(runtime.path()).expect("there").count(), 0, "nothing is left behind");
@@ -115,7 +111,7 @@ fn the_status_has_the_rate_under_load_and_rests_when_idle() {
 fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     let manager = Manager::new();
     manager.stand_still();
-    let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
+    let daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
     for round in 0..10 {
         // A new connection each time, because the acceptor's thread sends the watchdog's messages.
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5), "{round}");
@@ -128,8 +124,7 @@ fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     manager.until("readiness", |message| is_ready(message) && message.value("STATUS").is_some());
     manager.until("food", |message| message.says("WATCHDOG=1"));
     manager.stand_still();
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
+    daemon.stop();
     // A manager that is gone delays nothing, either.
     let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
@@ -166,7 +161,7 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
 fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     let manager = Manager::new();
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let disk = machine.disk();
     disk.order("sync stall 4000");
     let setup = with_watchdog(manager.over(disk.under(machine.setup(""))));
     let starting = thread::spawn(move || setup.start());

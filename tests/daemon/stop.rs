@@ -1,6 +1,5 @@
 //! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
 
-use crate::support::failing_disk::FailingDisk;
 use crate::support::http::get;
 use crate::support::machine::Machine;
 use crate::support::wire::{self, SHUTTING_DOWN};
@@ -119,13 +118,9 @@ fn a_stop_that_no_load_balancer_can_see_has_no_delay() {
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     // Without an admin listener there is no /readyz.
-    let mut daemon = Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start();
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start().stop();
     // A short delay ends by itself.
-    let mut daemon = probed("100ms");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    probed("100ms").stop();
 }
 
 #[test]
@@ -161,7 +156,7 @@ fn stop_at_stdin_eof_stops_with_standard_input() {
 #[test]
 fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let disk = machine.disk();
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
     // Longer than the test waits for the daemon's end.

@@ -9,12 +9,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::support::failing_disk::FailingDisk;
+use crate::support::failing_disk::ENOSPC;
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
-use crate::support::{Ask, Daemon, Random, Reply};
+use crate::support::{Ask, Daemon, Random, Reply, poll};
 
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
@@ -218,11 +218,11 @@ fn numbers_end_and_never_wrap() {
 #[test]
 fn on_failing_storage_only_the_reserved_numbers_are_served() {
     let machine = counted_from("0");
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let disk = machine.disk();
     let daemon = disk.under(machine.setup(ORDERS)).start();
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).ids(), [1]);
-    disk.order("any fail 28");
+    disk.order(&format!("any fail {ENOSPC}"));
     let mut last = 1;
     let refusal = loop {
         let reply = wire.next(Ask::of(100).wait_ms(300));
@@ -237,11 +237,8 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
     let (code, ..) = refusal.error();
     assert_eq!(code, NO_CEILING);
     disk.works();
-    let ids = crate::support::poll("IDs", || {
-        Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count() == Some(1))
-    });
-    assert!(ids.ids()[0] > last);
-    daemon.stop();
+    let reply = poll("a number", || Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count().is_some()));
+    assert!(reply.ids()[0] > last);
 }
 
 #[test]
@@ -275,6 +272,4 @@ fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     }
     let even = machine.setup(EVEN).option("--state-dir", &even).start();
     assert_eq!((next(&odd, 2), next(&even, 3)), (vec![105, 107], vec![102, 104, 106]));
-    odd.stop();
-    even.stop();
 }

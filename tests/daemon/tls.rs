@@ -1,6 +1,7 @@
 //! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each
 //! kind of mistake causes.
 
+mod admin;
 mod certificates;
 mod key_changes;
 mod peers;

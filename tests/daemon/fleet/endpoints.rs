@@ -3,7 +3,6 @@
 use super::*;
 use crate::support::Port;
 use crate::support::coordinators::ZooKeeper;
-use crate::support::daemon::Ended;
 
 /// Starts another coordinator of the same kind.
 fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
@@ -11,25 +10,6 @@ fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
         "etcd" => Box::new(Etcd::start().expect("installed")),
         _ => Box::new(ZooKeeper::start().expect("installed")),
     }
-}
-
-/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that
-/// answers late is not compared: then the start succeeds, or fails for another reason.
-fn end_of_compared(toml: &str) -> Ended {
-    const TRIES: usize = 5;
-    for _ in 0..TRIES {
-        match Machine::new().setup(toml).try_start() {
-            Ok(daemon) => drop(daemon.stop()),
-            Err(daemon) => {
-                let ended = Ended::of(*daemon);
-                if ended.stderr.contains("allowed: members of one cluster") {
-                    return ended;
-                }
-                println!("{}", ended.stderr);
-            }
-        }
-    }
-    panic!("two clusters are not refused");
 }
 
 #[test]
@@ -41,7 +21,7 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
         let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
         let refused = || {
             for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
-                end_of_compared(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
+                refused_for_two_clusters(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
             }
         };
         refused();

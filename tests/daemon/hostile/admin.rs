@@ -32,7 +32,6 @@ fn silent_connections_keep_no_probe_waiting() {
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });
-    daemon.stop();
 }
 
 fn is_answered(admin: SocketAddr) -> bool {

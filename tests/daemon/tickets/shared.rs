@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use crate::fleet::refused_for_two_clusters;
 use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
-use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
@@ -171,14 +171,6 @@ fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
     });
 }
 
-/// Starts daemons until one is refused. A start compares the answers that come within a second; if
-/// one is late, the daemon runs.
-#[track_caller]
-fn assert_two_clusters(toml: &str, part: &str) {
-    let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
-    Ended::of(*daemon).assert_refusal(&["two clusters", part]);
-}
-
 /// No fleet's marker is compared here, but the counter's own key.
 #[test]
 fn endpoints_of_two_clusters_are_refused() {
@@ -187,9 +179,9 @@ fn endpoints_of_two_clusters_are_refused() {
     set(&toml(&one), "0");
     // Warms ZooKeeper up: its first answer takes longer than the next ones.
     other.put("/asked", "");
-    assert_two_clusters(&both, "none at ");
+    refused_for_two_clusters(&both).assert_refusal(&["none at "]);
     set(&toml(&other), "0");
-    assert_two_clusters(&both, KEY);
+    refused_for_two_clusters(&both).assert_refusal(&[KEY]);
 }
 
 #[test]

@@ -1,15 +1,12 @@
-//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake
-//! causes.
+//! The admin listener over TLS: certificates that only cause a warning, and client certificates.
 
 use std::fs::Permissions;
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use crate::secure::{Authority, Pair, tls_section, try_secure};
+use super::*;
 use crate::support::http::{Answer, get, parse, sample, scrape};
-use crate::support::program::{Said, program};
-use crate::support::{Address, Setup, poll};
+use crate::support::program::program;
 use rustls::ClientConfig;
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
