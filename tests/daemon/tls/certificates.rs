@@ -17,7 +17,8 @@ fn client_certificates_are_required_and_checked() {
     );
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
     let expired = house.authority.issue_for_years("expired", 2000..2001);
-    let foreign = Authority::new("stranger").issue("foreign", &[]);
+    let stranger = Authority::new("stranger");
+    let foreign = stranger.issue("foreign", &[]);
     let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
