@@ -1,4 +1,4 @@
-//! The front end for clients of noeqd: exact bytes against the real daemon.
+//! The front end for clients of noeqd: the exact bytes of its replies.
 
 use crate::support::frontend::FrontEndClient;
 use crate::support::{Setup, TWO_SOURCES};
@@ -21,7 +21,7 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
 }
 
 #[test]
-fn no_count_is_mistaken_for_another_protocol() {
+fn counts_that_look_like_other_protocols_are_answered() {
     let daemon = Setup::configured(TWO_SOURCES).front_end("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {
         let mut client = FrontEndClient::of(&daemon);

@@ -1,4 +1,4 @@
-//! The front end for clients of Redis: exact bytes against the real daemon.
+//! The front end for clients of Redis: the exact bytes of its replies.
 
 use crate::support::resp::{Client, array};
 use crate::support::{Daemon, Setup, TWO_SOURCES};
@@ -8,7 +8,7 @@ fn two_sources() -> Daemon {
 }
 
 #[test]
-fn bytes_that_are_no_request_get_an_error_and_are_closed() {
+fn malformed_requests_get_an_error_and_close_the_connection() {
     let daemon = two_sources();
     let nested = "*1\r\n".repeat(8_000);
     let long = "x".repeat(70_000);
@@ -29,7 +29,7 @@ fn bytes_that_are_no_request_get_an_error_and_are_closed() {
 }
 
 #[test]
-fn a_clients_first_commands_are_answered_as_by_redis() {
+fn commands_of_a_new_connection_are_answered_as_by_redis() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     for (request, reply) in [
@@ -82,7 +82,7 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
 }
 
 #[test]
-fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
+fn hello_3_replies_with_a_map_and_switches_to_resp3() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     client.send("CLIENT ID\r\n");
@@ -147,11 +147,11 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     client.integer();
 }
 
-/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID.
-/// Each request still has its own reply, in its place.
+/// The daemon draws the IDs of equal requests in a row together, up to the first request that gets
+/// no ID. Each request still has its own reply, in order.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
-    // No pause of the machine lasts until a ceiling two such ticks ahead.
+    // The ceilings are two of these long ticks ahead, so no pause of the machine exhausts them.
     let source = |name: &str, sequence: u32, tick: &str| {
         format!(
             "[[sources]]\nname = {name:?}\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:{sequence};tick={tick}\"\n"
@@ -162,7 +162,8 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let mut client = Client::of(&daemon);
     let fast = array(&["INCR", "fast"]);
     let slow = array(&["INCR", "slow"]);
-    // More requests than one look ahead covers, and some that differ only in key, case or command.
+    // More equal requests than the daemon counts at once, and some that differ only in key, case or
+    // command.
     let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
     client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
     let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();
@@ -181,7 +182,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
 }
 
 #[test]
-fn a_transaction_is_answered_as_one_array_in_its_order() {
+fn a_transaction_is_answered_as_one_array_in_order() {
     let daemon = two_sources();
     let mut client = Client::of(&daemon);
     client.asks("MULTI\r\n", "+OK\r\n");
@@ -196,7 +197,8 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     ] {
         client.asks(&format!("{request}\r\n"), "+QUEUED\r\n");
     }
-    // Some requests wait. Those behind them are answered without another byte from the client.
+    // Some requests wait. The daemon answers the requests behind them without another byte from the
+    // client.
     client.asks("EXEC\r\n", "*6\r\n");
     assert!(client.integer() < client.integer());
     assert!(client.line().starts_with("-UNKNOWN_SOURCE "));
@@ -213,7 +215,7 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
     client.asks("MULTI\r\nHELLO 3\r\n", "+OK\r\n-ERR Command not allowed inside a transaction\r\n");
     client.asks("RESET\r\nPING\r\n", "+RESET\r\n+PONG\r\n");
-    // Python's pipelines are transactions of any length.
+    // Pipelines of redis-py are transactions of any length.
     client.send("MULTI\r\n".to_owned() + &array(&["INCR", "fast"]).repeat(20_000) + "EXEC\r\n");
     client.expect(&("+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(20_000) + "*20000\r\n"));
     let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
@@ -221,7 +223,7 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
 }
 
 #[test]
-fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
+fn incrby_of_a_ticket_source_draws_consecutive_numbers() {
     let config = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n[[sources]]\nname = \"odd\"\nkind = \
                   \"ticket\"\nincrement = 2";
     let setup = Setup::configured(config).resp();
@@ -236,7 +238,7 @@ fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
 }
 
-/// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
+/// Requests that are queued for EXEC use memory, so a long transaction must not stall.
 #[test]
 fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");

@@ -1,6 +1,5 @@
-//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only
-//! [`allocations`] runs the library, since a count of allocations needs the code in its own
-//! process.
+//! Black-box tests: the real daemon as a child process, with its sockets, signals and files. Only
+//! [`allocations`] calls the library, because it counts the allocations of its own process.
 
 mod admin;
 mod allocations;

@@ -1,12 +1,12 @@
-//! `snowbank next` against real daemons: formats, chosen fields, several addresses. `snowbank decode`
-//! reads the formats back.
+//! `snowbank next` against real daemons: formats, chosen fields, several addresses. `snowbank
+//! decode` reads the formats back.
 
 use crate::support::program::{Said, program, snowbank};
 use crate::support::{Daemon, Setup};
 use serde_json::Value;
 
-/// Each format's name, and whether its texts sort. The dictionary has characters that JSON and
-/// shells treat specially.
+/// Each format's name, and whether its texts sort like the IDs. The dictionary has characters that
+/// JSON and shells treat specially.
 const EACH: &[(&str, bool)] = &[
     ("decimal", false),
     ("hex", true),
@@ -39,7 +39,7 @@ layout = "clearing-batch"
 worker_ids = "machine=81"
 "#;
 
-/// Two keys, one line for each version.
+/// A file of alias keys in two versions.
 const KEYS: &str = "\
 1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
 2 2b7e151628aed2a6abf7158809cf4f3cef4359d8d580aa4f7f036d6f04fc6a94
@@ -87,7 +87,7 @@ fn each_format_is_written_and_read_back() {
 }
 
 #[test]
-fn the_page_about_formats_lists_each_and_says_which_sort() {
+fn docs_formats_lists_each_format_and_says_whether_it_sorts() {
     let page = std::fs::read_to_string("docs/formats.md").expect("the page");
     for (name, sorts) in EACH.iter().filter(|(name, _)| !name.starts_with("dictionary:")) {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
@@ -97,7 +97,7 @@ fn the_page_about_formats_lists_each_and_says_which_sort() {
 }
 
 #[test]
-fn alias_keys_are_a_file_or_a_credential_and_old_ones_still_read() {
+fn aliases_of_old_keys_decode_with_a_key_file_or_credential() {
     let daemon = Setup::new().start();
     let run = |arguments: &[&str]| {
         let mut command = program();
@@ -167,7 +167,7 @@ fn a_caller_chooses_the_table_suffix() {
 }
 
 #[test]
-fn an_invalid_choice_of_a_field_is_refused() {
+fn an_invalid_set_option_is_refused() {
     let daemon = Setup::configured(SOURCES).start();
     for (source, choices, part) in [
         ("trades", &["--set", "machine=1"][..], "\"machine\" is no random field of the layout"),
@@ -181,7 +181,7 @@ fn an_invalid_choice_of_a_field_is_refused() {
 }
 
 #[test]
-fn next_asks_the_next_address_if_one_fails() {
+fn next_tries_the_next_address_if_one_fails() {
     let mut daemons = ["1", "2"].map(|worker| Setup::new().args(["--worker-id", worker]).start());
     let addresses = daemons.each_ref().map(|daemon| daemon.tcp().to_string()).join(",");
     let next = || {

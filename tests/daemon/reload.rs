@@ -1,5 +1,5 @@
-//! SIGHUP: settings that can change do. If one cannot, the whole reload is refused. Connections are
-//! served throughout.
+//! Reloads by SIGHUP. If one setting cannot change while the daemon runs, the whole reload is
+//! refused. Either way the daemon continues to serve.
 
 mod words;
 
@@ -26,13 +26,13 @@ fn source(name: &str, worker: usize) -> String {
     format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n")
 }
 
-/// Opens enough connections that each shard has some.
+/// Opens enough connections that every shard has one.
 fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
 }
 
 #[test]
-fn a_hundred_reloads_under_load_lose_nothing() {
+fn a_hundred_reloads_under_load_disturb_no_request() {
     for order in ["relaxed", "strict"] {
         play_until_fed(|| {
             let sources: String = (0..=10).map(|index| source(&format!("s{index}"), index)).collect();
@@ -69,7 +69,7 @@ fn a_hundred_reloads_under_load_lose_nothing() {
 }
 
 #[test]
-fn limits_hold_for_connections_that_are_open() {
+fn reloaded_limits_apply_to_open_connections() {
     let toml = |limits: &str| format!("shards = 2\n[limits]\n{limits}");
     let daemon = Setup::configured(&toml("max_count = 100")).start();
     let mut open = connections(&daemon);
@@ -84,8 +84,8 @@ fn limits_hold_for_connections_that_are_open() {
         assert!(wire.next(Ask::of(201)).assert_error(0, BAD_COUNT).contains("allowed 1 to 200"));
         assert_eq!(wire.info()["max_count"], 200);
     }
-    // The limit is now lower than the number of open connections. They stay, and no further
-    // connection is accepted.
+    // Sets the limit below the number of open connections. They stay open, but a new connection is
+    // refused.
     assert_reloaded(
         &daemon,
         &toml("max_count = 200\nmax_connections = 2"),
@@ -95,7 +95,8 @@ fn limits_hold_for_connections_that_are_open() {
     daemon.connect().reply().assert_error(0, TOO_BUSY);
     assert_reloaded(&daemon, &toml("max_count = 200"), &["limits.max_connections: 2 -> 10000"]);
     daemon.connect().assert_open();
-    // Half a request and an idle connection began under other timeouts.
+    // The new timeouts also apply to half a request and to an idle connection from before the
+    // reload.
     assert_reloaded(
         &daemon,
         &toml("stall_timeout = \"1ms\"\nidle_timeout = \"1s\""),

@@ -1,4 +1,5 @@
-//! Shared by the TLS tests: certificates of every kind, made at run time, and the wire over TLS.
+//! Helpers of the TLS tests: an authority that issues certificates at run time, and connections
+//! over TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -59,6 +60,7 @@ impl Authority {
         self.issue_with(name, hosts, |_| {})
     }
 
+    /// Issues a certificate for this machine's loopback names.
     pub(crate) fn issue_local(&self, name: &str) -> Pair {
         self.issue(name, &["127.0.0.1", "localhost"])
     }
@@ -83,7 +85,7 @@ impl Authority {
         self.issue_with(name, &["127.0.0.1"], |params| params.distinguished_name = organization)
     }
 
-    /// Issues a certificate that claims to be an authority's.
+    /// Issues a certificate that is itself an authority's (CA:TRUE).
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
         let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         self.issue_with(name, &["127.0.0.1"], |params| params.is_ca = is_ca)
@@ -148,17 +150,17 @@ fn params(hosts: &[&str], name: &str) -> CertificateParams {
 pub(crate) fn write_secret(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("one's own file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("the mode can be set");
 }
 
-/// Returns a configuration with this certificate, and with these further lines in `[tls]`.
+/// Returns a configuration with this certificate. `more` follows in the table `[tls]`.
 pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     let certificate = pair.certificate.display();
     let key = pair.key.display();
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 
-/// Sets up a daemon with a TLS listener, this certificate, and these further lines in `[tls]`.
+/// Returns a daemon with a TLS listener and the configuration of [`tls_section`].
 pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
     Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, more))
 }

@@ -1,4 +1,4 @@
-//! Endpoints that are of several clusters, or away.
+//! Endpoints that belong to several clusters, or that do not answer.
 
 use super::*;
 use crate::support::Port;
@@ -27,7 +27,7 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
         refused();
         init(&toml(other.as_ref(), Some(5), LONG));
         refused();
-        // Allowed are one cluster under two names, and an endpoint that does not answer.
+        // One cluster under two names is allowed, and so is an endpoint that does not answer.
         let away = Port::take().address().to_string();
         let [named, away] =
             [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
@@ -40,10 +40,10 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
     });
 }
 
-/// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the
-/// daemon's key, as if it had begun as a copy of the daemon's own cluster.
+/// The other cluster does not answer at the start, so the daemon cannot compare it. At ZooKeeper
+/// the other cluster even has the daemon's key, like a copy of the daemon's own cluster.
 #[test]
-fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
+fn a_daemon_ignores_another_cluster_if_its_own_goes_away() {
     each(|at| {
         let mut other = another(at);
         init(&toml(at, Some(5), LONG));
@@ -60,7 +60,7 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        // Until its ceiling is used up, the daemon writes nothing at the other cluster.
+        // The daemon serves up to its ceiling, and writes nothing at the other cluster.
         let before = other.get(KEY);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));

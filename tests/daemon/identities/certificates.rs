@@ -24,7 +24,7 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     };
     let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
     let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
-    // A DNS name is no URI, the common name does not count, and a part of a name is not the name.
+    // Neither the common name nor a name that only ends with the identity's name counts.
     let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
     of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
     of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
@@ -33,7 +33,7 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     for other in &mut others {
         assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
     }
-    // Both have all sources after a reload, and no connection is closed.
+    // A reload gives both identities all sources, and closes no connection.
     let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
     daemon.replace("snowbank.toml", &format!("{config}{all}"));
     let said = daemon.reload();
@@ -53,7 +53,7 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
     let (daemon, _, authority) = with_certificates("auth.token_file = \"tokens\"\n", &identities);
     let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
     let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
-    // A certificate does not replace a token.
+    // A certificate alone is not enough where a token is required.
     connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
     for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
         let mut wire = connect(&own);

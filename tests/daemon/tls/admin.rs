@@ -11,19 +11,19 @@ use rustls::ClientConfig;
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let mut stream = try_secure(admin.tcp(), client).expect("TLS");
-    // Another host name is allowed: the handshake has already checked the certificate.
+    // Over TLS any host name is allowed, because the handshake has checked the certificate.
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("the request leaves");
+    stream.write_all(request.as_bytes()).expect("the request is sent");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer and a clean end");
+    stream.read_to_end(&mut answer).expect("a response and a clean close");
     parse(&answer)
 }
 
 #[test]
-fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
+fn a_world_readable_key_and_a_future_certificate_only_warn() {
     let authority = Authority::new("authority");
     let later = authority.issue_for_years("daemon", 2990..3000);
-    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("one's own file");
+    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("the mode can be set");
     let daemon = Setup::configured(&tls_section(&later, "")).admin().start();
     daemon.assert_logs("valid from 2990-01-01T00:00:00Z on, and clients refuse it until then");
     daemon.assert_logs("can be read by every user of this machine (mode 0644): chmod o-rwx");
@@ -31,7 +31,7 @@ fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
     assert_eq!(ready.code, 200);
     let findings = ready.json()["findings"].clone();
     assert_eq!(findings[0]["name"], "certificate", "{findings}");
-    // The certificate is renewed; a reload takes it.
+    // A reload reads the renewed certificate.
     authority.issue_local("daemon");
     daemon.reload();
     let no_findings = serde_json::json!([]);

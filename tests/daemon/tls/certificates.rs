@@ -1,4 +1,4 @@
-//! Certificates: of clients, of the daemon, expired, of the wrong kind, and changed by a reload.
+//! Certificates of clients and of the daemon: required, expired, of the wrong kind, and reloaded.
 
 use super::*;
 
@@ -54,9 +54,9 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-/// Both sides say what the certificate is and what to make instead.
+/// Client and daemon report what kind the certificate is, and what kind is allowed.
 #[test]
-fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
+fn certificates_of_the_wrong_kind_are_reported_with_a_fix() {
     let authority = Authority::new("authority");
     let shown = |pair: &Pair| {
         let daemon = tls_setup(pair, "").start();
@@ -81,8 +81,7 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     house.daemon.assert_logs("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
 }
 
-/// Each mistake with certificates is found at the start and by `check`, in one line that names the
-/// file.
+/// The start and `check` report each mistake in one line that names the file.
 #[test]
 fn unusable_certificates_are_refused_with_what_to_do() {
     let authority = Authority::new("authority");
@@ -127,7 +126,11 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         let found = check.out;
         let ended = setup.end();
         ended.assert_refusal(&parts);
-        assert!(!ended.stderr.contains(&pem[60..80]), "a key is not shown: {}", ended.stderr);
+        assert!(
+            !ended.stderr.contains(&pem[60..80]),
+            "the message shows a part of the key: {}",
+            ended.stderr
+        );
         assert!(check.code != Some(0) && parts.iter().all(|part| found.contains(part)), "{found}");
     }
     let no_certificate = Setup::bare().option("--listen", "tls:127.0.0.1:0");
@@ -136,8 +139,8 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }
 
-/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. Open
-/// connections stay, unless their authority is gone.
+/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. It closes
+/// connections whose authority was removed.
 #[test]
 fn a_reload_reads_the_certificate_again() {
     let [old, new] = ["old", "new"].map(Authority::new);
