@@ -192,7 +192,7 @@ fn status_finds_the_daemon_by_option_and_configuration() {
         // The native listener is not an admin listener.
         ("", &["--admin", &no_admin, "--timeout", "2s"], 2),
     ] {
-        std::fs::write(&path, toml).expect("the file is written");
+        std::fs::write(&path, toml).expect("written");
         let said = status(options);
         assert_eq!(said.code, Some(code), "{said:?}");
     }

@@ -45,10 +45,6 @@ impl Scene {
         Some(Scene { machine, daemon, witness })
     }
 
-    fn clock(&self) -> &FakeClock {
-        self.machine.clock()
-    }
-
     /// Repeats a scene until no request in it waits in vain. Skips the test if no clock can be set.
     fn play(toml: &str, loads: &[Load], act: impl Fn(Scene) -> Option<()>) {
         play_until_fed(|| Scene::begin(toml, loads).map_or(Some(()), &act));
@@ -68,7 +64,7 @@ impl Scene {
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
+        let clock = scene.machine.clock();
         let witness = &scene.witness;
         // By then the catch-up of the start has ended, so IDs come only from the catch-up that the
         // step begins.
@@ -107,7 +103,7 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
     const BACK_MS: i64 = 8_000;
     for (toml, max_ahead_ms) in [("max_ahead = \"1s\"", 1_000.0), ("on_step_back = \"wait\"", 0.0)] {
         Scene::play(toml, &[MIXED, SPARSE], |scene| {
-            let clock = scene.clock();
+            let clock = scene.machine.clock();
             let witness = &scene.witness;
             // A start may begin a catch-up, even with "wait". By now the keeper has ended that
             // catch-up. Otherwise it would hand out IDs before the wall clock allows them.
@@ -142,7 +138,7 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
+        let clock = scene.machine.clock();
         let witness = &scene.witness;
         let mut steps = Vec::new();
         for by_ms in [5, 1_900, 2_500, 30_000, 59_000] {

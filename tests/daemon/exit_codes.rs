@@ -27,8 +27,8 @@ fn make_file(path: &Path) {
 }
 
 fn make_directory(path: &Path, mode: u32) {
-    fs::create_dir(path).expect("the directory is made");
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the mode can be set");
+    fs::create_dir(path).expect("mkdir");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
 }
 
 /// Makes a pipe. A program that opened it would wait for the other end.

@@ -66,7 +66,7 @@ fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
 /// Prepares a fleet for a short horizon, even if its daemons have a long one. So daemons poll each
 /// second, and a start pauses for two seconds.
 #[track_caller]
-fn init(toml: &str) {
+pub(crate) fn init(toml: &str) {
     fleet_says(&toml.replace(LONG, SHORT), &["init", "--new"], 0, &[]);
 }
 

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::fleet::init;
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::program::run_configured;
 use crate::support::wire::{Run, Wire};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
@@ -178,11 +178,6 @@ impl Site {
 
 fn rest(rng: &mut Random, at_most_ms: u64) {
     thread::sleep(Duration::from_millis(rng.below(at_most_ms)));
-}
-
-fn init(toml: &str) {
-    let (code, text) = run_configured(toml, &["fleet", "init", "--new"]);
-    assert_eq!(code, Some(0), "{text}");
 }
 
 /// The number of restores of one fleet.

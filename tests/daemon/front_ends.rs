@@ -92,6 +92,11 @@ pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
     },
 ];
 
+/// Starts a daemon with two sources and a listener of this protocol.
+pub(crate) fn with_two_sources(protocol: &str) -> Daemon {
+    Setup::configured(TWO_SOURCES).front_end(protocol).start()
+}
+
 impl FrontEnd {
     /// Starts a daemon with two sources and these settings.
     fn start(&self, settings: &str) -> Daemon {
@@ -145,7 +150,7 @@ impl FrontEnd {
     fn ask_and_a_half(&self, stream: &mut TcpStream) -> Vec<u8> {
         let mut request = self.request();
         let rest = request.split_off(request.len() / 2);
-        stream.write_all(&[self.request(), request].concat()).expect("the request is sent");
+        stream.write_all(&[self.request(), request].concat()).expect("sent");
         self.read_ids(stream, 1);
         rest
     }
@@ -167,7 +172,7 @@ fn ids_of_frames(mut bytes: &[u8]) -> Vec<u64> {
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the daemon listens");
+    let stream = TcpStream::connect(address).expect("connected");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
     stream.set_nodelay(true).expect("no delay");
     stream
@@ -210,8 +215,8 @@ fn pipelined_requests_are_answered_wherever_they_are_split() {
         for cut in 0..requests.len() {
             let mut stream = connect(daemon.addresses[1].tcp());
             let (first, rest) = requests.split_at(cut);
-            stream.write_all(first).expect("the request is sent");
-            stream.write_all(rest).expect("the request is sent");
+            stream.write_all(first).expect("sent");
+            stream.write_all(rest).expect("sent");
             assert_eq!(front_end.read_ids(&mut stream, 3).len(), 3, "{}", front_end.protocol);
         }
     });
@@ -225,7 +230,7 @@ fn a_client_that_closes_its_sending_half_gets_its_answers() {
         let daemon = front_end.start("");
         let mut stream = connect(daemon.addresses[1].tcp());
         let many = (front_end.asks)("fast", 60_000, "");
-        stream.write_all(&[many, front_end.request()].concat()).expect("the request is sent");
+        stream.write_all(&[many, front_end.request()].concat()).expect("sent");
         stream.shutdown(Shutdown::Write).expect("the connection is open");
         assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 60_001, "{}", front_end.protocol);
     });
@@ -243,7 +248,7 @@ fn ticket_numbers_continue_across_all_front_ends() {
     for count in [1, 40, 3] {
         for (front_end, address) in FRONT_ENDS.iter().zip(&daemon.addresses[1..]) {
             let mut stream = connect(address.tcp());
-            stream.write_all(&(front_end.asks)("orders", count, "")).expect("the request is sent");
+            stream.write_all(&(front_end.asks)("orders", count, "")).expect("sent");
             let numbers: Vec<u64> = (last + 1..).take(count).collect();
             assert_eq!(front_end.read_ids(&mut stream, count), numbers, "{}", front_end.protocol);
             last += count as u64;
@@ -277,7 +282,7 @@ fn a_request_that_half_arrived_at_a_stop_is_answered() {
         let rest = front_end.ask_and_a_half(&mut stream);
         daemon.signal(Signal::TERM);
         daemon.assert_logs("stopping");
-        stream.write_all(&rest).expect("the request is sent");
+        stream.write_all(&rest).expect("sent");
         front_end.read_ids(&mut stream, 1);
         assert_ends(front_end, stream);
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -322,9 +327,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
 /// The daemon logs each kind of foreign client at most once a minute.
 #[test]
 fn clients_of_other_protocols_get_an_error_and_one_log_line() {
-    let daemons = FRONT_ENDS
-        .each_ref()
-        .map(|front_end| Setup::configured(TWO_SOURCES).front_end(front_end.protocol).start());
+    let daemons = FRONT_ENDS.each_ref().map(|front_end| with_two_sources(front_end.protocol));
     // The first listener of each daemon is native.
     let listener = |at: &str| match FRONT_ENDS.iter().position(|front_end| front_end.protocol == at) {
         Some(index) => (&daemons[index], 1),
@@ -334,7 +337,7 @@ fn clients_of_other_protocols_get_an_error_and_one_log_line() {
         let (daemon, index) = listener(at);
         for _ in 0..2 {
             let mut stream = connect(daemon.addresses[index].tcp());
-            stream.write_all(sends).expect("the request is sent");
+            stream.write_all(sends).expect("sent");
             let found = String::from_utf8_lossy(&read_to_end(stream)).into_owned();
             assert!(found.contains(reply), "{at}, {sends:?}: {found}");
         }

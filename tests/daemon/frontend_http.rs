@@ -2,16 +2,13 @@
 
 use std::collections::HashSet;
 
+use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).front_end("http").start()
-}
+use crate::support::{Setup, TWO_SOURCES, poll};
 
 #[test]
 fn ids_are_json_strings_or_lines_and_are_never_cached() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     let response = client.get("/v1/ids?source=slow&count=3", "");
     assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
@@ -30,7 +27,7 @@ fn ids_are_json_strings_or_lines_and_are_never_cached() {
 
 #[test]
 fn a_million_ids_come_in_chunks_and_the_connection_stays_open() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     let response = client.get("/v1/ids?count=1000000&wait=10s", "");
     assert!(response.has("transfer-encoding: chunked"));
@@ -76,7 +73,7 @@ fn refusals_are_json_with_a_reason_and_a_retry_time() {
 
 #[test]
 fn head_and_other_methods_are_refused() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     for method in ["HEAD", "PUT", "DELETE"] {
         client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
@@ -134,7 +131,7 @@ fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
 
 #[test]
 fn requests_that_could_smuggle_another_close_the_connection() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     let get = "GET /v1/ids HTTP/1.1\r\n";
     let local = format!("{get}host: localhost\r\n");
     let flood: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
@@ -161,7 +158,7 @@ fn requests_that_could_smuggle_another_close_the_connection() {
 
 #[test]
 fn web_pages_of_other_origins_get_no_ids() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     for (headers, code) in [("origin: http://localhost:3000\r\n", 403), ("origin: http://localhost\r\n", 200)]
     {
         let mut client = FrontEndClient::of(&daemon);

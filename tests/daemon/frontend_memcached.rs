@@ -2,12 +2,9 @@
 
 use std::net::TcpListener;
 
+use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).front_end("memcached").start()
-}
+use crate::support::{Setup, TWO_SOURCES};
 
 /// Reads the reply to a `get`: keys with their IDs.
 fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
@@ -27,7 +24,7 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 
 #[test]
 fn keys_are_answered_in_order_each_from_its_source() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     client.send("GETS fast\t slow:1 \x0b slow:a:b nothing :slow \x0b\x0c\n");
     let (keys, ids): (Vec<String>, Vec<u64>) = values(&mut client).into_iter().unzip();
@@ -88,7 +85,7 @@ fn reply(client: &mut FrontEndClient) -> (u8, u8, String, String) {
 
 #[test]
 fn binary_replies_repeat_the_opaque_bytes() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     for (opcode, key, status, key_back) in [
         (0x0d, "slow", 0, "slow"),
@@ -120,7 +117,7 @@ fn binary_replies_repeat_the_opaque_bytes() {
 
 #[test]
 fn stats_begin_with_the_nine_that_katsubushi_has() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     // A request without IDs does not count as a `get`.
     client.send("version\r\n");
@@ -145,7 +142,7 @@ fn stats_begin_with_the_nine_that_katsubushi_has() {
 
 #[test]
 fn a_get_of_thirty_thousand_keys_is_answered_whole() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     client.send(format!("get{}\r\nversion\r\n", " k".repeat(30_000)));
     let ids: Vec<u64> = values(&mut client).into_iter().map(|(_, id)| id).collect();

@@ -1,15 +1,12 @@
 //! The front end for clients of Redis: the exact bytes of its replies.
 
+use crate::front_ends::with_two_sources;
 use crate::support::resp::{Client, array};
-use crate::support::{Daemon, Setup, TWO_SOURCES};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).resp().start()
-}
+use crate::support::{Setup, TWO_SOURCES};
 
 #[test]
 fn malformed_requests_get_an_error_and_close_the_connection() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let nested = "*1\r\n".repeat(8_000);
     let long = "x".repeat(70_000);
     for (bytes, error) in [
@@ -30,7 +27,7 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
 
 #[test]
 fn commands_of_a_new_connection_are_answered_as_by_redis() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     for (request, reply) in [
         ("PING\r\n", "+PONG\r\n"),
@@ -83,7 +80,7 @@ fn commands_of_a_new_connection_are_answered_as_by_redis() {
 
 #[test]
 fn hello_3_replies_with_a_map_and_switches_to_resp3() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     client.send("CLIENT ID\r\n");
     let id = client.integer();
@@ -101,7 +98,7 @@ fn hello_3_replies_with_a_map_and_switches_to_resp3() {
 
 #[test]
 fn snowbank_next_draws_from_the_named_or_the_first_source() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     let mut last = 0;
     for (request, count) in [
@@ -135,7 +132,7 @@ fn snowbank_next_draws_from_the_named_or_the_first_source() {
 
 #[test]
 fn no_request_overtakes_a_waiting_one_of_its_connection() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     // The slow source has 16 IDs a second, so the second request waits.
     client
@@ -183,7 +180,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
 
 #[test]
 fn a_transaction_is_answered_as_one_array_in_order() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     client.asks("MULTI\r\n", "+OK\r\n");
     client.asks("MULTI\r\n", "-ERR MULTI calls can not be nested\r\n");

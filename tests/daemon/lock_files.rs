@@ -22,7 +22,7 @@ const MEMBERS: [u32; 2] = [4001, 4002];
 const STRANGER: u32 = 4003;
 
 fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("the mode can be set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
 }
 
 /// Writes a mark as a daemon does.
@@ -30,7 +30,7 @@ fn write_mark(lock: &Path, id_bound: u64) {
     let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
     let text = fs::read_to_string(lock).expect("read");
     let holder_bytes = text.find('\n').expect("a holder's line") as u64 + 1;
-    let file = OpenOptions::new().write(true).open(lock).expect("the path exists");
+    let file = OpenOptions::new().write(true).open(lock).expect("it exists");
     file.write_all_at(mark.as_bytes(), holder_bytes).expect("written");
 }
 
@@ -43,8 +43,8 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
     // While the file is locked, the daemon must not replace it, because another daemon may hold it.
-    let held = File::open(&lock).expect("the path exists");
-    held.try_lock().expect("the lock is free");
+    let held = File::open(&lock).expect("it exists");
+    held.try_lock().expect("a free lock");
     machine.beside("").end().assert_refusal_for_now(&["held by another daemon"]);
     // Closing the file would not be enough, because a process that another test starts right now
     // may have inherited it.
@@ -61,7 +61,7 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     fs::remove_file(&lock).expect("removed");
     fs::hard_link(&elsewhere, &lock).expect("linked");
     machine.beside("").start().stop();
-    assert_eq!(fs::read(&elsewhere).expect("the path exists"), b"kept");
+    assert_eq!(fs::read(&elsewhere).expect("it exists"), b"kept");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
 fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     let machine = Machine::new();
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("the directory is made");
+    fs::create_dir(&locks).expect("mkdir");
     for open in [0o777, 0o1777, 0o702] {
         set_mode(&locks, open);
         let found = format!("(mode {open:o})");
@@ -109,7 +109,7 @@ fn a_lock_directory_that_others_can_write_or_own_is_refused() {
 
 /// Runs the daemon as this user with this additional group. The user owns the daemon's directory.
 fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
-    chown(setup.path(""), Some(user), Some(user)).expect("root can change the owner");
+    chown(setup.path(""), Some(user), Some(user)).expect("chown");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
     setup.through("setpriv", &ids)
 }
@@ -139,8 +139,8 @@ fn machine_of_several_users() -> Option<Machine> {
 fn only_members_share_a_groups_lock_directory() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("the directory is made");
-    chown(&locks, None, Some(GROUP)).expect("root can change the owner");
+    fs::create_dir(&locks).expect("mkdir");
+    chown(&locks, None, Some(GROUP)).expect("chown");
     let daemon = |worker: &str, user: u32, group: u32| {
         as_user(Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]), user, group)
     };
@@ -150,7 +150,7 @@ fn only_members_share_a_groups_lock_directory() {
         let [first, second] = MEMBERS;
         let running = daemon(worker, first, GROUP).start();
         let lock = lock_files(&machine.path("locks")).pop().expect("a lock");
-        let found = fs::metadata(&lock).expect("the path exists");
+        let found = fs::metadata(&lock).expect("it exists");
         assert_eq!((mode(&lock), found.uid(), found.gid()), (0o660, first, GROUP));
         let holder = format!("(process {})", running.id());
         daemon(worker, second, GROUP).end().assert_refusal_for_now(&["another daemon", &holder]);
@@ -172,8 +172,8 @@ fn only_members_share_a_groups_lock_directory() {
 fn directories_of_another_user_are_refused() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("the directory is made");
-    chown(&locks, Some(STRANGER), Some(STRANGER)).expect("root can change the owner");
+    fs::create_dir(&locks).expect("mkdir");
+    chown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
     let parts = ["cannot lock worker IDs at", "belongs to user 4003", "root"];
     machine.setup("").end().assert_refusal_for_now(&parts);
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
@@ -182,12 +182,12 @@ fn directories_of_another_user_are_refused() {
     // The owner of a link can replace it, so the cause may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
-    lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("root can change the owner");
+    lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
     machine.setup("").end().assert_refusal_for_now(&parts);
 
     let state = machine.path("anothers");
-    fs::create_dir(&state).expect("the directory is made");
-    chown(&state, Some(STRANGER), Some(GROUP)).expect("root can change the owner");
+    fs::create_dir(&state).expect("mkdir");
+    chown(&state, Some(STRANGER), Some(GROUP)).expect("chown");
     set_mode(&state, 0o770);
     let member = as_user(Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
@@ -202,7 +202,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
     let within = |script: &str| {
         let setup = Setup::new();
         let locks = setup.path("locks");
-        fs::create_dir(&locks).expect("the directory is made");
+        fs::create_dir(&locks).expect("mkdir");
         let script = format!("{script}exec \"$@\"").replace("LOCKS", locks.to_str().expect("text"));
         let unshare =
             ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", &script, "sh"];
@@ -213,10 +213,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
     };
     let warning = "this daemon is in a container";
     assert!(within("").contains(warning));
-    assert!(
-        within("mount --bind LOCKS LOCKS; ").contains(warning),
-        "a bind mount of the container's own directory shows no locks of the machine"
-    );
+    assert!(within("mount --bind LOCKS LOCKS; ").contains(warning), "the mount is the container's own");
     let outside = "mkdir -p LOCKS.outside; mount --bind LOCKS.outside LOCKS; ";
     assert!(!within(outside).contains(warning), "the lock directory of the machine is mounted");
     assert!(!Setup::new().start().log().contains(warning));

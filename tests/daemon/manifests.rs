@@ -110,7 +110,7 @@ fn every_configuration_is_accepted() {
         fs::read_to_string(repository().join("deploy/snowbank.toml")).expect("the image's configuration");
     let image = ("the image".to_owned(), format!("worker_ids = 5\n{image}"));
     let files = daemons().into_iter().map(|(file, documents, _)| {
-        let text = configuration(&documents).expect("the manifest has a configuration").to_owned();
+        let text = configuration(&documents).expect("one").to_owned();
         (file, text)
     });
     let directory = crate::support::directory();
@@ -186,10 +186,7 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         // state. Therefore no manifest has a ticket source.
         let locks = list(&spec["volumes"], "volumes").iter().find(|volume| volume["name"] == "locks");
         assert!(locks.is_some_and(|locks| locks["emptyDir"].is_object()), "{file}");
-        assert!(
-            !configuration(&documents).expect("the manifest has a configuration").contains("\"ticket\""),
-            "{file}"
-        );
+        assert!(!configuration(&documents).expect("one").contains("\"ticket\""), "{file}");
     }
 }
 

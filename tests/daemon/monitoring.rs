@@ -141,7 +141,7 @@ fn rule_tests(interval_s: u32) -> String {
 
 fn promtool(arguments: [&str; 2], text: &str) {
     let file = tempfile::NamedTempFile::with_suffix(".yml").expect("a temporary file");
-    std::fs::write(file.path(), text).expect("the file is written");
+    std::fs::write(file.path(), text).expect("written");
     tool("prometheus", Command::new("promtool").args(arguments).arg(file.path()), "");
 }
 

@@ -2,13 +2,9 @@
 
 use std::process::Command;
 
+use crate::support::Setup;
 use crate::support::ids::twitter_worker;
 use crate::support::program::{Said, program};
-use crate::support::{Daemon, Setup};
-
-fn worker_of(daemon: &Daemon) -> u64 {
-    twitter_worker(daemon.draw_one())
-}
 
 #[test]
 fn an_address_gives_the_worker_id() {
@@ -38,7 +34,7 @@ fn a_file_gives_the_worker_id_once_it_is_there() {
     with("32\n").end().assert_refusal(&["worker_id_from", "found 32", "0 to 31"]);
     let daemon = with("5\n").start();
     // The configuration gives datacenter 1.
-    assert_eq!(worker_of(&daemon), 32 + 5);
+    assert_eq!(twitter_worker(daemon.draw_one()), 32 + 5);
 }
 
 #[test]
@@ -54,7 +50,7 @@ fn a_host_name_gives_the_worker_id() {
         return crate::support::skip("this user cannot make a namespace with another host name");
     }
     let daemon = named("web-12.example").start();
-    assert_eq!(worker_of(&daemon), 12);
+    assert_eq!(twitter_worker(daemon.draw_one()), 12);
     daemon.assert_logs("source \"default\" has worker ID 12, from host name \"web-12.example\"");
     named("web").end().assert_refusal(&["worker_id_from", "\"web\"", "web-12"]);
 }

@@ -150,7 +150,7 @@ fn params(hosts: &[&str], name: &str) -> CertificateParams {
 pub(crate) fn write_secret(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("the mode can be set");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("chmod");
 }
 
 /// Returns a configuration with this certificate. `more` follows in the table `[tls]`.

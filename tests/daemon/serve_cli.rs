@@ -64,7 +64,7 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
 }
 
 /// Starts a daemon, and returns the order and the worker IDs in its INFO.
-fn order_and_worker_ids(setup: Setup) -> (String, Vec<u64>) {
+fn reported(setup: Setup) -> (String, Vec<u64>) {
     let daemon = setup.start();
     let info = daemon.connect().info();
     let order = info["order"].as_str().expect("a text").to_owned();
@@ -75,16 +75,16 @@ fn order_and_worker_ids(setup: Setup) -> (String, Vec<u64>) {
 #[test]
 fn options_override_variables_and_variables_the_file() {
     let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
-    assert_eq!(order_and_worker_ids(file()), ("strict".into(), vec![1]));
+    assert_eq!(reported(file()), ("strict".into(), vec![1]));
     let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_IDS", "2-3");
-    assert_eq!(order_and_worker_ids(variables()), ("relaxed".into(), vec![2, 3]));
-    assert_eq!(order_and_worker_ids(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
+    assert_eq!(reported(variables()), ("relaxed".into(), vec![2, 3]));
+    assert_eq!(reported(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
     assert_eq!(
-        order_and_worker_ids(variables().args(["--order", "strict", "--worker-id", "5"])),
+        reported(variables().args(["--order", "strict", "--worker-id", "5"])),
         ("strict".into(), vec![5])
     );
     // An empty variable counts as not set.
-    assert_eq!(order_and_worker_ids(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
+    assert_eq!(reported(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
 }
 
 #[test]

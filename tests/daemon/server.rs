@@ -20,11 +20,8 @@ fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     for run in &runs {
         let first_ms = twitter_unix_ms(run.first);
         let last_ms = twitter_unix_ms(run.last());
-        assert!(
-            first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS,
-            "an ID of {first_ms} was requested at {sent_ms}"
-        );
-        assert!(last_ms <= received_ms + MAX_AHEAD_MS, "an ID of {last_ms} was received at {received_ms}");
+        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, requested at {sent_ms}");
+        assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
     }
     runs
 }

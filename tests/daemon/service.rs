@@ -84,11 +84,7 @@ fn a_failed_start_has_its_reason_in_the_status() {
     let failed = manager.until("the reason", |message| message.value("STATUS").is_some());
     let status = failed.value("STATUS").expect("one");
     assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
-    assert_eq!(
-        std::fs::read_dir(runtime.path()).expect("the path exists").count(),
-        0,
-        "the start left a file behind"
-    );
+    assert_eq!(std::fs::read_dir(runtime.path()).expect("it exists").count(), 0, "a file is left");
 }
 
 #[test]

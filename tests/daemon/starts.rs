@@ -52,7 +52,7 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     setup("none").start().kill();
     let lock = lock_files(&machine.path("locks")).remove(0);
     let lock = File::options().append(true).open(lock).expect("opened");
-    lock.lock().expect("the lock is free");
+    lock.lock().expect("a free lock");
     let fresh = machine.path("fresh");
     let state = if state == "none" { state } else { fresh.to_str().expect("text") };
     let (released_ms, started) = thread::scope(|scope| {

@@ -62,12 +62,12 @@ fn files_and_directories_are_private() {
     }
     daemon.stop();
     let names: BTreeSet<_> = fs::read_dir(machine.state())
-        .expect("the path exists")
+        .expect("it exists")
         .map(|entry| entry.expect("read").file_name())
         .collect();
     assert_eq!(names.len(), 2, "the directory has other files: {names:?}");
     // The daemon does not change the mode of an existing directory.
-    fs::set_permissions(machine.state(), fs::Permissions::from_mode(0o750)).expect("the mode can be set");
+    fs::set_permissions(machine.state(), fs::Permissions::from_mode(0o750)).expect("chmod");
     machine.start("").stop();
     assert_eq!(mode(&machine.state()), 0o750);
 }

@@ -31,10 +31,7 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
         refusal.assert_error(3, SHUTTING_DOWN);
         idle.assert_closed();
-        assert!(
-            Wire::try_connect(&daemon.addresses[0]).is_err(),
-            "a daemon that stops accepted a connection"
-        );
+        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a stopping daemon accepts");
         let reply = waiting.reply();
         assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
         waiting.assert_closed();

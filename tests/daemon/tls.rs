@@ -79,7 +79,7 @@ fn a_half_closed_client_and_a_stop_get_close_notify() {
     let mut idle = house.wire();
     idle.assert_open();
     // This peer has not started its handshake, and must not delay the stop.
-    let _silent = TcpStream::connect(house.daemon.tcp()).expect("the daemon listens");
+    let _silent = TcpStream::connect(house.daemon.tcp()).expect("connected");
     let daemon = &mut house.daemon;
     daemon.signal(Signal::TERM);
     idle.assert_closed();

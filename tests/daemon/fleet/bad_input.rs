@@ -27,10 +27,7 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     let made = [proxy.connections() - before[0], proxy.passed() - before[1]];
     let lasted = began.elapsed();
     let most = TRIES_A_SECOND_MAX * (lasted.as_secs() + 1);
-    assert!(
-        made.iter().all(|made| *made <= most),
-        "the daemon made {made:?} connections and requests in {lasted:?}"
-    );
+    assert!(made.iter().all(|made| *made <= most), "{made:?} connections and requests in {lasted:?}");
 }
 
 /// Each daemon has its own proxy, which becomes silent in one of three ways.

@@ -86,7 +86,7 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
-    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("the daemon listens"));
+    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("connected"));
     (peer, setting)
 }
 

@@ -24,7 +24,7 @@ fn silent_connections_do_not_delay_probes() {
         }
         // A connection that has its answer and sends no other request is silent as well.
         let mut idle = TcpStream::connect(admin).expect("a connection");
-        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the request is sent");
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
         daemon.assert_logs("asked the admin listener for nothing");
         for _ in 0..50 {
             // If the machine delays a probe before it sends its request, the daemon may close the
@@ -53,7 +53,7 @@ fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
             // Connecting fails while the listener's queue is full.
             let Ok(mut stream) = TcpStream::connect_timeout(&to, Duration::from_millis(100)) else { break };
             let _ = stream.write_all(part);
-            stream.set_nonblocking(true).expect("the option can be set");
+            stream.set_nonblocking(true).expect("a socket option");
             held.push(stream);
         }
     }

@@ -32,13 +32,13 @@ fn client(daemon: &Daemon) -> Wire {
 fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
-    socket.connect(&to.into()).expect("the daemon listens");
+    socket.connect(&to.into()).expect("connected");
     socket.into()
 }
 
 /// Opens far more connections than the daemon allows, and sends nothing.
 fn connect_silent(to: SocketAddr) -> Vec<TcpStream> {
-    (0..300).map(|_| TcpStream::connect(to).expect("the daemon listens")).collect()
+    (0..300).map(|_| TcpStream::connect(to).expect("connected")).collect()
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn few_replies_are_queued_for_a_client_without_a_token() {
     let pings = wire::ping(1, &[7; 64]).repeat(1_000);
     let guests: Vec<TcpStream> = (0..GUESTS)
         .map(|_| {
-            let stream = TcpStream::connect(daemon.tcp()).expect("the daemon listens");
-            stream.set_nonblocking(true).expect("the option can be set");
+            let stream = TcpStream::connect(daemon.tcp()).expect("connected");
+            stream.set_nonblocking(true).expect("a socket option");
             stream
         })
         .collect();
@@ -127,7 +127,7 @@ fn wrong_tokens_are_answered_slowly_and_logged_per_address() {
     let guesses: Vec<TcpStream> = (0..10)
         .map(|index| {
             let mut stream = connect_from(addresses[index % 2], daemon.tcp());
-            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("the request is sent");
+            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("sent");
             stream
         })
         .collect();

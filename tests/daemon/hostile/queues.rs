@@ -21,10 +21,10 @@ const STEP: f64 = 12.0 * 1_024.0;
 /// Connects a client with a small receive buffer, and sends these requests.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4 * 1_024).expect("the option can be set");
-    socket.connect(&to.into()).expect("the daemon listens");
+    socket.set_recv_buffer_size(4 * 1_024).expect("a socket option");
+    socket.connect(&to.into()).expect("connected");
     let mut deaf = TcpStream::from(socket);
-    deaf.write_all(request).expect("the request is sent");
+    deaf.write_all(request).expect("sent");
     deaf
 }
 

@@ -97,7 +97,7 @@ struct Peer {
 
 impl Peer {
     fn connect(front_end: FrontEnd, daemon: &Daemon) -> Peer {
-        let stream = UnixStream::connect(front_end.path(daemon)).expect("the daemon listens");
+        let stream = UnixStream::connect(front_end.path(daemon)).expect("connected");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout");
         Peer { front_end, stream, unread: Vec::new(), unanswered: 0 }
@@ -106,7 +106,7 @@ impl Peer {
     /// Sends requests until this many are unanswered.
     fn ask(&mut self, count: u32, unanswered: usize) {
         let more = unanswered - self.unanswered;
-        self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("the requests are sent");
+        self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("sent");
         self.unanswered = unanswered;
     }
 
@@ -136,7 +136,7 @@ impl Peer {
 
     /// Returns the replies that have arrived already.
     fn arrived(&mut self) -> Vec<u64> {
-        self.stream.set_nonblocking(true).expect("the option can be set");
+        self.stream.set_nonblocking(true).expect("a socket option");
         let answers: Vec<u64> = std::iter::from_fn(|| match self.read() {
             Ok(answers) => Some(answers),
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -144,7 +144,7 @@ impl Peer {
         })
         .flatten()
         .collect();
-        self.stream.set_nonblocking(false).expect("the option can be set");
+        self.stream.set_nonblocking(false).expect("a socket option");
         answers
     }
 }
@@ -201,10 +201,7 @@ fn a_flood_does_not_delay_requests_of_other_clients() {
         (Http, 1_200, 4, Http, 2),
     ] {
         let served = most_served_before(flood, count, unanswered, modest);
-        assert!(
-            served < allowed * PEERS,
-            "{flood:?}, {modest:?}: {served} requests of the flood were served first"
-        );
+        assert!(served < allowed * PEERS, "{flood:?}, {modest:?}: {served} requests were served first");
     }
 }
 

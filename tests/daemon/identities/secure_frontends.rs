@@ -59,7 +59,7 @@ fn each_front_end_identifies_clients_by_certificate_and_token() {
         if let Some((no_token, wrong_token)) = front_end.no_token {
             for (token, words) in [("", no_token), ("a-wrong-token", wrong_token), (ORDERS, wrong_token)] {
                 let mut stream = connect();
-                stream.write_all(&(front_end.asks)("fast", 1, token)).expect("the request is sent");
+                stream.write_all(&(front_end.asks)("fast", 1, token)).expect("sent");
                 let found = read_words(&mut stream, words);
                 assert!(
                     found.contains(words) && (front_end.ids)(found.as_bytes()).is_empty(),
@@ -71,7 +71,7 @@ fn each_front_end_identifies_clients_by_certificate_and_token() {
         draws(front_end, connect(), if front_end.no_token.is_some() { PLAIN } else { "" });
         if front_end.names_sources {
             let mut stream = connect();
-            stream.write_all(&(front_end.asks)("slow", 1, BILLING)).expect("the request is sent");
+            stream.write_all(&(front_end.asks)("slow", 1, BILLING)).expect("sent");
             let found = read_words(&mut stream, DENIED);
             assert!(found.contains(DENIED), "{}: {found}", front_end.protocol);
         }
@@ -83,14 +83,14 @@ fn each_front_end_identifies_clients_by_certificate_and_token() {
 /// than the socket's buffer.
 fn draws(front_end: &FrontEnd, mut stream: Secured, token: &str) {
     for byte in (front_end.asks)("fast", 3, token) {
-        stream.write_all(&[byte]).expect("the request is sent");
+        stream.write_all(&[byte]).expect("sent");
     }
     let mut ids = front_end.read_ids(&mut stream, 3);
     assert_eq!(ids.len(), 3);
     let count = 5_100;
     // A connection keeps its token, except over HTTP.
     let token = if front_end.protocol == "http" { token } else { "" };
-    stream.write_all(&(front_end.asks)("fast", count, token)).expect("the request is sent");
+    stream.write_all(&(front_end.asks)("fast", count, token)).expect("sent");
     ids.extend(front_end.read_ids(&mut stream, count));
     assert_eq!(ids.len(), 3 + count);
     assert!(ids.is_sorted_by(|left, right| left < right), "{}", front_end.protocol);

@@ -47,7 +47,7 @@ fn sockets_for_another_process_are_ignored() {
 fn unusable_sockets_are_refused() {
     let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let stream = std::os::unix::net::UnixStream::pair().expect("a pair").0;
-    let file = std::fs::File::open("/dev/null").expect("the path exists");
+    let file = std::fs::File::open("/dev/null").expect("it exists");
     let sockets: [(OwnedFd, &str); 3] =
         [(datagrams.into(), "stream socket"), (stream.into(), "listen"), (file.into(), "stream socket")];
     for (socket, reason) in sockets {

@@ -74,7 +74,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
         assert_eq!(next, Some("sync in/here"), "{what}: the directory is not synced: {calls:?}");
     };
     // A killed start may have made this directory without a sync of its parent.
-    fs::create_dir_all(machine.path("disk/in")).expect("the directory is made");
+    fs::create_dir_all(machine.path("disk/in")).expect("mkdir");
     let daemon = setup().start();
     let calls = disk.calls();
     assert_order(&calls, "the first start");

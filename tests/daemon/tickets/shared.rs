@@ -132,10 +132,7 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
         let mut runs = draw(&daemon, 1);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(1), NO_CEILING));
-        assert!(
-            runs.iter().map(|run| run.count).sum::<u32>() >= 900,
-            "the daemon refused before the end of its range"
-        );
+        assert!(runs.iter().map(|run| run.count).sum::<u32>() >= 900, "refused too early");
         poll("a daemon that is not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
         at.run();
         runs.extend(draw_after_an_outage(&daemon));

@@ -13,7 +13,7 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let mut stream = try_secure(admin.tcp(), client).expect("TLS");
     // Over TLS any host name is allowed, because the handshake has checked the certificate.
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("the request is sent");
+    stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("a response and a clean close");
     parse(&answer)
@@ -23,7 +23,7 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
 fn a_world_readable_key_and_a_future_certificate_only_warn() {
     let authority = Authority::new("authority");
     let later = authority.issue_for_years("daemon", 2990..3000);
-    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("the mode can be set");
+    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("chmod");
     let daemon = Setup::configured(&tls_section(&later, "")).admin().start();
     daemon.assert_logs("valid from 2990-01-01T00:00:00Z on, and clients refuse it until then");
     daemon.assert_logs("can be read by every user of this machine (mode 0644): chmod o-rwx");

@@ -51,7 +51,7 @@ fn a_flood_of_key_changes_does_not_delay_other_clients() {
     let connect = || try_secure(daemon.addresses[1].tcp(), &client).expect("TLS");
     let mut peers: Vec<crate::secure::Secured> = (0..PEERS).map(|_| connect()).collect();
     for peer in &mut peers {
-        peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("the request is sent");
+        peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("sent");
         read_id(peer).expect("an ID");
     }
     modest.next(Ask::of(1));

@@ -40,7 +40,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
         // Few replies fill a small buffer.
         socket.set_recv_buffer_size(4_096).expect("a buffer");
-        socket.connect(&house.daemon.tcp().into()).expect("the daemon listens");
+        socket.connect(&house.daemon.tcp().into()).expect("connected");
         let mut secured = crate::secure::handshake(socket.into(), &client).expect("TLS");
         for _ in 0..requests {
             secured.write_all(&Ask::of(IDS as u32).flags(EXPLICIT).bytes()).expect("room");
@@ -76,7 +76,7 @@ fn a_client_names_a_server_without_a_tls_handshake() {
 fn a_tls_handshake_longer_than_stall_timeout_is_closed() {
     let house = House::with("[limits]\nstall_timeout = \"4s\"");
     let slow = [&b""[..], b"\x16\x03\x01\x02\x00"].map(|sent| {
-        let mut slow = TcpStream::connect(house.daemon.tcp()).expect("the daemon listens");
+        let mut slow = TcpStream::connect(house.daemon.tcp()).expect("connected");
         slow.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         slow.write_all(sent).expect("room");
         slow
