@@ -62,7 +62,6 @@ fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
     assert!(total >= CONNECTIONS * IDS_EACH);
     assert!(drawn.iter().all(|run| twitter_worker(run.first) == 33));
     assert_distinct(drawn);
-    daemon.stop();
 }
 
 #[test]

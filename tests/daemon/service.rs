@@ -185,8 +185,8 @@ fn a_slow_disk_delays_the_start_but_no_watchdog_message() {
 #[test]
 fn a_start_far_below_its_ceiling_is_not_ready() {
     let Some(machine) = Machine::with_clock() else { return };
-    // The ceiling is further ahead than max_ahead, but by less than a minute, so that the daemon
-    // follows the clock at once when it is corrected.
+    // The ceiling is further ahead than max_ahead. It is less than a minute ahead, so that the
+    // daemon follows the corrected clock at once.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);

@@ -35,8 +35,8 @@ fn a_coordinator_restored_from_a_backup_repeats_no_id() {
         assert_eq!(first.wait(), Some(3), "{}", first.log());
         // At the coordinator both worker IDs look free, because they were taken after the backup.
         let again = notices.start(&toml);
-        // If the restore took long, the daemon's own bound has passed, and it starts above the
-        // floor.
+        // If the restore took long, the clock is near the daemon's own bound. Then the daemon
+        // starts above the floor.
         let more = draw_above_the_floor(&again);
         assert_eq!(worker_of(&more), worker_of(&runs), "the daemon gets its own worker ID again");
         runs.extend(more);

@@ -234,7 +234,8 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("20 s ahead", &again)]);
 }
 
-/// The restored etcd gives the operator's write the revision that the paused daemon's write had.
+/// The restored etcd counts the writes of a key again from the backup. So the operator's write has
+/// the count that the paused daemon's write had.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", origin, "16s");

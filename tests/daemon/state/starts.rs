@@ -55,7 +55,7 @@ fn a_start_below_a_near_ceiling_catches_up() {
 fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
     let (machine, _) = used();
     ahead(&machine, 7_200_000);
-    // Removes the ID clock of the record, which would not be as far ahead.
+    // Removes the ID clock from the record, because it is not as far ahead as the new ceiling.
     machine.edit(|record| record["id_minus_boot_us"] = serde_json::Value::Null);
     let daemon = machine.start("worker_ids = 3");
     assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
