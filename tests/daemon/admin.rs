@@ -1,5 +1,4 @@
-//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. None
-//! of its clients delays anything else.
+//! The admin listener: exact counts, correct readiness, and each path's format.
 
 mod health;
 
@@ -20,8 +19,8 @@ fn status(options: &[&str]) -> Said {
     snowbank([&["status"], options].concat())
 }
 
-/// Returns a scrape once this many requests have been timed. A shard times a request after its
-/// reply is sent.
+/// Returns a scrape once it counts this many timed requests. A shard times a request after it has
+/// sent the reply.
 fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
     poll(&format!("{requests} requests that were timed"), || {
         let samples = scrape(daemon);
@@ -31,26 +30,27 @@ fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
 
 #[test]
 fn every_request_is_counted_once() {
-    // The ceiling is two such ticks ahead. No pause is that long.
+    // The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = with_admin(&format!("shards = 4\nlimits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
-    // The connections are on all shards.
+    // Connects often enough that every shard has a connection.
     for _ in 0..10 {
         daemon.connect().next(Ask::of(7));
     }
     wire.next(Ask::of(3).source(1));
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
     let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
-    let some = some.expect("a source that rested has some") as f64;
+    let some = some.expect("an idle source has some IDs") as f64;
     assert!((1.0..4_000.0).contains(&some));
-    // More IDs than the source ever makes within the wait.
+    // Asks for more IDs than the source makes within any wait.
     let never = Ask::of(4_000).source(1).wait_ms(0).bytes();
     for (request, tag, code) in [
         (never.clone(), 0, wire::EXHAUSTED),
         (never, 0, wire::EXHAUSTED),
         (Ask::of(0).bytes(), 0, wire::BAD_COUNT),
-        (Ask::of(5_001).bytes(), 0, wire::BAD_COUNT),
+        // The flag allows fewer IDs, but the count is still wrong.
+        (Ask::of(5_001).flags(wire::PARTIAL).bytes(), 0, wire::BAD_COUNT),
         (Ask::of(1).source(9).bytes(), 0, wire::UNKNOWN_SOURCE),
         (wire::frame(0x01, 0, 1, &[1, 2, 3]), 1, wire::MALFORMED),
         (wire::frame(0x55, 0, 1, &[]), 1, wire::UNSUPPORTED),
@@ -85,22 +85,22 @@ fn every_request_is_counted_once() {
         assert_eq!(sample(&samples, name), expected, "{name}");
     }
     let errors = samples.iter().filter(|(name, _)| name.starts_with("snowbank_errors_total{"));
-    assert_eq!(errors.map(|(_, count)| count).sum::<f64>(), 8.0, "and none with another code");
+    assert_eq!(errors.map(|(_, count)| count).sum::<f64>(), 8.0, "no error has another code");
 }
 
 #[test]
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(&format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}"));
     let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
-    // The request would wait for most of a minute. When its connection is reset, the request waits
-    // no more, and counts as not answered.
+    // This request would wait for most of a minute. A reset of its connection ends the wait, and
+    // the request does not count as answered.
     let mut gone = daemon.connect();
     gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));
     socket2::SockRef::from(gone.tcp()).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     drop(gone);
-    poll("nobody waits", || (waiting() == 0.0).then_some(()));
-    // More IDs than two ticks of one second have.
+    poll("no request waits", || (waiting() == 0.0).then_some(()));
+    // Asks for more IDs than two ticks have, so the request waits.
     assert_eq!(daemon.connect().next(Ask::of(48).source(1).wait_ms(30_000)).id_count(), Some(48));
     let samples = scrape_after(&daemon, 1.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
@@ -108,7 +108,7 @@ fn a_request_that_waits_is_counted_and_timed() {
 }
 
 #[test]
-fn each_path_has_its_methods_and_formats() {
+fn each_path_has_its_content_type_and_allows_get_and_head() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     for (path, content_type) in [
@@ -153,7 +153,7 @@ fn each_path_has_its_methods_and_formats() {
 }
 
 #[test]
-fn the_admin_listener_is_off_by_default_or_a_unix_socket() {
+fn the_admin_listener_is_optional_and_may_be_a_unix_socket() {
     let setup = Setup::new();
     let path = setup.path("admin.sock");
     let daemon = setup.option("--admin", format!("unix:{}", path.display())).listeners(2).start();
@@ -189,10 +189,10 @@ fn status_finds_the_daemon_by_option_and_configuration() {
         (&*format!("admin.listen = \"{admin}\""), &["--config", config][..], 0),
         ("shards = 1", &["--config", config], 2),
         ("", &["--admin", "nowhere"], 2),
-        // A server that is no admin listener answers.
+        // The native listener is not an admin listener.
         ("", &["--admin", &no_admin, "--timeout", "2s"], 2),
     ] {
-        std::fs::write(&path, toml).expect("it is written");
+        std::fs::write(&path, toml).expect("written");
         let said = status(options);
         assert_eq!(said.code, Some(code), "{said:?}");
     }

@@ -16,15 +16,13 @@ use snowbank_client::protocol::{Next, Wait, request};
 
 /// The number of requests in one wake-up.
 const DEEP: usize = 16;
-/// A hundred turns of one wake-up each. In relaxed order they fill and empty the ring several
-/// times.
+/// The turns of a run. In relaxed order they fill and empty the ring several times.
 const TURNS: usize = 100;
 
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000), jumped: false };
 
-/// Does a connection's work in one turn: decodes the requests, takes their IDs, encodes the
-/// replies.
+/// Does the work of one turn: decodes the requests, takes their IDs, and encodes the replies.
 fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Facts, scratch: &mut Scratch) {
     scratch.output.clear();
     shard.wake(now);
@@ -92,8 +90,8 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
 
-    // Buffers grow to their size in the first turns. Half of the layout's rate is requested, so
-    // that no request waits.
+    // Buffers grow to their size in the first turns. The requests need half of the layout's rate,
+    // so none waits.
     let ids = u64::from(count) * DEEP as u64;
     let pause = Duration::from_secs_f64(
         2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,

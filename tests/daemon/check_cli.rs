@@ -1,4 +1,4 @@
-//! `snowbank check`, as a person or a deployment script runs it.
+//! `snowbank check`: where it finds the configuration, and which states it reports.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn check(directory: &Path, arguments: &[&str]) -> Command {
 }
 
 #[test]
-fn the_file_may_be_an_argument_or_an_option() {
+fn check_takes_its_file_as_an_argument_or_an_option() {
     let directory = directory();
     let text = "shards = 2\n[[sources]]\nname = \"orders\"\nlayout = \"game\"\n";
     std::fs::write(directory.path().join("snowbank.toml"), text).expect("written");
@@ -42,7 +42,7 @@ fn the_file_may_be_an_argument_or_an_option() {
 fn an_unreadable_file_is_refused() {
     let directory = directory();
     std::fs::write(directory.path().join("snowbank.toml"), b"shards = 1\n# \xff\n").expect("written");
-    // `check` does not wait for a pipe.
+    // `check` refuses a pipe instead of waiting for a writer.
     assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
     for (arguments, said) in [
         (&["--config", "missing.toml"][..], "cannot read missing.toml: No such file or directory"),
@@ -56,7 +56,7 @@ fn an_unreadable_file_is_refused() {
     }
 }
 
-/// A fleet's coordinator, which `check` does not ask.
+/// A coordinator to which `check` does not connect.
 const FLEET: &str = "[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n";
 
 /// Returns the result of `check` on this machine's state.
@@ -79,10 +79,10 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
     assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
 }
 
-/// Most of these states are checked with a configuration with which `serve` refuses them, and with
-/// one with which it starts.
+/// Checks most states with two configurations: `serve` refuses the state with one of them, and
+/// starts with the other.
 #[test]
-fn a_state_that_serve_refuses_is_a_mistake() {
+fn check_reports_each_state_that_serve_refuses() {
     let machine = Machine::new();
     let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
     assert_accepted(&machine, "", &[]);
@@ -103,7 +103,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     machine.restore(&running);
     assert_refused(&machine, "", "is older than the one that served");
     assert_accepted(&machine, "", &["--adopt-state"]);
-    // The coordinator says above which IDs the source goes on.
+    // In a fleet the coordinator stores above which IDs the source continues.
     assert_accepted(&machine, &format!("worker_ids = 0\n{FLEET}"), &[]);
     machine.restore(&newest);
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
@@ -117,7 +117,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     std::fs::write(&lock, marked).unwrap();
     machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
     assert_refused(&machine, "", "`snowbank state export` moved");
-    // It is not known which worker IDs this source gets, but the counter is known.
+    // The worker IDs of the source are unknown, but `check` can still check the counter.
     let unknown = "[[sources]]\nname = \"default\"\nworker_id_from = \"file:/missing\"\n";
     assert_accepted(&machine, unknown, &[]);
     let beside = "[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
@@ -127,7 +127,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
 }
 
 #[test]
-fn a_counter_that_serve_refuses_is_a_mistake() {
+fn check_reports_each_counter_that_serve_refuses() {
     let orders = |kind, more| format!("[[sources]]\nname = \"orders\"\nkind = \"{kind}\"\n{more}");
     let alone = orders("ticket", "");
     let machine = Machine::new();

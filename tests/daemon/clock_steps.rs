@@ -1,8 +1,7 @@
-//! The shipped daemon under a wall clock that is set back, set forward, or stands still.
-//! Connections request IDs throughout and keep each one. Each ID is then compared with the clock at
-//! its request and at its reply. That is exact on any machine, however busy.
+//! The daemon under a wall clock that is set back, set forward, or stands still. Connections
+//! request IDs throughout. Each ID is then compared with the clock at its request and at its reply,
+//! which is exact even on a busy machine.
 
-mod between_lives;
 pub(crate) mod evidence;
 
 use std::time::{Duration, Instant};
@@ -19,8 +18,8 @@ use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// The most that IDs may be ahead of the wall clock: `max_ahead`'s default.
 const MAX_AHEAD_MS: f64 = 10_000.0;
-/// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's
-/// readings within a millisecond, and ticks are whole milliseconds.
+/// The tolerance. This process and the daemon read the clock some µs apart, a shard sees another
+/// shard's reading within a millisecond, and ticks are whole milliseconds.
 const TOLERANCE_MS: f64 = 2.0;
 
 fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
@@ -46,12 +45,7 @@ impl Scene {
         Some(Scene { machine, daemon, witness })
     }
 
-    fn clock(&self) -> &FakeClock {
-        self.machine.clock()
-    }
-
-    /// Plays a scene until no request waits in vain. Where no clock can be set, the test is
-    /// skipped.
+    /// Repeats a scene until no request in it waits in vain. Skips the test if no clock can be set.
     fn play(toml: &str, loads: &[Load], act: impl Fn(Scene) -> Option<()>) {
         play_until_fed(|| Scene::begin(toml, loads).map_or(Some(()), &act));
     }
@@ -66,15 +60,14 @@ impl Scene {
     }
 }
 
-/// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and
-/// by a second.
+/// The clock goes back by `max_ahead` and returns. Then it goes back by a little, and by a second.
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
+        let clock = scene.machine.clock();
         let witness = &scene.witness;
-        // Long enough that the catch-up of the start lies far behind: only the catch-up that the
-        // step begins can yield IDs.
+        // By then the catch-up of the start has ended, so IDs come only from the catch-up that the
+        // step begins.
         witness.await_time(Duration::from_millis(4_000));
         let most = clock.step(-10_000);
         witness.await_time(Duration::from_millis(1_500));
@@ -105,15 +98,15 @@ fn after_a_step_back_ids_catch_up_at_half_speed() {
 }
 
 #[test]
-fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
+fn ids_stop_after_a_step_back_beyond_max_ahead() {
     /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 8_000;
     for (toml, max_ahead_ms) in [("max_ahead = \"1s\"", 1_000.0), ("on_step_back = \"wait\"", 0.0)] {
         Scene::play(toml, &[MIXED, SPARSE], |scene| {
-            let clock = scene.clock();
+            let clock = scene.machine.clock();
             let witness = &scene.witness;
-            // A start may begin a catch-up, even with "wait". After this time the keeper has ended
-            // it. Otherwise that catch-up would reach the IDs before the wall clock does.
+            // A start may begin a catch-up, even with "wait". By now the keeper has ended that
+            // catch-up. Otherwise it would hand out IDs before the wall clock allows them.
             witness.await_time(Duration::from_millis(4_000));
             let step = clock.step(-BACK_MS);
             witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
@@ -125,7 +118,7 @@ fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
             testimony.assert_refusals(|sample, code, wait_ms| {
                 base.allows(sample, code, wait_ms, -BACK_MS, max_ahead_ms)
             });
-            // Once IDs are handed out again, the lead shrinks at half speed.
+            // Once the daemon hands out IDs again, their lead shrinks at half speed.
             let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
             let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
             let high = |answered| {
@@ -139,12 +132,13 @@ fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
     }
 }
 
-/// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and
-/// the ceiling is made durable again. Requests wait for the ceiling, and none is refused.
+/// If the wall clock jumps against the boot clock, the machine may have been restored. So the
+/// daemon drops its blocks and makes its ceilings durable again. Requests wait, and none is
+/// refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
+        let clock = scene.machine.clock();
         let witness = &scene.witness;
         let mut steps = Vec::new();
         for by_ms in [5, 1_900, 2_500, 30_000, 59_000] {
@@ -169,7 +163,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let Some(machine) = Machine::with_clock() else { return Some(()) };
         let clock = machine.clock();
         let (daemon, few) = watch(&machine, "", &[SPARSE]);
-        // Long enough that the catch-up of the start lies too far behind to yield IDs in time.
+        // By then the catch-up of the start is too far behind to hand out IDs in time.
         few.await_time(Duration::from_millis(5_000));
         let (stop, stands_at) = clock.stop();
         let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
@@ -185,12 +179,55 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let testimony = testimony.if_fed()?;
         testimony.assert_no_refusal();
         let base = Base::of_step(&testimony, stop, 0);
-        // The burst window's unused ticks are used first.
+        // The daemon first uses the burst window's unused ticks.
         let latest = base.latest + Duration::from_millis(100);
         let base = Base { high_ms: base.high_ms.max(stands_at), latest, ..base };
         let samples = testimony.between(stop.after, goes_on.before);
-        assert_ticks("it stands", samples, |asked| base.low(asked), |answered| base.high(answered));
-        assert_follows("it goes on", testimony.between(goes_on.after, end), 0);
+        assert_ticks("the clock stands", samples, |asked| base.low(asked), |answered| base.high(answered));
+        assert_follows("the clock runs again", testimony.between(goes_on.after, end), 0);
+        Some(())
+    });
+}
+
+#[test]
+fn a_forward_step_after_a_kill_is_held_for_step_hold() {
+    /// Long enough to see IDs of the old time on busy machines.
+    const HOLD: Duration = Duration::from_secs(6);
+    const TOML: &str = "[clock]\nstep_hold = \"6s\"";
+    const HOUR_MS: i64 = 3_600_000;
+    play_until_fed(|| {
+        let Some(machine) = Machine::with_clock() else { return Some(()) };
+        let (mut daemon, witness) = watch(&machine, TOML, &[MIXED, SPARSE]);
+        daemon.kill();
+        let killed = Instant::now();
+        let mut testimony = witness.after_death().if_fed()?;
+        testimony.assert_no_refusal();
+        machine.clock().step(HOUR_MS);
+        let daemon = machine.start(TOML);
+        let started = Instant::now();
+        let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
+        let is_followed = |sample: &Sample| {
+            sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
+        };
+        witness.await_each("the step to be followed", started, is_followed);
+        let followed = Instant::now();
+        witness.await_time(Duration::from_millis(50));
+        let second = witness.stop();
+        let end = Instant::now();
+        daemon.stop();
+
+        let second = second.if_fed()?;
+        second.assert_no_refusal();
+        // After a kill the ceiling is ahead of the old time, and the catch-up starts there.
+        assert_ticks(
+            "held",
+            second.between(started, killed + HOLD),
+            |asked| wall(0, asked),
+            |answered| wall(0, answered) + 3_000.0,
+        );
+        assert_follows("followed", second.between(followed, end), HOUR_MS);
+        testimony.connections.extend(second.connections);
+        testimony.assert_unique_and_ordered();
         Some(())
     });
 }

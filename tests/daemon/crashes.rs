@@ -1,10 +1,11 @@
-//! Daemons that are killed, suspended or taken over, and all IDs that they handed out.
+//! Daemons that are killed, suspended or taken over repeat no ID.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::clock_steps::evidence::{assert_follows, tick};
-use crate::support::failing_disk::{EPERM, FailingDisk};
+use crate::support::failing_disk::EPERM;
 use crate::support::faketime::true_unix_ms;
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
@@ -13,20 +14,20 @@ use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
 use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, lock_files};
 use rustix::process::Signal;
 
-/// Returns the number of lives of a test: `SNOWBANK_KILLS`, or 30 if it is not set. `tests/long`
-/// sets it to 100.
+/// Returns how often a test kills its daemon: `SNOWBANK_KILLS`, which `tests/long` sets, or a
+/// default.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_KILLS").map_or(30, |kills| kills.parse().expect("SNOWBANK_KILLS: a number"))
 }
 
-/// A daemon is killed and restarted over and over while connections request IDs. Its clock loses
-/// some time in each life.
+/// Kills and restarts a daemon again and again while connections request IDs. The wall clock loses
+/// some time in each round.
 #[test]
 fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     const LOST_MS: u64 = 40;
     const HORIZON_MS: f64 = 3_000.0;
-    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are
-    /// handed out.
+    /// A ceiling is rounded up to a tick, and the first ceiling rises in steps while the first IDs
+    /// are handed out.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let Some(machine) = Machine::with_clock() else { return };
@@ -38,22 +39,22 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     for round in 0..rounds() {
         let started = Instant::now();
         let mut daemon = machine.start("shards = 2");
-        // The first ID lies above all that was handed out before. While a start is ahead of the
-        // wall clock, its first ceiling is only a few ms above the start, and may have to be raised
-        // before the first ID comes. A busy machine may need seconds for that.
+        // A start ahead of the wall clock has a first ceiling only a few ms above it. The daemon
+        // may have to raise that ceiling before the first ID, for which a busy machine needs
+        // seconds.
         let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
-        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
-        // The first ID is ahead of the wall clock by at most the time that the clock has lost, and
-        // the horizon, however often the daemon crashed.
+        assert!(first > highest, "round {round}: the first ID {first} is not above {highest}");
+        // However often the daemon crashes, its first ID is ahead of the wall clock by at most the
+        // horizon and the time that the clock has lost.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= HORIZON_MS + LITTLE_MS,
-            "round {round}: {ahead_ms} ms ahead of where the clock would be, had it lost nothing"
+            "round {round}: the first ID is {ahead_ms} ms ahead of the true time"
         );
         let witness = Witness::of(&daemon, &LOADS);
         if round % 10 != 0 {
-            // Every tenth daemon is killed as early as possible.
+            // Every tenth daemon gets no time, and is killed as early as possible.
             witness.await_time(Duration::from_micros(random.below(60_000)));
         }
         daemon.kill();
@@ -65,7 +66,7 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
                 last = to;
             }
         }
-        // A busy machine may raise a ceiling too late.
+        // On a busy machine a ceiling may rise too late.
         testimony.assert_refusals(|sample, _, _| sample.is_starved);
         starved += u64::from(testimony.samples().any(|sample| sample.is_starved));
         let of_life = testimony.runs();
@@ -73,19 +74,18 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         runs.extend(of_life);
         runs.push(Run { first, count: 1, stride: 1 });
         drop(daemon);
-        // Restarts that are closer than this end in `clock_behind`, never in a repeat.
+        // Faster restarts would end in `clock_behind`, but never repeat an ID.
         std::thread::sleep(Duration::from_millis(50).saturating_sub(started.elapsed()));
         lost_in_all_ms += random.below(LOST_MS) as i64;
         machine.clock().set(-lost_in_all_ms);
     }
     assert_distinct(runs);
-    assert!(starved <= rounds() / 10, "requests waited in vain in {starved} lives");
+    assert!(starved <= rounds() / 10, "requests waited in vain in {starved} rounds");
 }
 
-/// A suspended process does not notice the pause: the blocks that it had claimed are old when it
-/// continues.
+/// A suspended process does not notice the pause. When it continues, its blocks are old.
 #[test]
-fn a_suspended_daemon_hands_out_nothing_old() {
+fn a_resumed_daemon_hands_out_no_old_ids() {
     let machine = Machine::new();
     let daemon = machine.start("shards = 2");
     let witness = Witness::of(&daemon, &[MIXED, MIXED, FLOOD, SPARSE]);
@@ -95,7 +95,7 @@ fn a_suspended_daemon_hands_out_nothing_old() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // Requests that are sent from now on are read after the daemon continues.
+        // The daemon reads requests that are sent from now on after it continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }
@@ -104,11 +104,11 @@ fn a_suspended_daemon_hands_out_nothing_old() {
     daemon.stop();
 
     testimony.assert_unique_and_ordered();
-    // Only requests whose wait ended before the daemon continued may be refused.
+    // The daemon may refuse only requests whose wait ended before it continued.
     let is_woken = |sample: &Sample| woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
     testimony
         .assert_refusals(|sample, _, _| sample.is_starved || (sample.waited_in_vain() && is_woken(sample)));
-    // The daemon read the ID clock of a reply after it had read the request.
+    // The daemon reads the ID clock after it has read a request.
     assert_follows("suspended", testimony.samples(), 0);
     for (index, woken) in woken.iter().enumerate() {
         let next = testimony.samples().find(|sample| sample.asked >= *woken && sample.ids().is_some());
@@ -123,7 +123,7 @@ fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     while wire.try_send(&Ask::of(1).default_wait().bytes()).is_ok()
         && let Ok(Some(reply)) = wire.try_reply()
     {
-        assert!(Instant::now() < deadline, "it serves on");
+        assert!(Instant::now() < deadline, "the daemon still serves");
         if reply.id_count().is_none() {
             let (code, _, message) = reply.error();
             assert!([NO_CEILING, SHUTTING_DOWN].contains(&code), "{message}");
@@ -134,8 +134,8 @@ fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     runs
 }
 
-/// Removes or replaces `path` under a daemon. Checks that the daemon hands out nothing more, logs
-/// the reason and ends.
+/// Removes or replaces a file of a running daemon. Checks that the daemon hands out nothing more,
+/// logs the reason and ends.
 fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -167,7 +167,7 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
 #[test]
 fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let disk = machine.disk();
     let daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     disk.stall_syncs(20_000, || assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
@@ -175,28 +175,26 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
         std::fs::remove_file(path).expect("removed")
     });
-    assert_eq!(disk.calls(), calls, "it ends while storage hangs");
+    assert_eq!(disk.calls(), calls, "the daemon ended while storage still hung");
 }
 
-/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while
-/// its storage hangs.
+/// The horizon is two ticks of this layout, so a daemon serves for seconds while its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
-/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until
-/// then the daemon serves what it was granted. A daemon that takes over the state reads that grant
-/// and starts above it.
+/// The lock of the state is on the disk that hangs, so the daemon notices its loss only when the
+/// disk answers. Until then it serves below its ceiling. Another daemon that takes over the state
+/// reads that ceiling and starts above it.
 #[test]
 fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let disk = machine.disk();
     let mut daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     let mut runs = wire.next(Ask::of(1)).runs();
     disk.stall_syncs(4_000, || {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
-    // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write
-    // continues, that daemon finds that its state was written by another process, and may stop as
-    // well.
+    // The other daemon has another lock_dir, so it does not see that the worker ID is locked. When
+    // the hanging write continues, it may notice the foreign write and stop as well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();
@@ -206,36 +204,30 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     // The first daemon ends once its hanging write has ended.
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     other.kill();
-    runs.extend(others.join().expect("it ends with the daemon"));
+    runs.extend(others.join().expect("its connection ends"));
     runs.extend(others_start().connect().next(Ask::of(100)).runs());
     assert_distinct(runs);
     let said = daemon.log();
     assert_eq!(said.matches("stopped, because").count(), 1, "{said}");
 }
 
-/// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`), and may hand it
-/// over as standard input. Either way one line says how the daemon notices restores.
+/// A service manager may deny access to the kernel's log (`ProtectKernelLogs`), or pass the log as
+/// standard input.
 #[test]
-fn one_line_says_how_restores_are_noticed() {
-    let log = std::fs::File::open("/dev/kmsg").ok();
-    if log.is_none() {
-        crate::support::skip("this user may not read the kernel's log");
-    }
-    let cases = [(None, "its clocks jump"), (log, "reads the kernel's log (standard input)")];
-    for (stdin, line) in cases {
-        if stdin.is_none() && line.contains("standard input") {
-            continue;
-        }
+fn one_log_line_says_how_a_restore_is_noticed() {
+    let assert_only_line = |stdin: Stdio, line: &str| {
         let machine = Machine::new();
-        let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+        let disk = machine.disk();
         disk.order(&format!("kernel fail {EPERM}"));
-        let setup = disk.under(machine.setup(""));
-        let daemon = stdin.into_iter().fold(setup, |setup, log| setup.stdin(log.into())).start();
-        daemon.connect().next(Ask::of(1)).ids();
+        let daemon = disk.under(machine.setup("")).stdin(stdin).start();
         daemon.assert_logs(line);
-        let said = daemon.log();
-        let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
-        assert!(matches!(lines[..], [only] if only.contains(line)), "{said}");
-        daemon.stop();
+        let log = daemon.log();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("snapshot")).collect();
+        assert!(matches!(lines[..], [only] if only.contains(line)), "{log}");
+    };
+    assert_only_line(Stdio::null(), "its clocks jump");
+    match std::fs::File::open("/dev/kmsg") {
+        Ok(log) => assert_only_line(log.into(), "reads the kernel's log (standard input)"),
+        Err(_) => crate::support::skip("this user may not read the kernel's log"),
     }
 }

@@ -22,20 +22,20 @@ fn run(arguments: &[&str], credentials: Option<&Path>) -> (Option<i32>, String) 
 }
 
 #[test]
-fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
+fn a_missing_or_wrong_token_closes_the_connection() {
     let files = crate::support::directory();
     let path = files.path().join("tokens");
     write_secret(&path, "first-token\n\n  second-token  \n");
     let daemon = with_token_file(&path).start();
     let requests = [
         ("NEXT first", Ask::of(1).tag(7).bytes()),
-        ("wrong", wire::auth(7, b"third-token")),
-        ("two of them", wire::auth(7, b"first-token\nsecond-token")),
+        ("a wrong token", wire::auth(7, b"third-token")),
+        ("two tokens", wire::auth(7, b"first-token\nsecond-token")),
     ];
     for (what, request) in requests {
         let mut wire = daemon.connect();
         wire.assert_open();
-        // Requests behind this one in the same write are not served either.
+        // The daemon serves none of the requests behind this one in the same write either.
         let mut bytes = request;
         bytes.extend_from_slice(&wire::auth(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
@@ -44,7 +44,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
         assert!(!message.contains("first-token"), "{what}: {message}");
         wire.assert_closed();
     }
-    assert!(!daemon.log().contains("first-token"), "a token in the log");
+    assert!(!daemon.log().contains("first-token"), "the log shows a token");
     // A second AUTH with a wrong token closes an authorized connection.
     let mut wire = daemon.connect();
     assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
@@ -53,7 +53,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
 }
 
 #[test]
-fn unix_socket_peers_are_named_too() {
+fn a_refused_unix_socket_peer_is_logged_with_its_process() {
     let files = crate::support::directory();
     let path = files.path().join("tokens");
     write_secret(&path, TOKEN);
@@ -66,15 +66,14 @@ fn unix_socket_peers_are_named_too() {
 
 #[test]
 fn systemd_credentials_replace_files() {
-    let directory = crate::support::directory();
-    write_secret(&directory.path().join("token"), TOKEN);
-    let authority = Authority::new(directory.path(), "authority");
+    let authority = Authority::new("authority");
+    write_secret(&authority.path("token"), TOKEN);
     authority.issue_local("daemon");
+    authority.issue("client", &[]);
     let config = "[auth]\ntoken_file = \"credential:token\"\n[tls]\ncertificate = \"credential:daemon.crt\"\n\
                   key = \"credential:daemon.key\"\nclient_ca = \"credential:authority.crt\"\n";
     let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(config);
-    let daemon = setup.env("CREDENTIALS_DIRECTORY", directory.path()).start();
-    authority.issue("client", &[]);
+    let daemon = setup.env("CREDENTIALS_DIRECTORY", authority.path("")).start();
     let address = format!("tls:{}", daemon.tcp());
     let options = [
         ["next", "--address", &address].as_slice(),
@@ -82,13 +81,13 @@ fn systemd_credentials_replace_files() {
         &["--client-cert", "credential:client.crt", "--client-key", "credential:client.key"],
     ]
     .concat();
-    let (code, said) = run(&options, Some(directory.path()));
+    let (code, said) = run(&options, Some(&authority.path("")));
     assert!(code == Some(0) && said.trim().parse::<u64>().is_ok(), "{said}");
     assert!(run(&options, None).1.contains("no $CREDENTIALS_DIRECTORY"));
 }
 
 #[test]
-fn missing_credentials_refuse_a_start_and_are_skipped_by_check() {
+fn serve_refuses_missing_credentials_and_check_skips_them() {
     let config = "auth.token_file = \"credential:token\"";
     let ended = Setup::configured(config).env("CREDENTIALS_DIRECTORY", "").end();
     ended.assert_refusal(&[

@@ -1,5 +1,5 @@
-//! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and
-//! exit codes. The tests of `snowbank-id` check what IDs and layouts are.
+//! `snowbank decode`, `range` and `layout`: their output and exit codes. The tests of `snowbank-id`
+//! check the values.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -34,7 +34,7 @@ fn decode_prints_words_or_json_in_the_layouts_order() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_with_what_is_meant() {
+fn wrong_arguments_are_refused_with_a_suggestion() {
     let twitter = "did you mean twitter? `snowbank layout` lists all\n";
     let seconds = "for Unix seconds (2023-11-14T22:13:20.000Z) write 1700000000000";
     for (arguments, part) in [
@@ -54,7 +54,7 @@ fn range_prints_the_first_and_the_last_id() {
     for from in ["2016-05-16", "1463356800000", "2016-05-16T02:00:00+02:00"] {
         assert_eq!(prints(&["range", "--from", from, "--to", "2016-05-17"]), day, "{from}");
     }
-    // Small numbers are Unix milliseconds too if the layout's time begins that early.
+    // A small number means Unix milliseconds if the layout's epoch is that early.
     let of_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
     assert_eq!(prints(&of_1970), "0\n6963200004095\n");
     let from_the_epoch = ["--from", "2021-09-16T08:14:08.9Z", "--to", "2021-09-17"];
@@ -69,7 +69,7 @@ fn range_prints_the_first_and_the_last_id() {
 }
 
 #[test]
-fn layout_json_has_the_facts() {
+fn layout_json_has_all_properties_of_a_layout() {
     assert_eq!(
         prints_json(&["layout", "twitter", "--json"]),
         json!({
@@ -86,7 +86,7 @@ fn layout_json_has_the_facts() {
 }
 
 #[test]
-fn a_layout_has_a_page_and_each_preset_a_line() {
+fn layout_prints_a_page_for_one_and_a_line_for_each_preset() {
     let page = prints(&["layout", "twitter"]);
     let fields = page.lines().filter(|line| line.contains("  x ")).map(str::split_whitespace);
     let fields: Vec<String> = fields.map(|words| words.collect::<Vec<_>>().join(" ")).collect();
@@ -104,8 +104,8 @@ fn a_layout_has_a_page_and_each_preset_a_line() {
 }
 
 #[test]
-fn a_reader_that_closes_the_pipe_early_is_no_failure() {
-    // More than a pipe holds, so that the program is still writing when the reader closes.
+fn decode_succeeds_if_its_reader_closes_the_pipe_early() {
+    // The output is larger than a pipe, so the program still writes when the reader closes.
     let ids = (0..3000_u64).map(|id| id.to_string());
     let mut decode = program();
     decode.args(["decode", "--json"]).args(ids).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -114,6 +114,6 @@ fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     let stdout = child.stdout.take().expect("piped");
     BufReader::with_capacity(64, stdout).read_line(&mut line).expect("a line");
     assert!(line.starts_with("{\"id\":\"0\""));
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the process ends");
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]));
 }

@@ -12,13 +12,13 @@ use crate::support::{Ask, Daemon, Setup, Wire};
 /// The length of the overload.
 const OVERLOAD: Duration = Duration::from_secs(2);
 
-/// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits
+/// A pause of the daemon that is shorter than `burst_window` loses no IDs. The default suits
 /// machines that run nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
-/// No pause is longer.
+/// A `burst_window` that is longer than any pause of the machine.
 const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
 
-/// Clients of a daemon that ask at the same time.
+/// Clients that ask one daemon at the same time.
 struct Crowd<'a> {
     daemon: &'a Daemon,
     stop: AtomicBool,
@@ -30,8 +30,7 @@ struct Crowd<'a> {
 #[derive(Default)]
 struct Drawn {
     runs: Vec<Run>,
-    /// For each of its requests, the number of other clients' requests that got IDs until its
-    /// reply.
+    /// For each of its requests, how many requests of other clients got IDs before it did.
     others_before: Vec<usize>,
 }
 
@@ -53,7 +52,7 @@ impl Crowd<'_> {
         is_granted
     }
 
-    /// Repeats a request until the end, also after a refusal.
+    /// Repeats a request until the test stops the clients, even after refusals.
     fn keep_asking(&self, ask: Ask) -> Drawn {
         let mut wire = self.daemon.connect();
         let mut drawn = Drawn::default();
@@ -63,12 +62,13 @@ impl Crowd<'_> {
         drawn
     }
 
-    /// Repeats a request up to this often, with pauses, until the end. Each must get its IDs.
+    /// Repeats a request with pauses, at most this often, until the test stops the clients. Each
+    /// request must get its IDs.
     fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
         let mut wire = self.daemon.connect();
         let mut drawn = Drawn::default();
         while !self.stop.load(Ordering::Relaxed) && drawn.others_before.len() < at_most {
-            assert!(self.request(&mut wire, ask, &mut drawn), "a modest request is refused");
+            assert!(self.request(&mut wire, ask, &mut drawn), "a modest request was refused");
             thread::sleep(pause);
         }
         drawn
@@ -77,11 +77,11 @@ impl Crowd<'_> {
 
 /// Returns all that these clients drew.
 fn joined(clients: Vec<ScopedJoinHandle<'_, Drawn>>) -> Vec<Run> {
-    clients.into_iter().flat_map(|client| client.join().expect("every client goes on").runs).collect()
+    clients.into_iter().flat_map(|client| client.join().expect("no client panics").runs).collect()
 }
 
-/// A request for a million takes a quarter of a second of the full rate, so most modest ones see at
-/// most one answered. In a queue behind several of them, each would see as many as there are.
+/// A request for a million IDs takes a quarter of a second of the full rate. So at most one of them
+/// should be answered before most modest requests. In a plain queue, all of them would be.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     let greedy = Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL);
@@ -96,13 +96,13 @@ fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
             let pause = Duration::from_millis(10);
             let modest = scope.spawn(move || crowd.ask_modestly(modest, pause, 25)).join();
             crowd.stop.store(true, Ordering::Relaxed);
-            (modest.expect("each modest request has IDs"), joined(others))
+            (modest.expect("no panic"), joined(others))
         });
         assert_distinct([modest.runs, others].concat());
         daemon.stop();
         modest.others_before.sort_unstable();
         let median = modest.others_before[modest.others_before.len() / 2];
-        assert!(median <= 1, "{median} of {connections} requests came before");
+        assert!(median <= 1, "{median} of {connections} greedy requests were served first");
     }
 }
 
@@ -114,11 +114,11 @@ fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     }
     let (code, retry_after_ms, message) = reply.error();
     assert_eq!(code, EXHAUSTED, "{message}");
-    assert!(retry_after_ms > 0, "a million can be had within {wait_ms} ms, later");
+    assert!(retry_after_ms > 0, "a later retry can get a million IDs within {wait_ms} ms");
     None
 }
 
-/// Returns the share of the IDs between the first and the last of these that reached clients.
+/// Returns the share of all possible IDs between the first and the last one that clients got.
 fn delivered_share(drawn: &[Run]) -> f64 {
     let first = drawn.iter().map(|run| run.first).min().expect("IDs");
     let last = drawn.iter().map(Run::last).max().expect("IDs");
@@ -126,7 +126,7 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     total as f64 / twitter_ids_between(first, last) as f64
 }
 
-/// Of the IDs that there are, none is left out while clients ask for more than there are.
+/// While clients ask for more IDs than there are, the daemon hands out every ID.
 #[test]
 fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let daemon = Setup::configured(PATIENT).start();
@@ -139,24 +139,24 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
         let single = Ask::of(1).wait_ms(10_000);
         let pause = Duration::from_millis(1);
         let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
-        // Two requests have waits that are too short for all of their IDs, three can wait.
+        // The waits of two requests are too short for a million IDs. The other three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
             .into_iter()
             .collect();
         thread::sleep(OVERLOAD);
-        let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("answered")).collect();
+        let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("no panic")).collect();
         crowd.stop.store(true, Ordering::Relaxed);
-        (joined(streams), millions, single.join().expect("single IDs come").runs)
+        (joined(streams), millions, single.join().expect("no panic").runs)
     });
-    assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
+    assert!(millions[2..].iter().all(Option::is_some), "a request that could wait was refused");
     let admitted = millions.iter().flatten().count();
     println!("{admitted} of 5 requests of a million were admitted");
 
     let mut drawn = streamed;
     drawn.extend(singles);
     drawn.extend(millions.into_iter().flatten().flatten());
-    // At the start and at the end there is no overload.
+    // Leaves out the start and the end, where there was no overload.
     drawn.sort_unstable();
     let edge = |run: &Run| run.first >> 22;
     let from = edge(&drawn[0]) + 300;
@@ -164,15 +164,14 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
     assert_distinct(drawn);
     let share = delivered_share(&inner);
-    assert!(share >= 0.99, "{share} of the full rate over {} ms", to - from);
-    daemon.stop();
+    assert!(share >= 0.99, "clients got {share} of the full rate over {} ms", to - from);
 }
 
-/// A refused request takes nothing: the IDs before and after it are consecutive.
+/// The IDs before and after a refused request are consecutive.
 #[test]
-fn refused_requests_hand_out_nothing() {
-    // The source has 16 IDs in each tick, and up to five ticks of them in reserve. A ceiling two of
-    // such ticks ahead is met by no pause.
+fn refused_requests_use_up_no_ids() {
+    // The source has 16 IDs in each tick, and up to five unused ticks. The ceiling is two of these
+    // long ticks ahead, so no pause of the machine exhausts it.
     let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
     let position = |id: u64| (id >> 14) * 16 + (id & 15);
     for order in ["relaxed", "strict"] {
@@ -180,7 +179,7 @@ fn refused_requests_hand_out_nothing() {
         let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
         let mut wire = daemon.connect();
         let mut greedy = daemon.connect();
-        // From here on the cursor is at the clock. It makes no jump for five ticks.
+        // Now the cursor is at the clock, and does not jump for the next five ticks.
         let mut last = wire.next(Ask::of(1)).ids()[0];
         for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
             for flags in [0, EXPLICIT] {

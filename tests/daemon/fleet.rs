@@ -1,4 +1,4 @@
-//! Daemons of one fleet on real coordinators: who gets which worker ID, outages, and takeovers.
+//! Daemons of one fleet on real coordinators: assignment of worker IDs, outages, and takeovers.
 
 mod bad_input;
 mod endpoints;
@@ -12,6 +12,7 @@ mod starts;
 mod tls;
 
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each, on_one};
+use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
@@ -20,19 +21,20 @@ use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run};
 use crate::support::{Ask, Daemon, Reply, poll};
 use rustix::process::Signal;
 
-/// A short horizon: a number is free seconds after its daemon was killed. Half of the horizon is
-/// enough for the pause of a start, even if an answer takes a while on a busy machine.
+/// A short horizon: some seconds after a daemon was killed, its worker ID is free. The horizon is
+/// long enough for the pause of a start on a busy machine.
 const SHORT: &str = "8s";
+/// The key of worker ID 5.
 const KEY: &str = "/snowbank/default/space-0/5";
-/// Longer than any test.
+/// A horizon longer than any test.
 const LONG: &str = "10m";
 
-/// Returns the configuration of a daemon with this number, or with one that the fleet assigns.
+/// Returns the configuration of a daemon with this worker ID, or with one that the fleet assigns.
 fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
     toml_at(at, &[&at.url()], worker, horizon)
 }
 
-/// Returns the configuration of [`toml`] with other endpoints.
+/// Returns the configuration of [`toml`] with these endpoints.
 fn toml_at(at: &dyn Coordinator, urls: &[&str], worker: Option<u64>, horizon: &str) -> String {
     let origin =
         worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
@@ -61,10 +63,10 @@ fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
     parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
 }
 
-/// Prepares a fleet for a short horizon, whatever horizon its daemons have. So they poll each
-/// second, and a start pauses for two.
+/// Prepares a fleet for a short horizon, even if its daemons have a long one. So daemons poll each
+/// second, and a start pauses for two seconds.
 #[track_caller]
-fn init(toml: &str) {
+pub(crate) fn init(toml: &str) {
     fleet_says(&toml.replace(LONG, SHORT), &["init", "--new"], 0, &[]);
 }
 
@@ -83,8 +85,8 @@ fn serving(toml: &str) -> (Machine, Daemon, Vec<Run>) {
     (machine, daemon, runs)
 }
 
-/// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late
-/// for a start.
+/// Draws once the daemon has its worker IDs. On a busy machine the coordinator may answer only
+/// after the daemon listens.
 fn draw(daemon: &Daemon) -> Vec<Run> {
     daemon.assert_has_numbers();
     daemon.connect().next_once_granted(Ask::of(100)).runs()
@@ -94,8 +96,20 @@ fn worker_of(runs: &[Run]) -> u64 {
     twitter_worker(runs[0].first)
 }
 
+/// Starts daemons until one is refused because its endpoints belong to two clusters. An endpoint
+/// that answers late is not compared: then the start succeeds, or fails for another reason.
+pub(crate) fn refused_for_two_clusters(toml: &str) -> Ended {
+    poll("a refusal that names two clusters", || match Machine::new().setup(toml).try_start() {
+        Ok(daemon) => {
+            daemon.stop();
+            None
+        }
+        Err(daemon) => Some(Ended::of(*daemon)).filter(|ended| ended.stderr.contains("two clusters")),
+    })
+}
+
 #[test]
-fn a_fleet_is_prepared_before_its_first_daemon() {
+fn a_daemon_starts_only_in_a_fleet_that_init_prepared() {
     on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         let machine = Machine::new();
@@ -116,7 +130,7 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
 }
 
 #[test]
-fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
+fn a_paused_daemon_whose_worker_id_was_taken_ends() {
     on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -125,7 +139,7 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
         let mut paused = first.start(&toml);
         let mut runs = draw(&paused);
         paused.signal(Signal::STOP);
-        let taker = poll("the number is free", || {
+        let taker = poll("the worker ID is free", || {
             let (_, text) = fleet(&toml, &["list"]);
             text.contains("free since").then(|| second.start(&toml))
         });
@@ -144,7 +158,7 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
 }
 
 #[test]
-fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
+fn a_coordinator_that_lost_its_data_is_not_a_new_fleet() {
     each(|at| {
         let toml = prepared(at, Some(5), LONG);
         let (machine, mut daemon, mut runs) = serving(&toml);
@@ -157,9 +171,9 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("gone from the coordinator");
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
-        // The steps of docs/fleet.md.
-        let highest = runs.iter().map(Run::last).max().expect("it has drawn");
-        std::fs::remove_file(machine.path("state/fleet")).expect("the notes of its writes");
+        // These are the steps of docs/fleet.md.
+        let highest = runs.iter().map(Run::last).max().expect("the daemon has drawn");
+        std::fs::remove_file(machine.path("state/fleet")).expect("the notes are removed");
         fleet_says(&toml, &["init", "--above", &highest.to_string()], 0, &["starts above"]);
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
@@ -167,7 +181,7 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
 }
 
 #[test]
-fn another_cluster_at_the_coordinators_place_ends_its_daemons() {
+fn another_cluster_at_the_same_address_ends_the_daemons() {
     let Some(mut etcd) = Etcd::start() else { return };
     let toml = prepared(&etcd, Some(5), LONG);
     let (_machine, mut daemon, _) = serving(&toml);

@@ -1,11 +1,11 @@
-//! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while
-//! clients draw from all of them and keep every ID. There are fewer numbers than daemons, so they
-//! take each other's. `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute
-//! for each kind of coordinator.
+//! Twenty daemons of one fleet are killed, stopped, paused, rebooted and cut off from the
+//! coordinator for seconds. Meanwhile clients draw from all of them and keep every ID. There are
+//! fewer worker IDs than daemons, so daemons take each other's. `SNOWBANK_CHURN_S=60 cargo test
+//! --test daemon fleet_churn::` takes a minute for each kind of coordinator.
 //!
 //! In the second test the coordinator is restored to older states, while some of three to six
-//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that
-//! nobody notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
+//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that no
+//! daemon notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
 //! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
@@ -15,25 +15,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::fleet::init;
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::program::run_configured;
 use crate::support::wire::{Run, Wire};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
 
 const DAEMONS: usize = 20;
-/// Each number has 32 IDs in a tenth of a second, always from the lowest on: two daemons with one
-/// number would repeat IDs.
+/// A layout with 32 IDs in each tick, always from the lowest on. So two daemons with the same
+/// worker ID would soon repeat IDs.
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
-/// The horizon. A pause may be longer. The number of a killed daemon is free after the horizon.
+/// The horizon, after which the worker ID of a killed daemon is free. A pause may be longer.
 const HORIZON: &str = "4s";
-/// The longest pause or cut.
+/// The longest pause of a daemon, and the longest time for which it is cut off.
 const FAULT_MS_MAX: u64 = 8_000;
 
-/// The faults of lives, one in each life, in this order. The end of a life is drawn at random.
+/// The faults of a daemon's lives, one in each life, in this order.
 const FAULTS: [Fault; 6] =
     [Fault::None, Fault::Pause, Fault::Cut, Fault::Hang, Fault::Swallow, Fault::CutThenPause];
 
@@ -47,7 +47,7 @@ enum Fault {
     CutThenPause,
 }
 
-/// The ends of lives. Each is drawn as often as it stands here.
+/// The ends of a daemon's lives. Each life draws one of them at random.
 const ENDS: [End; 4] = [End::Stop, End::KillAndBoot, End::Kill, End::Kill];
 
 #[derive(Clone, Copy)]
@@ -55,7 +55,7 @@ enum End {
     Stop,
     KillAndBoot,
     Kill,
-    /// The daemon runs until it ends by itself, because it has lost its number.
+    /// The daemon runs until it ends by itself because it has lost its worker ID.
     Loss,
 }
 
@@ -66,6 +66,7 @@ struct Churn {
     runs: Mutex<Vec<Run>>,
 }
 
+/// A machine with its configuration and its proxy to the coordinator.
 struct Site {
     machine: Machine,
     proxy: Proxy,
@@ -73,8 +74,8 @@ struct Site {
 }
 
 impl Site {
-    /// Makes a site. Four sites share two fixed numbers; the other sixteen are assigned fourteen
-    /// numbers.
+    /// Makes a site. Four sites share two given worker IDs. To the other sites the fleet assigns
+    /// worker IDs, of which there are too few.
     fn new(at: &dyn Coordinator, index: usize) -> Site {
         let worker_ids = match index {
             0..4 => format!("worker_ids = {}\n", index % 2),
@@ -83,7 +84,7 @@ impl Site {
         Site::of(at, &worker_ids, "")
     }
 
-    /// Makes a site whose daemon has worker IDs of this origin, in the fleet of this name.
+    /// Makes a site with these lines for the worker IDs and for the name of the fleet.
     fn of(at: &dyn Coordinator, worker_ids: &str, name: &str) -> Site {
         let proxy = at.proxy();
         let table = at.table(&[&proxy.url()]);
@@ -91,7 +92,8 @@ impl Site {
         Site { machine: Machine::new(), proxy, toml }
     }
 
-    /// Runs one life after another until the churn is over, with these faults and ends.
+    /// Runs one life of the daemon after another, with these faults and ends, until the churn is
+    /// over.
     fn live(&self, churn: &Churn, index: usize, faults: &[Fault], ends: &[End]) {
         let mut rng = Random::seeded(index as u64);
         let mut round = index;
@@ -106,29 +108,27 @@ impl Site {
                     self.end(daemon, rng.pick(ends));
                     round += 1;
                 }
-                // Another daemon has its number, or all numbers are taken.
+                // Another daemon has the worker ID, or all worker IDs are taken.
                 Err(_) => rest(&mut rng, 500),
             }
         }
     }
 
     fn suffer(&self, daemon: &Daemon, fault: Fault, rng: &mut Random) {
-        let pause = |rng: &mut Random| {
-            daemon.signal(Signal::STOP);
-            rest(rng, FAULT_MS_MAX);
-            daemon.signal(Signal::CONT);
-        };
         match fault {
-            Fault::None => {}
-            Fault::Pause => pause(rng),
+            Fault::None | Fault::Pause => {}
             Fault::Cut | Fault::CutThenPause => self.proxy.cut(),
             Fault::Hang => self.proxy.hang(),
             Fault::Swallow => self.proxy.swallow_answers_from_write(),
         }
         match fault {
-            Fault::CutThenPause => pause(rng),
+            Fault::None | Fault::Hang => {}
             Fault::Cut | Fault::Swallow => rest(rng, FAULT_MS_MAX),
-            Fault::None | Fault::Pause | Fault::Hang => {}
+            Fault::Pause | Fault::CutThenPause => {
+                daemon.signal(Signal::STOP);
+                rest(rng, FAULT_MS_MAX);
+                daemon.signal(Signal::CONT);
+            }
         }
         self.proxy.pass();
     }
@@ -142,7 +142,7 @@ impl Site {
             }
             End::KillAndBoot => {
                 daemon.kill();
-                // A boot loses the locks. A daemon that waited for its number has none yet.
+                // A boot loses the locks. A daemon that waited for its worker ID has no lock yet.
                 let _ = fs::remove_dir_all(self.machine.path("locks"));
             }
             End::Kill => daemon.kill(),
@@ -150,12 +150,13 @@ impl Site {
         }
     }
 
-    /// Returns the daemon's socket. A port may be another test's after the daemon's end.
+    /// Returns the path of the daemon's socket. After the daemon's end, another test could get its
+    /// port.
     fn socket(&self) -> PathBuf {
         self.machine.path("socket")
     }
 
-    /// Draws from the daemon, if one listens.
+    /// Draws from the daemon whenever it listens, until the churn is over.
     fn draw(&self, churn: &Churn) {
         let mut runs = Vec::new();
         let mut wire: Option<Wire> = None;
@@ -179,14 +180,9 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
     thread::sleep(Duration::from_millis(rng.below(at_most_ms)));
 }
 
-fn init(toml: &str) {
-    let (code, text) = run_configured(toml, &["fleet", "init", "--new"]);
-    assert_eq!(code, Some(0), "{text}");
-}
-
-/// The restores of one fleet.
+/// The number of restores of one fleet.
 const RESTORES: usize = 5;
-/// How long a daemon may wait for the floor: the horizon with some reserve.
+/// The longest that a daemon waits for the floor: the horizon and some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
 /// The least age of a backup: more than half of the horizon, so that each daemon has raised since.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
@@ -195,7 +191,7 @@ const OF_BACKUP: Duration = Duration::from_millis(2_500);
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
     let daemons = 3 + fleet % 4;
     let name = format!("name = \"restored-{fleet}\"\n");
-    // Daemons 0 and 3 have given numbers. The others share two.
+    // Daemons 0 and 3 have given worker IDs. The other daemons share two.
     let origin = |index: usize| match index {
         0 | 3 => format!("worker_ids = {}\n", index + 4),
         _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
@@ -208,10 +204,11 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             let churn = &churn;
             scope.spawn(move || {
                 if index == 0 {
-                    // This daemon is healthy, and is started again when it has noticed a restore.
+                    // This daemon is healthy. It ends when it notices a restore, and starts again.
                     site.live(churn, fleet, &[Fault::None], &[End::Loss]);
                 } else {
-                    // A clean stop is not covered if another daemon has had the number since.
+                    // These daemons are never stopped cleanly: after a clean stop, a restore is not
+                    // covered if another daemon has had the worker ID since.
                     site.live(churn, fleet + index, &FAULTS, &[End::Kill, End::KillAndBoot]);
                 }
             });
@@ -227,7 +224,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             rest(&mut rng, 2_000);
         }
         churn.is_over.store(true, Ordering::SeqCst);
-        // The healthy daemon waits for a loss.
+        // The healthy daemon ends only when its key is lost.
         at.kill();
         at.lose_data();
         at.run();
@@ -240,7 +237,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
 }
 
 #[test]
-fn a_coordinator_that_is_restored_while_daemons_are_late_paused_or_cut_off_repeats_nothing() {
+fn a_coordinator_restored_beside_faulty_daemons_repeats_no_id() {
     let restores = std::env::var("SNOWBANK_RESTORES").ok();
     let restores: usize = restores.map_or(0, |text| text.parse().expect("SNOWBANK_RESTORES: a number"));
     if restores == 0 {
@@ -249,7 +246,7 @@ fn a_coordinator_that_is_restored_while_daemons_are_late_paused_or_cut_off_repea
         }
         return;
     }
-    // Each of the two kinds of coordinators has half of the fleets.
+    // Half of the fleets use etcd, the other half ZooKeeper.
     let fleets = restores.div_ceil(2 * RESTORES);
     each(|at| {
         let ids: u64 = (0..fleets).map(|fleet| restore(at, fleet, RESTORES)).sum();
@@ -267,7 +264,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
             scope.spawn(move || site.live(churn, index, &FAULTS, &ENDS));
             scope.spawn(move || site.draw(churn));
         }
-        // On a slow machine, goes on until each daemon can have lived once.
+        // A slow machine gets more time, until there were as many lives as daemons.
         let began = Instant::now();
         let has_lived = || churn.lives.load(Ordering::SeqCst) >= DAEMONS;
         while began.elapsed() < lasts || (!has_lived() && began.elapsed() < lasts + DEADLINE) {
@@ -277,7 +274,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     });
     let mut runs = churn.runs.into_inner().expect("no thread panics");
     let lives = churn.lives.into_inner();
-    // Then the fleet is healthy again.
+    // Without faults the daemons serve again.
     for site in &sites[2..8] {
         let daemon = site.machine.start(&site.toml);
         daemon.assert_has_numbers();

@@ -1,4 +1,4 @@
-//! The promises of every front end, in the words of its protocol.
+//! What every front end promises, tested with a table of all protocols.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,20 +11,21 @@ use crate::support::resp::array;
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll};
 
-/// A front end: its protocol's requests and replies.
+/// A front end, with the requests and replies of its protocol.
 pub(crate) struct FrontEnd {
-    /// The option that opens a listener for it.
+    /// The name of the option that opens its listener.
     pub(crate) protocol: &'static str,
-    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is
-    /// in each.
+    /// Returns one or several requests for this many IDs of a source. If the token is not empty, it
+    /// comes first or is in each request.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
+    /// Returns the IDs in the bytes of its replies.
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
-    /// Parts of its reply to a connection too many; none if the protocol has no reply.
+    /// Parts of its reply to one connection too many; empty if it closes without a reply.
     full: &'static [&'static str],
-    /// Its reply to a client without a token, and to one with a wrong token; `None` if the front
-    /// end requires no token.
+    /// Parts of its replies to a client without a token and to a client with a wrong token; `None`
+    /// if its protocol has no tokens.
     pub(crate) no_token: Option<(&'static str, &'static str)>,
-    /// True if a request names its source.
+    /// True if a request has several bytes and names its source.
     pub(crate) names_sources: bool,
 }
 
@@ -91,27 +92,36 @@ pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
     },
 ];
 
+/// Starts a daemon with two sources and a listener of this protocol.
+pub(crate) fn with_two_sources(protocol: &str) -> Daemon {
+    Setup::configured(TWO_SOURCES).front_end(protocol).start()
+}
+
 impl FrontEnd {
     /// Starts a daemon with two sources and these settings.
     fn start(&self, settings: &str) -> Daemon {
         Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).front_end(self.protocol).start()
     }
 
-    /// Returns a request for one ID of the source that always has IDs.
+    /// Returns a request for one ID of the source `fast`, which always has IDs.
     fn request(&self) -> Vec<u8> {
         (self.asks)("fast", 1, "")
     }
 
-    /// Reads until this many IDs have come. Panics if the stream ends before.
+    /// Reads until this many IDs have arrived. Panics if the stream ends earlier.
     pub(crate) fn read_ids(&self, stream: &mut impl Read, count: usize) -> Vec<u64> {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; 1 << 16];
         loop {
             match stream.read(&mut buffer) {
                 Ok(size @ 1..) => bytes.extend_from_slice(&buffer[..size]),
-                end => panic!("{} has sent {} bytes of {count} IDs: {end:?}", self.protocol, bytes.len()),
+                end => panic!(
+                    "{} sent {} bytes, which have fewer than {count} IDs: {end:?}",
+                    self.protocol,
+                    bytes.len()
+                ),
             }
-            // The last bytes may be a part of an ID.
+            // The last bytes may be only a part of an ID.
             let ids = (self.ids)(&bytes);
             if ids.len() >= count {
                 assert!(ids.is_sorted_by(|left, right| left < right), "{}: {ids:?}", self.protocol);
@@ -135,18 +145,18 @@ impl FrontEnd {
         None
     }
 
-    /// Sends a whole request and half of the next one together, and reads the reply. Returns the
-    /// other half.
+    /// Sends one and a half requests in one write, and reads the reply. Returns the other half of
+    /// the second request.
     fn ask_and_a_half(&self, stream: &mut TcpStream) -> Vec<u8> {
         let mut request = self.request();
         let rest = request.split_off(request.len() / 2);
-        stream.write_all(&[self.request(), request].concat()).expect("it leaves");
+        stream.write_all(&[self.request(), request].concat()).expect("sent");
         self.read_ids(stream, 1);
         rest
     }
 }
 
-/// Returns the IDs of all lists in whole frames. Other frames have none.
+/// Returns the IDs in all whole frames that are lists.
 fn ids_of_frames(mut bytes: &[u8]) -> Vec<u64> {
     const LIST: u8 = 0x82;
     let mut ids = Vec::new();
@@ -162,13 +172,13 @@ fn ids_of_frames(mut bytes: &[u8]) -> Vec<u64> {
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).expect("the daemon listens");
+    let stream = TcpStream::connect(address).expect("connected");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
     stream.set_nodelay(true).expect("no delay");
     stream
 }
 
-/// Reads what follows an ID, up to the end of the connection, and checks that no further ID comes.
+/// Reads up to the end of the connection, and checks that no further ID arrives.
 fn assert_ends(front_end: &FrontEnd, stream: TcpStream) {
     let rest = read_to_end(stream);
     assert!((front_end.ids)(&rest).is_empty(), "{}: {rest:?}", front_end.protocol);
@@ -176,12 +186,12 @@ fn assert_ends(front_end: &FrontEnd, stream: TcpStream) {
 
 fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).expect("closed in order");
+    stream.read_to_end(&mut bytes).expect("a clean close");
     bytes
 }
 
 #[test]
-fn one_connection_too_many_is_refused_in_each_protocols_words() {
+fn one_connection_too_many_is_refused_in_each_protocol() {
     each_case(&FRONT_ENDS, |front_end| {
         let daemon = front_end.start("limits.max_connections = 1");
         let address = daemon.addresses[1].tcp();
@@ -192,48 +202,44 @@ fn one_connection_too_many_is_refused_in_each_protocols_words() {
             assert!(refusal.contains(&part.to_lowercase()), "{}: {refusal}", front_end.protocol);
         }
         drop(first);
-        // Its place is free once the daemon has noticed the close.
-        poll("a free place", || front_end.ask(address));
-        daemon.stop();
+        // The next connection is accepted once the daemon has noticed that the first one closed.
+        poll("an accepted connection", || front_end.ask(address));
     });
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_however_cut() {
+fn pipelined_requests_are_answered_wherever_they_are_split() {
     each_case(&FRONT_ENDS, |front_end| {
         let daemon = front_end.start("");
         let requests = front_end.request().repeat(3);
         for cut in 0..requests.len() {
             let mut stream = connect(daemon.addresses[1].tcp());
             let (first, rest) = requests.split_at(cut);
-            stream.write_all(first).expect("it leaves");
-            stream.write_all(rest).expect("it leaves");
+            stream.write_all(first).expect("sent");
+            stream.write_all(rest).expect("sent");
             assert_eq!(front_end.read_ids(&mut stream, 3).len(), 3, "{}", front_end.protocol);
         }
-        daemon.stop();
     });
 }
 
-/// The client behaves like `printf … | nc -N`. It requests more IDs than there are at once, and
-/// then one.
+/// The client behaves like `printf … | nc -N`. It requests more IDs than are available at once, and
+/// then one ID.
 #[test]
 fn a_client_that_closes_its_sending_half_gets_its_answers() {
     each_case(&FRONT_ENDS, |front_end| {
         let daemon = front_end.start("");
         let mut stream = connect(daemon.addresses[1].tcp());
         let many = (front_end.asks)("fast", 60_000, "");
-        stream.write_all(&[many, front_end.request()].concat()).expect("it leaves");
-        stream.shutdown(Shutdown::Write).expect("it is open");
+        stream.write_all(&[many, front_end.request()].concat()).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("the connection is open");
         assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 60_001, "{}", front_end.protocol);
-        daemon.stop();
     });
 }
 
-/// One counter for all: each number is the next one, at whichever front end and on whichever shard
-/// it is drawn.
+/// All front ends and shards draw from one counter, without gaps.
 #[test]
-fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
-    // As long as other IDs, so that `ids_of` finds them.
+fn ticket_numbers_continue_across_all_front_ends() {
+    // The numbers must be as long as other IDs, so that `ids_of` finds them.
     let mut last: u64 = 1_000_000_000_000_000_000;
     let setup = Setup::configured("shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
     setup.run(&["ticket", "set", "orders", &last.to_string()]).printed();
@@ -242,22 +248,21 @@ fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
     for count in [1, 40, 3] {
         for (front_end, address) in FRONT_ENDS.iter().zip(&daemon.addresses[1..]) {
             let mut stream = connect(address.tcp());
-            stream.write_all(&(front_end.asks)("orders", count, "")).expect("it leaves");
+            stream.write_all(&(front_end.asks)("orders", count, "")).expect("sent");
             let numbers: Vec<u64> = (last + 1..).take(count).collect();
             assert_eq!(front_end.read_ids(&mut stream, count), numbers, "{}", front_end.protocol);
             last += count as u64;
         }
     }
-    daemon.stop();
 }
 
-/// Returns the front ends whose requests have several bytes.
+/// Returns the front ends whose requests can be sent in two halves.
 fn with_whole_requests() -> Vec<&'static FrontEnd> {
     FRONT_ENDS.iter().filter(|front_end| front_end.names_sources).collect()
 }
 
 #[test]
-fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
+fn half_a_request_closes_its_connection_after_stall_timeout() {
     each_case(&with_whole_requests(), |front_end| {
         let daemon = front_end.start("limits.stall_timeout = \"200ms\"");
         let mut idle = daemon.connect();
@@ -266,7 +271,6 @@ fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
         front_end.ask_and_a_half(&mut stream);
         assert_ends(front_end, stream);
         idle.assert_open();
-        daemon.stop();
     });
 }
 
@@ -278,7 +282,7 @@ fn a_request_that_half_arrived_at_a_stop_is_answered() {
         let rest = front_end.ask_and_a_half(&mut stream);
         daemon.signal(Signal::TERM);
         daemon.assert_logs("stopping");
-        stream.write_all(&rest).expect("it leaves");
+        stream.write_all(&rest).expect("sent");
         front_end.read_ids(&mut stream, 1);
         assert_ends(front_end, stream);
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -290,8 +294,8 @@ const REDIS: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 const TLS: &[u8] = b"\x16\x03\x01\x02\0\x01\0\r\n\r\n";
 const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
-/// Clients of other protocols: the listener, what they send, a part of the reply, and the line in
-/// the log.
+/// Clients of other protocols. Each row: the listener, the bytes sent to it, a part of the reply,
+/// and a part of the log line.
 const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
     ("native", TLS, "", "a TLS client on a listener without TLS"),
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
@@ -325,13 +329,11 @@ const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
 ];
 
-/// Each kind of foreign client is logged once a minute, however many come.
+/// The daemon logs each kind of foreign client at most once a minute.
 #[test]
-fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
-    let daemons = FRONT_ENDS
-        .each_ref()
-        .map(|front_end| Setup::configured(TWO_SOURCES).front_end(front_end.protocol).start());
-    // Each has a native listener, too.
+fn clients_of_other_protocols_get_an_error_and_one_log_line() {
+    let daemons = FRONT_ENDS.each_ref().map(|front_end| with_two_sources(front_end.protocol));
+    // The first listener of each daemon is native.
     let listener = |at: &str| match FRONT_ENDS.iter().position(|front_end| front_end.protocol == at) {
         Some(index) => (&daemons[index], 1),
         None => (&daemons[0], 0),
@@ -340,7 +342,7 @@ fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
         let (daemon, index) = listener(at);
         for _ in 0..2 {
             let mut stream = connect(daemon.addresses[index].tcp());
-            stream.write_all(sends).expect("it leaves");
+            stream.write_all(sends).expect("sent");
             let found = String::from_utf8_lossy(&read_to_end(stream)).into_owned();
             assert!(found.contains(reply), "{at}, {sends:?}: {found}");
         }

@@ -1,6 +1,6 @@
-//! Real clients of other protocols against the real daemon. Each draws from two sources, pipelines,
-//! gets refusals, and continues over a restart and a kill -9. All IDs are distinct, and those of
-//! one connection increase.
+//! Real clients of other protocols. Each client draws from two sources, pipelines, is refused, and
+//! continues after a restart and a kill -9. All IDs are distinct, and IDs of one connection
+//! increase.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
 use crate::support::{Ask, Daemon, Port, has_program, poll};
 
-/// Two sources that always have IDs, and one with 16 a second.
+/// Two sources that always have IDs, and one that has few.
 const SOURCES: &str = r#"
 [[sources]]
 name = "fast"
@@ -51,7 +51,7 @@ impl Restarted {
         daemon
     }
 
-    /// Starts it again after a clean stop or a kill -9.
+    /// Ends the daemon by a clean stop or a kill -9, and starts it again.
     fn again(mut self, is_clean: bool) -> Restarted {
         if is_clean {
             self.daemon.stop();
@@ -63,8 +63,8 @@ impl Restarted {
     }
 }
 
-/// Plays a phase of a client three times: after the first comes a clean restart, after the second a
-/// kill -9.
+/// Runs a phase of a client three times, with a clean restart after the first time, and a kill -9
+/// after the second.
 fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
     for is_clean in [true, false] {
         phase(&server);
@@ -74,8 +74,8 @@ fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
     server.daemon.stop();
 }
 
-/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first
-/// ceilings of a life are low, and a busy machine may raise them too late.
+/// Draws from sources 0 and 1 for a second, until their ceilings are seconds ahead. The first
+/// ceilings after a start are low, and a busy machine may raise them too late for the client.
 fn await_far_ceilings(daemon: &Daemon) {
     let mut wire = daemon.connect();
     let began = Instant::now();
@@ -85,7 +85,7 @@ fn await_far_ceilings(daemon: &Daemon) {
     });
 }
 
-/// Runs a client through its phases, each with this many IDs.
+/// Runs a client's program through its phases, and checks that each phase draws this many IDs.
 fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
@@ -95,14 +95,14 @@ fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     let mut drawn = Drawn::default();
     in_phases(server, |_| {
         let before = drawn.all.len();
-        // The client waits for this line before each phase but the first.
+        // The client waits for this line before every phase except the first.
         if before > 0 {
             writeln!(next, "go").expect("the client runs");
         }
         lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
-        assert_eq!(drawn.all.len() - before, ids_per_phase, "IDs of a phase");
+        assert_eq!(drawn.all.len() - before, ids_per_phase, "the number of IDs in a phase");
     });
-    assert!(client.wait().expect("it ends").success());
+    assert!(client.wait().expect("the process ends").success());
 }
 
 /// Runs clients of Redis through their phases, with the default settings.
@@ -115,7 +115,7 @@ fn run_through_with_redis(clients: &[(&Path, &str, usize)]) {
 }
 
 #[test]
-fn the_distributions_redis_for_python() {
+fn debians_redis_py_draws_ids_over_restarts() {
     let python = Path::new("/usr/bin/python3");
     if can_run(Command::new(python).args(["-c", "import redis"]), "python3-redis") {
         run_through_with_redis(&[(python, "redis_py.py", 2 * 1_220)]);
@@ -123,7 +123,7 @@ fn the_distributions_redis_for_python() {
 }
 
 #[test]
-fn the_newest_redis_for_python_and_node() {
+fn newest_redis_py_ioredis_and_node_redis_draw_over_restarts() {
     if let Some(python) = newest("venv/bin/python") {
         let node = Path::new("node");
         run_through_with_redis(&[
@@ -135,7 +135,7 @@ fn the_newest_redis_for_python_and_node() {
 }
 
 #[test]
-fn redis_cli() {
+fn redis_cli_draws_ids_over_restarts() {
     if !has_program("redis-cli", "redis-tools") {
         return;
     }
@@ -158,7 +158,7 @@ fn redis_cli() {
 }
 
 #[test]
-fn pymemcache() {
+fn pymemcache_draws_ids_over_restarts() {
     if let Some(python) = newest("venv/bin/python") {
         let mut command = Command::new(python);
         command.arg(script("pymemcache_py.py"));
@@ -167,7 +167,7 @@ fn pymemcache() {
 }
 
 #[test]
-fn libmemcached() {
+fn libmemcached_draws_ids_over_restarts() {
     if !has_program("memccat", "libmemcached-tools") {
         return;
     }
@@ -182,20 +182,20 @@ fn libmemcached() {
             keys.iter().zip(ids.lines()).for_each(|(key, id)| drawn.add(&format!("ID {key} {id}")));
         }
         let mut refused = Command::new("memccat");
-        let refused = refused.arg(&servers).args(["slow"; 200]).output().expect("it runs");
+        let refused = refused.arg(&servers).args(["slow"; 200]).output().expect("the program runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
     });
 }
 
 fn output_of(command: &mut Command) -> String {
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the program runs");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
 #[test]
-fn curl() {
+fn curl_draws_ids_over_restarts() {
     if !has_program("curl", "curl") {
         return;
     }

@@ -1,17 +1,14 @@
-//! The front end for clients of HTTP: exact bytes against the real daemon.
+//! The front end for HTTP: the exact bytes of its responses.
 
 use std::collections::HashSet;
 
+use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).front_end("http").start()
-}
+use crate::support::{Setup, TWO_SOURCES, poll};
 
 #[test]
-fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
-    let daemon = two_sources();
+fn ids_are_json_strings_or_lines_and_are_never_cached() {
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     let response = client.get("/v1/ids?source=slow&count=3", "");
     assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
@@ -26,12 +23,11 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
         let response = FrontEndClient::of(&daemon).get(target, "");
         assert!(response.has("cache-control: no-store"), "{target}: {response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
-fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
-    let daemon = two_sources();
+fn a_million_ids_come_in_chunks_and_the_connection_stays_open() {
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     let response = client.get("/v1/ids?count=1000000&wait=10s", "");
     assert!(response.has("transfer-encoding: chunked"));
@@ -40,12 +36,11 @@ fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
     assert_eq!(ids.len(), 1_000_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert_eq!(client.get("/id", "").ids().len(), 1);
-    daemon.stop();
 }
 
 #[test]
-fn refusals_are_json_with_a_reason_and_a_time() {
-    // No pause of the machine lasts until a ceiling two such ticks ahead.
+fn refusals_are_json_with_a_reason_and_a_retry_time() {
+    // The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = Setup::configured(&sources).front_end("http").start();
     let mut client = FrontEndClient::of(&daemon);
@@ -74,12 +69,11 @@ fn refusals_are_json_with_a_reason_and_a_time() {
         }
         assert!(response.header("retry-after").is_none(), "{target}: {response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
 fn head_and_other_methods_are_refused() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("http");
     let mut client = FrontEndClient::of(&daemon);
     for method in ["HEAD", "PUT", "DELETE"] {
         client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
@@ -87,11 +81,10 @@ fn head_and_other_methods_are_refused() {
         assert_eq!(response.code, 405);
         assert!(response.has("allow: get, post"), "{response:?}");
     }
-    daemon.stop();
 }
 
 #[test]
-fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
+fn paths_of_katsubushi_and_leaf_answer_in_their_formats() {
     let config = format!("any_key = \"fast\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("http").start();
     let mut client = FrontEndClient::of(&daemon);
@@ -111,7 +104,7 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     assert!(client.get("/ids?n=2", json).body.starts_with("{\"ids\":[\""));
     note(client.get("/api/snowflake/get/any-key", "").ids(), 1);
     let typo = client.get("/v1/ids?source=any-key", "");
-    assert_eq!(typo.code, 404, "any_key is for the keys of Leaf's paths: {}", typo.body);
+    assert_eq!(typo.code, 404, "any_key applies only to the keys in Leaf's paths: {}", typo.body);
     let leaf = client.get("/api/segment/get/slow", "");
     note(leaf.ids(), 1);
     let id = client.get("/id", "").body;
@@ -128,18 +121,17 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
     let objectid = client.get("/v1/ids?format=objectid", "accept: text/plain\r\n").body;
     assert_eq!(objectid.trim().len(), 24, "{objectid}");
-    // Some formats have characters that clients encode in a path.
+    // Some formats have characters that a client must percent-encode in a path.
     let encoded: String = objectid.trim().bytes().map(|byte| format!("%{byte:02X}")).collect();
     for text in [objectid.trim(), &encoded] {
         let back = client.get(&format!("/v1/decode/{text}?format=objectid"), "");
         assert_eq!(back.code, 200, "{}", back.body);
     }
-    daemon.stop();
 }
 
 #[test]
-fn shapes_that_smuggle_requests_are_refused_and_closed() {
-    let daemon = two_sources();
+fn requests_that_could_smuggle_another_close_the_connection() {
+    let daemon = with_two_sources("http");
     let get = "GET /v1/ids HTTP/1.1\r\n";
     let local = format!("{get}host: localhost\r\n");
     let flood: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
@@ -162,12 +154,11 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
         assert!(response.starts_with(&format!("HTTP/1.1 {code}")), "{request:.80}: {response}");
         assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
     }
-    daemon.stop();
 }
 
 #[test]
-fn pages_of_other_sites_draw_nothing() {
-    let daemon = two_sources();
+fn web_pages_of_other_origins_get_no_ids() {
+    let daemon = with_two_sources("http");
     for (headers, code) in [("origin: http://localhost:3000\r\n", 403), ("origin: http://localhost\r\n", 200)]
     {
         let mut client = FrontEndClient::of(&daemon);
@@ -177,32 +168,31 @@ fn pages_of_other_sites_draw_nothing() {
         assert_eq!(answer.code, code, "{headers}: {}", answer.body);
         assert_eq!(answer.has("connection: close"), code == 403, "{answer:?}");
     }
-    daemon.stop();
 }
 
 #[test]
-fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
+fn the_last_response_before_a_stop_has_connection_close() {
     let mut daemon = Setup::configured(&format!("shards = 1\nlimits.drain_timeout = \"60s\"\n{TWO_SOURCES}"))
         .front_end("http")
         .start();
     const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let half = "GET /id HTTP/1.1\r\nhost: loc";
-    // The daemon reads a request together with the bytes behind it.
+    // Sends a request together with one that waits, and with half of another one.
     let [mut waiting, mut two] = [waits, half].map(|behind| {
         let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));
         assert!(!client.answer(true).has("connection: close"));
         client
     });
-    // The daemon does not read this until the request before has its IDs.
+    // The daemon reads this request only after the request before it has its IDs.
     waiting.send(ONE);
     let mut idle = FrontEndClient::of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);
     poll("an answer that ends the connection", || idle.get("/id", "").has("connection: close").then_some(()));
     two.send(format!("alhost\r\n\r\n{ONE}"));
     for client in [&mut waiting, &mut two] {
-        assert!(!client.answer(true).has("connection: close"), "another answer follows");
+        assert!(!client.answer(true).has("connection: close"), "another response follows");
     }
     for mut client in [waiting, two] {
         let last = client.answer(true);

@@ -1,13 +1,10 @@
-//! The front end for clients of memcached: exact bytes against the real daemon.
+//! The front end for clients of memcached: the exact bytes of its replies.
 
 use std::net::TcpListener;
 
+use crate::front_ends::with_two_sources;
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).front_end("memcached").start()
-}
+use crate::support::{Setup, TWO_SOURCES};
 
 /// Reads the reply to a `get`: keys with their IDs.
 fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
@@ -26,19 +23,18 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn each_key_draws_from_its_source_in_its_order() {
-    let daemon = two_sources();
+fn keys_are_answered_in_order_each_from_its_source() {
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     client.send("GETS fast\t slow:1 \x0b slow:a:b nothing :slow \x0b\x0c\n");
     let (keys, ids): (Vec<String>, Vec<u64>) = values(&mut client).into_iter().unzip();
     assert_eq!(keys, ["fast", "slow:1", "slow:a:b", "nothing", ":slow"]);
-    // IDs of the slow source are short.
+    // IDs of the slow source have fewer bits.
     assert_eq!(ids.iter().map(|id| *id < 1 << 53).collect::<Vec<_>>(), [false, true, true, false, false]);
-    daemon.stop();
 }
 
 #[test]
-fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
+fn errors_are_answered_and_the_connection_stays_open() {
     let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("memcached").start();
     let mut client = FrontEndClient::of(&daemon);
@@ -54,18 +50,17 @@ fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
         client.send(format!("{line}\r\nversion\r\n"));
         assert_eq!([(); 2].map(|()| client.line()), [answer, "VERSION 1.6.0"], "{line:?}");
     }
-    // Asks for more than the slow source has in a tick. The keys behind the refused ones are not
-    // answered.
+    // Requests more IDs than the slow source has in a tick. The reply ends at the first key that is
+    // refused.
     client.send(format!("get fast{} fast\r\nget fast\r\n", " slow".repeat(40)));
     assert_eq!(client.line(), "VALUE fast 0 19");
     let _id = client.line();
     let refusal = client.line();
     assert!(refusal.starts_with("SERVER_ERROR exhausted "), "{refusal}");
     assert_eq!(values(&mut client).len(), 1);
-    daemon.stop();
 }
 
-/// Returns a request packet with the opaque bytes "wxyz".
+/// Returns a binary request with the opaque bytes "wxyz".
 fn packet(opcode: u8, key: &str) -> Vec<u8> {
     let mut packet = vec![0x80, opcode];
     packet.extend_from_slice(&(key.len() as u16).to_be_bytes());
@@ -77,7 +72,7 @@ fn packet(opcode: u8, key: &str) -> Vec<u8> {
     packet
 }
 
-/// Reads a reply packet: its opcode, status, key and value.
+/// Reads a binary reply, and returns its opcode, status, key and value.
 fn reply(client: &mut FrontEndClient) -> (u8, u8, String, String) {
     let header = client.read(24);
     assert_eq!((header[0], &header[12..16]), (0x81, &b"wxyz"[..]), "{header:?}");
@@ -89,8 +84,8 @@ fn reply(client: &mut FrontEndClient) -> (u8, u8, String, String) {
 }
 
 #[test]
-fn packets_are_answered_with_their_opaque_bytes() {
-    let daemon = two_sources();
+fn binary_replies_repeat_the_opaque_bytes() {
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     for (opcode, key, status, key_back) in [
         (0x0d, "slow", 0, "slow"),
@@ -111,21 +106,20 @@ fn packets_are_answered_with_their_opaque_bytes() {
     assert_eq!(reply(&mut client).1, 4);
     client.send(packet(0x07, ""));
     assert_eq!(reply(&mut client).1, 0);
-    assert_eq!(client.rest(), b"", "it quits");
+    assert_eq!(client.rest(), b"", "the connection ends after a quit");
     let mut client = FrontEndClient::of(&daemon);
     let mut endless = packet(0x00, "fast");
     endless[8] = 0xff;
     client.send(endless);
     assert_eq!(reply(&mut client).1, 3);
     assert_eq!(client.rest(), b"");
-    daemon.stop();
 }
 
 #[test]
-fn statistics_begin_with_the_nine_of_katsubushi() {
-    let daemon = two_sources();
+fn stats_begin_with_the_nine_that_katsubushi_has() {
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
-    // Requests that need no ID do not count as `get`.
+    // A request without IDs does not count as a `get`.
     client.send("version\r\n");
     assert!(client.line().starts_with("VERSION "));
     client.send("get fast\r\n");
@@ -144,29 +138,27 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
     assert_eq!(values, ["1", "1", "1", "1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
-    daemon.stop();
 }
 
 #[test]
 fn a_get_of_thirty_thousand_keys_is_answered_whole() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     client.send(format!("get{}\r\nversion\r\n", " k".repeat(30_000)));
     let ids: Vec<u64> = values(&mut client).into_iter().map(|(_, id)| id).collect();
     assert_eq!(ids.len(), 30_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert!(client.line().starts_with("VERSION "));
-    daemon.stop();
 }
 
 #[test]
-fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
+fn memcached_is_refused_with_tokens_unless_it_is_exempt() {
     let with_tokens = |more: &str| {
         let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{more}{TWO_SOURCES}"));
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
         setup
     };
-    // A socket that a service manager opened is refused, too.
+    // A socket from a service manager is refused as well.
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
     let inherited = with_tokens("").inheriting(socket.try_clone().expect("a copy"), "memcached");
     for refused in [with_tokens("memcached.listen = \"127.0.0.1:0\"\n"), inherited] {
@@ -179,5 +171,4 @@ fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
     let mut client = FrontEndClient::of(&daemon);
     client.send("get fast\r\n");
     assert_eq!(values(&mut client).len(), 1);
-    daemon.stop();
 }

@@ -1,15 +1,12 @@
-//! The front end for clients of Redis: exact bytes against the real daemon.
+//! The front end for clients of Redis: the exact bytes of its replies.
 
+use crate::front_ends::with_two_sources;
 use crate::support::resp::{Client, array};
-use crate::support::{Daemon, Setup, TWO_SOURCES};
-
-fn two_sources() -> Daemon {
-    Setup::configured(TWO_SOURCES).resp().start()
-}
+use crate::support::{Setup, TWO_SOURCES};
 
 #[test]
-fn bytes_that_are_no_request_get_an_error_and_are_closed() {
-    let daemon = two_sources();
+fn malformed_requests_get_an_error_and_close_the_connection() {
+    let daemon = with_two_sources("resp");
     let nested = "*1\r\n".repeat(8_000);
     let long = "x".repeat(70_000);
     for (bytes, error) in [
@@ -26,12 +23,11 @@ fn bytes_that_are_no_request_get_an_error_and_are_closed() {
         client.expect(&format!("-{error}\r\n"));
         client.is_closed();
     }
-    daemon.stop();
 }
 
 #[test]
-fn a_clients_first_commands_are_answered_as_by_redis() {
-    let daemon = two_sources();
+fn commands_of_a_new_connection_are_answered_as_by_redis() {
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     for (request, reply) in [
         ("PING\r\n", "+PONG\r\n"),
@@ -80,12 +76,11 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
     let _micros = client.bulk();
     client.asks("QUIT\r\n", "+OK\r\n");
     client.is_closed();
-    daemon.stop();
 }
 
 #[test]
-fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
-    let daemon = two_sources();
+fn hello_3_replies_with_a_map_and_switches_to_resp3() {
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     client.send("CLIENT ID\r\n");
     let id = client.integer();
@@ -99,12 +94,11 @@ fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
     client.asks("COMMAND DOCS\r\n", "%0\r\n");
     client.asks("CONFIG GET appendonly\r\n", "%1\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
     client.asks("HELLO 2\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
-    daemon.stop();
 }
 
 #[test]
 fn snowbank_next_draws_from_the_named_or_the_first_source() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     let mut last = 0;
     for (request, count) in [
@@ -134,12 +128,11 @@ fn snowbank_next_draws_from_the_named_or_the_first_source() {
     assert!(last < client.integer());
     client.asks("INCRBY fast 2\r\n", increment);
     client.asks("INCRBY fast 1.5\r\n", "-ERR value is not an integer or out of range\r\n");
-    daemon.stop();
 }
 
 #[test]
 fn no_request_overtakes_a_waiting_one_of_its_connection() {
-    let daemon = two_sources();
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     // The slow source has 16 IDs a second, so the second request waits.
     client
@@ -149,14 +142,13 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     assert!(first.len() == 16 && second.len() == 16 && first[15] < second[0]);
     client.expect("+PONG\r\n");
     client.integer();
-    daemon.stop();
 }
 
-/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID.
-/// Each request still has its own reply, in its place.
+/// The daemon draws the IDs of equal requests in a row together, up to the first request that gets
+/// no ID. Each request still has its own reply, in order.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
-    // No pause of the machine lasts until a ceiling two such ticks ahead.
+    // The ceilings are two of these long ticks ahead, so no pause of the machine exhausts them.
     let source = |name: &str, sequence: u32, tick: &str| {
         format!(
             "[[sources]]\nname = {name:?}\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:{sequence};tick={tick}\"\n"
@@ -167,7 +159,8 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let mut client = Client::of(&daemon);
     let fast = array(&["INCR", "fast"]);
     let slow = array(&["INCR", "slow"]);
-    // More requests than one look ahead covers, and some that differ only in key, case or command.
+    // More equal requests than the daemon counts at once, and some that differ only in key, case or
+    // command.
     let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
     client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
     let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();
@@ -183,12 +176,11 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     assert!(!drawn.is_empty() && refused > 0 && drawn.len() + refused == 60, "{slow:?}");
     assert!(drawn.is_sorted_by(|left, right| left < right), "{drawn:?}");
     client.asks("PING\r\n", "+PONG\r\n");
-    daemon.stop();
 }
 
 #[test]
-fn a_transaction_is_answered_as_one_array_in_its_order() {
-    let daemon = two_sources();
+fn a_transaction_is_answered_as_one_array_in_order() {
+    let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     client.asks("MULTI\r\n", "+OK\r\n");
     client.asks("MULTI\r\n", "-ERR MULTI calls can not be nested\r\n");
@@ -202,7 +194,8 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     ] {
         client.asks(&format!("{request}\r\n"), "+QUEUED\r\n");
     }
-    // Some requests wait. Those behind them are answered without another byte from the client.
+    // Some requests wait. The daemon answers the requests behind them without another byte from the
+    // client.
     client.asks("EXEC\r\n", "*6\r\n");
     assert!(client.integer() < client.integer());
     assert!(client.line().starts_with("-UNKNOWN_SOURCE "));
@@ -219,16 +212,15 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     client.asks("MULTI\r\nEXEC\r\n", "+OK\r\n*0\r\n");
     client.asks("MULTI\r\nHELLO 3\r\n", "+OK\r\n-ERR Command not allowed inside a transaction\r\n");
     client.asks("RESET\r\nPING\r\n", "+RESET\r\n+PONG\r\n");
-    // Python's pipelines are transactions of any length.
+    // Pipelines of redis-py are transactions of any length.
     client.send("MULTI\r\n".to_owned() + &array(&["INCR", "fast"]).repeat(20_000) + "EXEC\r\n");
     client.expect(&("+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(20_000) + "*20000\r\n"));
     let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
     assert!(ids.is_sorted_by(|left, right| left < right));
-    daemon.stop();
 }
 
 #[test]
-fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
+fn incrby_of_a_ticket_source_draws_consecutive_numbers() {
     let config = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n[[sources]]\nname = \"odd\"\nkind = \
                   \"ticket\"\nincrement = 2";
     let setup = Setup::configured(config).resp();
@@ -241,10 +233,9 @@ fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
     client.asks("INCRBY orders 0\r\n", "-BAD_COUNT found count 0, allowed 1 to 1000000\r\n");
     client.send("INCRBY odd 2\r\n");
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
-    daemon.stop();
 }
 
-/// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.
+/// Requests that are queued for EXEC use memory, so a long transaction must not stall.
 #[test]
 fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
@@ -256,5 +247,4 @@ fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));
     long.is_closed();
     short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
-    daemon.stop();
 }

@@ -1,4 +1,4 @@
-//! Rules that hold for listeners of every protocol, tested at the front end for Redis.
+//! Rules for the listeners of every protocol, tested at the front end for Redis.
 
 use crate::support::http::{sample, scrape};
 use crate::support::program::snowbank;
@@ -9,10 +9,10 @@ fn with(settings: &str) -> Setup {
     Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
 }
 
-/// Each request without a token is counted, because a client may connect again for each one and
-/// close the connection itself.
+/// The daemon counts each request without a token, not each connection, because a client may open a
+/// connection for each request and close it itself.
 #[test]
-fn a_token_is_required_before_ids() {
+fn ids_need_a_token_and_each_refusal_is_counted() {
     let setup = with("auth.token_file = \"tokens\"");
     std::fs::write(setup.path("tokens"), "secret\n").expect("written");
     let daemon = setup.admin().start();
@@ -38,14 +38,13 @@ fn a_token_is_required_before_ids() {
         let mut client = Client::of(&daemon);
         client.asks(&request, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         client.is_closed();
-        poll("it is counted", || (refusals() == count).then_some(()));
+        poll("the refusal is counted", || (refusals() == count).then_some(()));
     }
     daemon.assert_logs("the token is not one of auth.token_file");
-    daemon.stop();
 }
 
 #[test]
-fn a_reload_changes_the_sources_of_a_front_end() {
+fn a_reload_changes_any_key_and_the_form_of_replies() {
     let daemon = with("").start();
     let mut client = Client::of(&daemon);
     client.send("INCR counter\r\n");
@@ -55,10 +54,9 @@ fn a_reload_changes_the_sources_of_a_front_end() {
     daemon.reload();
     client.send("INCR counter:__rand_int__\r\nSNOWBANK.NEXT\r\nINCR slow\r\n");
     let of_any_key: u64 = client.bulk().parse().expect("an ID");
-    assert!(client.list()[0] > 1 << 53, "no key: an ID of the first source");
+    assert!(client.list()[0] > 1 << 53, "without a key the ID is of the first source");
     let of_slow = client.bulk().parse().expect("an ID");
     assert!(of_any_key < of_slow && of_slow < 1 << 53, "{of_any_key} {of_slow}");
-    daemon.stop();
 }
 
 #[test]
@@ -69,7 +67,7 @@ fn metrics_and_status_show_each_protocol() {
     client.lines_until(|line| line.starts_with("-EXHAUSTED"));
     let mut wire = daemon.connect();
     wire.next(Ask::of(5));
-    // A turn is counted after its replies are written.
+    // The daemon counts a turn after it has written the replies.
     let samples = poll("both turns are counted", || {
         let samples = scrape(&daemon);
         let counted = |protocol| {
@@ -84,11 +82,10 @@ fn metrics_and_status_show_each_protocol() {
     let text = snowbank(["status", "--admin", &daemon.addresses[2].to_string()]).printed();
     let line = format!("resp         1 open on {}; 5 requests, 2 errors\n", daemon.addresses[1]);
     assert!(text.contains(&line), "{text}");
-    daemon.stop();
 }
 
-/// Reads an ID, which is a string or an integer.
-fn draws(client: &mut Client, is_string: bool) {
+/// Reads an ID as a string or as an integer.
+fn read_id(client: &mut Client, is_string: bool) {
     if is_string {
         client.bulk();
     } else {
@@ -108,17 +105,16 @@ fn incr_gives_strings_to_clients_that_announce_javascript() {
     ] {
         let mut client = Client::of(&daemon);
         client.asks(&format!("client setinfo lib-name {library}\r\n"), "+OK\r\n");
-        // A RESET does not make Redis forget the library's name.
+        // As in Redis, a RESET keeps the library's name.
         client.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
-        draws(&mut client, is_string);
-        draws(&mut client, is_string);
+        read_id(&mut client, is_string);
+        read_id(&mut client, is_string);
         assert_eq!([(); 4].map(|()| client.line()), ["+RESET", "+OK", "+QUEUED", "*1"], "{library}");
-        draws(&mut client, is_string);
+        read_id(&mut client, is_string);
     }
     let samples = scrape(&daemon);
     for (form, count) in [("integer", 2.0), ("string", 3.0)] {
         let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
         assert_eq!(sample(&samples, &name), count, "{form}");
     }
-    daemon.stop();
 }

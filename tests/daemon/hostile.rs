@@ -1,9 +1,9 @@
-//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they
-//! harm only themselves.
+//! Clients that send malformed bytes, never read, flood the daemon, fall silent, or disconnect.
+//! They do not disturb other clients.
 //!
 //! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
-//! clients that do not read. [`turns`]: the order in which a shard serves clients that never stop
-//! sending, and others.
+//! clients that do not read. [`turns`]: the order in which a shard serves a flood and other
+//! clients.
 
 mod admin;
 mod pending;
@@ -20,7 +20,7 @@ use crate::support::ids::assert_distinct;
 use crate::support::wire::{self, Run, frame};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
 
-/// Tells the other threads to end, even if this thread panics.
+/// Sets a flag when it is dropped, so that other threads end even if this thread panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -29,15 +29,14 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that
-/// connection.
+/// Runs `harm` while another connection draws IDs and checks their order. Returns those IDs.
 fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) -> Vec<Run> {
     let harmed = AtomicBool::new(false);
     thread::scope(|scope| {
         let drawing = scope.spawn(|| {
             let mut wire = daemon.connect();
             let mut drawn: Vec<Run> = Vec::new();
-            // Draws at least once after the harm.
+            // Draws at least once after `harm` has returned.
             loop {
                 let last_time = harmed.load(Ordering::SeqCst);
                 let size = [1, 10, 1_000][drawn.len() % 3];
@@ -58,8 +57,8 @@ fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) -> Vec<Run> {
     })
 }
 
-/// Returns bytes that resemble the protocol: frames, frames with a flipped bit, truncated frames,
-/// noise.
+/// Returns random bytes that resemble the protocol: whole frames, frames with a flipped bit,
+/// truncated frames, and noise.
 fn rubbish(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..random.below(6) {
@@ -87,8 +86,8 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// Sends a stream in pieces, and reads until the connection ends. The client checks each reply
-/// against the protocol and keeps the IDs.
+/// Sends such bytes in pieces, and reads until the connection ends. Adds the IDs of all replies to
+/// `drawn`.
 fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     let stream = rubbish(random);
     let mut wire = daemon.connect();
@@ -96,13 +95,13 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     while !rest.is_empty() {
         let (piece, later) = rest.split_at(1 + random.below(rest.len() as u64) as usize);
         if wire.try_send(piece).is_err() {
-            // The server may have closed after a length that it does not allow.
+            // The daemon may have closed the connection after an invalid length.
             break;
         }
         rest = later;
     }
     if random.below(4) == 0 {
-        // Closes without a goodbye.
+        // Closes without reading the replies.
         return;
     }
     let _ = wire.tcp().shutdown(Shutdown::Write);
@@ -118,7 +117,7 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
 }
 
 #[test]
-fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
+fn random_bytes_do_not_disturb_other_clients() {
     let daemon = Setup::new().args(["--shards", "2", "--worker-id", "0-7"]).start();
     let amid_rubbish = Mutex::new(Vec::new());
     let drawn = undisturbed(&daemon, || {
@@ -135,15 +134,14 @@ fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
             }
         });
     });
-    // IDs drawn between malformed frames are handed out once, too.
+    // IDs that were requested between malformed frames are distinct as well.
     let amid_rubbish = amid_rubbish.into_inner().expect("no panic");
     assert!(!amid_rubbish.is_empty());
     assert_distinct([drawn, amid_rubbish].concat());
-    daemon.stop();
 }
 
 #[test]
-fn connections_that_come_and_go_leave_nothing_behind() {
+fn closed_connections_leave_no_open_files() {
     let daemon = Setup::new().args(["--shards", "2"]).start();
     daemon.connect().assert_open();
     let files_at_rest = poll("a daemon at rest", || {
@@ -164,7 +162,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
                             let _ = wire.try_send(&Ask::of(3).bytes()[..5 * how as usize]);
                         }
                         if how == 2 {
-                            // Closed with a reset.
+                            // The connection closes with a reset.
                             let _ = socket2::SockRef::from(wire.tcp()).set_linger(Some(Duration::ZERO));
                         }
                     }
@@ -172,11 +170,8 @@ fn connections_that_come_and_go_leave_nothing_behind() {
             }
         });
     });
-    poll("the files of closed connections to be closed", || {
-        (daemon.open_files() <= files_at_rest).then_some(())
-    });
+    poll("no open files of closed connections", || (daemon.open_files() <= files_at_rest).then_some(()));
     daemon.connect().assert_open();
-    daemon.stop();
 }
 
 #[test]
@@ -184,7 +179,7 @@ fn a_peer_that_sends_only_errors_is_closed() {
     let daemon = Setup::new().start();
     let error = frame(1, 0xF0, 1, b"malformed");
     let mut wire = daemon.connect();
-    // If an answer between the errors is no error, the connection stays open.
+    // The connection stays open as long as some requests between the errors succeed.
     for _ in 0..3 {
         for _ in 0..999 {
             wire.call(&error).error();

@@ -1,18 +1,17 @@
-//! Clients with a name, by token or certificate, and what a reload changes for them.
+//! Identities of clients by token or certificate, and how a reload changes them.
 //!
-//! [`certificates`]: names in certificates. [`frontends`]: identities of clients of other
-//! protocols. [`secure_frontends`]: such clients over TLS. [`seen`]: the operator's view.
+//! [`certificates`]: names in certificates. [`frontends`]: identities in other protocols.
+//! [`secure_frontends`]: identities in each protocol over TLS.
 
 mod certificates;
 mod frontends;
 mod secure_frontends;
-mod seen;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::secure::{Authority, secure_wire, tls_section, write_secret};
-use crate::support::http::{get, sample, scrape};
+use crate::support::http::{finding, get, sample, scrape};
 use crate::support::wire::{self, EXHAUSTED, UNAUTHORIZED, UNKNOWN_SOURCE};
 use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
@@ -21,7 +20,7 @@ const BILLING: &str = "billing-token-0123456789";
 const ORDERS: &str = "orders-token-0123456789";
 const PLAIN: &str = "plain-token-0123456789";
 
-/// The hash as `printf TOKEN | sha256sum` prints it.
+/// The hash of [`ORDERS`], as `printf TOKEN | sha256sum` prints it.
 const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1aec444fd508f0";
 
 const FAST: u16 = 0;
@@ -32,7 +31,7 @@ fn identity(name: &str, settings: &str) -> String {
 }
 
 fn tokens() -> String {
-    format!("billing: {BILLING}\norders: sha256:{ORDERS_SHA256}\n# everyone else\n{PLAIN}\n")
+    format!("billing: {BILLING}\norders: sha256:{ORDERS_SHA256}\n# every other client\n{PLAIN}\n")
 }
 
 /// Starts a daemon with two sources, the three tokens and these further settings.
@@ -42,7 +41,7 @@ fn with_tokens(settings: &str) -> Daemon {
     setup.config(&format!("auth.token_file = \"tokens\"\n{settings}{TWO_SOURCES}")).admin().start()
 }
 
-/// Checks that a reload closed the connection and gave a reason.
+/// Checks that a reload closed the connection with an error.
 #[track_caller]
 fn assert_revoked(wire: &mut Wire) {
     wire.reply().assert_error(0, UNAUTHORIZED);
@@ -56,7 +55,7 @@ fn a_named_token_draws_from_its_own_sources_only() {
     let mut billing = daemon.connect_as(BILLING);
     let mut orders = daemon.connect_as(ORDERS);
     let mut plain = daemon.connect_as(PLAIN);
-    // A denied request closes nothing, and the other requests of its turn are answered.
+    // A denied request does not close the connection, and the daemon answers the other requests.
     let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
         .into_iter()
         .flat_map(|(tag, source)| Ask::of(5).tag(tag).source(source).bytes())
@@ -69,9 +68,9 @@ fn a_named_token_draws_from_its_own_sources_only() {
         assert_eq!(wire.next(Ask::of(1).source(SLOW)).ids().len(), 1);
         assert_eq!(wire.next(Ask::of(3).source(FAST)).ids().len(), 3);
     }
-    let told = billing.info();
-    assert_eq!(told["identity"], "billing");
-    let allowed: Vec<bool> = told["sources"]
+    let info = billing.info();
+    assert_eq!(info["identity"], "billing");
+    let allowed: Vec<bool> = info["sources"]
         .as_array()
         .expect("sources")
         .iter()
@@ -107,7 +106,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let mut orders = daemon.connect_as(ORDERS);
     let mut plain = daemon.connect_as(PLAIN);
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
-    // The same tokens on another line, and one token more: no connection is closed.
+    // Tokens on other lines, and a new token, close no connection.
     daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
     let refused = daemon.reload();
     assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");
@@ -118,7 +117,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     }
     let before = daemon.log().matches("closed a connection").count();
     assert_eq!(before, 0);
-    // One token is removed, one loses its name, one stays.
+    // One token is removed, one loses its name, and one stays.
     daemon.replace("tokens", &format!("{PLAIN}\n{ORDERS}\n"));
     assert!(daemon.reload().contains("other tokens"));
     assert_revoked(&mut billing);
@@ -134,8 +133,8 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
     let setup = Setup::configured(TWO_SOURCES);
     write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
     let daemon = setup.start();
-    // If no token is required, any token is answered with OK. The token counts once a token is
-    // required.
+    // While no token is required, the daemon accepts any token. After the reload it checks the
+    // tokens that it accepted.
     let mut right = daemon.connect_as(PLAIN);
     let mut wrong = daemon.connect_as(ORDERS);
     let mut none = daemon.connect();
@@ -154,20 +153,20 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
 fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
     let daemon = with_tokens(&identities);
-    // The connections are on both shards.
+    // Connects often enough that every shard has a connection.
     let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect_as(BILLING)).collect();
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
-    // A second's IDs are used up. If the machine pauses for a second, there are more IDs, so this
-    // is tried again. Each try is a new connection, which has no rate of its own.
+    // The burst is used up. A pause of the machine would add IDs, so this tries again. Each try has
+    // a new connection, which does not have a rate of its own.
     let exhausted = || is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
-    assert!(drawn < 100, "1,000 IDs at once again and again");
+    assert!(drawn < 100, "the identity got 1,000 IDs at once again and again");
     // Other identities have their own rates.
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(daemon.connect_as(PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
-    // A request may wait until its rate allows it. Requests behind it wait, too.
+    // A request may wait until its rate allows it. The requests behind it wait as well.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
@@ -188,11 +187,12 @@ fn connections_of_an_identity_share_its_rate() {
     assert!((1..=1_000 * (asked.elapsed().as_secs() as usize + 2)).contains(&partial), "{partial}");
     let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     assert!(slowed >= 3.0, "{slowed}");
-    // A refusal by a client's own rate is no refusal of the source.
+    // A refusal because of a client's rate does not count as a refusal of the source.
     assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
 }
 
-/// Returns whether a request is refused for its client's rate. The refusal must say when to retry.
+/// Returns whether the daemon refuses a request because of its client's rate. The refusal must say
+/// when to retry.
 fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     match wire.call(&ask.tag(9).bytes()) {
         Reply::Error { code: EXHAUSTED, retry_after_ms, .. } => {
@@ -203,8 +203,8 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// If such IDs did not count, a client that closes before each reply would use up a source, but not
-/// its rate.
+/// If such IDs did not count, a client that resets before each reply could use up a source in spite
+/// of its rate.
 #[test]
 fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
@@ -252,7 +252,29 @@ fn a_stop_refuses_requests_that_wait_for_a_rate() {
     let mut wire = daemon.connect();
     wire.send(&Ask::of(100).wait_ms(10_000).tag(4).bytes());
     let slowed = "snowbank_identity_slowed_total{identity=\"anonymous\"}";
-    poll("it waits for its rate", || (sample(&scrape(&daemon), slowed) > 0.0).then_some(()));
+    poll("a request that waits for its rate", || (sample(&scrape(&daemon), slowed) > 0.0).then_some(()));
     daemon.signal(Signal::TERM);
     wire.reply().assert_error(4, wire::SHUTTING_DOWN);
+}
+
+#[test]
+fn slowed_clients_are_a_finding_until_they_leave() {
+    let daemon = with_tokens(&(identity("billing", "rate = 10") + &identity("orders", "")));
+    let mut client = daemon.connect_as(BILLING);
+    assert_eq!(finding(&daemon, "client_limits"), None);
+    let slowed = poll("a finding", || {
+        for _ in 0..20 {
+            client.call(&Ask::of(10).wait_ms(0).bytes());
+        }
+        finding(&daemon, "client_limits")
+    });
+    let message = slowed["message"].as_str().expect("a text");
+    assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
+    assert_eq!(get(&daemon, "/readyz").code, 200);
+    let orders = get(&daemon, "/status").json()["identities"][1].clone();
+    assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
+    drop(client);
+    poll("the end of the finding", || finding(&daemon, "client_limits").is_none().then_some(()));
+    daemon.assert_logs("finding client_limits has ended");
+    assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
 }

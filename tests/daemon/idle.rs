@@ -1,16 +1,15 @@
-//! An idle daemon sleeps, and so does a daemon whose requests wait. The tests count the daemon's
-//! own sleeps, which a busy machine does not increase.
+//! A daemon sleeps while it is idle, or while its requests wait. The tests count how often its
+//! threads go to sleep, which other programs do not increase.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{Ask, Daemon, Setup, Wire, wire};
 
-/// The time for which the daemon is watched, long enough to show a timer that runs too fast.
+/// The time for which a test watches the daemon, long enough to reveal a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Returns the wake-ups of all threads while the daemon is watched, and those that a timer of one
-/// second would have.
+/// Watches the daemon. Returns the wake-ups of all its threads, and those of a timer of one second.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
     let before = daemon.voluntary_switches();
     let began = Instant::now();
@@ -21,10 +20,10 @@ fn wakes(daemon: &Daemon) -> (u64, u64) {
 
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
-    // No state directory: for ten minutes after its last use a daemon raises its ceilings each
-    // second, and a sync sleeps an unknown number of times.
+    // Without a state directory, because a daemon raises its ceilings each second until ten minutes
+    // after its last use, and a sync sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
-    // A daemon that was busy is idle again although its connections stay open.
+    // The daemon is busy first, and its connections stay open.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();
     for _ in 0..20 {
         for wire in &mut wires {
@@ -32,8 +31,8 @@ fn an_idle_daemon_wakes_once_a_second() {
         }
     }
     let (wakes, of_keeper) = wakes(&daemon);
-    // Twice the keeper's wake-ups, for what the end of the load leaves behind.
-    assert!(wakes <= 2 * of_keeper, "{wakes} wake-ups where the keeper has {of_keeper}");
+    // Allows twice the keeper's wake-ups, because the load may cause some after its end.
+    assert!(wakes <= 2 * of_keeper, "{wakes} wake-ups; the keeper has {of_keeper}");
 }
 
 #[test]
@@ -46,8 +45,8 @@ fn a_daemon_whose_requests_wait_for_seconds_sleeps() {
         wire.reply();
     }
     let (wakes, of_keeper) = wakes(&daemon);
-    // Each tick wakes both shards, each may wake the other, and some connections are answered.
-    assert!(wakes <= 20 * of_keeper, "{wakes} wake-ups where the keeper has {of_keeper}");
+    // Each tick wakes both shards, which may wake each other and answer some connections.
+    assert!(wakes <= 20 * of_keeper, "{wakes} wake-ups; the keeper has {of_keeper}");
     for wire in &mut wires {
         assert_eq!(wire.reply().id_count(), Some(20));
     }

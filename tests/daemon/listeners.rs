@@ -1,5 +1,4 @@
-//! Listeners of every kind: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at
-//! once.
+//! Listeners of every kind, also several at once: TCP on IPv4, IPv6 and by name, and Unix sockets.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -15,7 +14,7 @@ fn has_ipv6() -> bool {
 
 #[test]
 fn all_listeners_hand_out_ids_of_the_same_sources() {
-    // Outside the daemon's directory, which is removed with the daemon.
+    // The socket is outside the daemon's own directory, which is removed with the daemon.
     let home = tempfile::tempdir().expect("a directory");
     let socket = home.path().join("snowbank.sock");
     let mut listen = vec!["127.0.0.1:0".to_owned(), "127.0.0.2:0".to_owned()];
@@ -28,7 +27,7 @@ fn all_listeners_hand_out_ids_of_the_same_sources() {
     let options = listen.iter().flat_map(|address| ["--listen", address]);
     let daemon = Setup::bare().args(options).args(["--order", "strict"]).listeners(listen.len()).start();
     assert_eq!(daemon.addresses.last(), Some(&Address::Unix(socket.clone())));
-    assert_eq!(mode(&socket), 0o660, "for the daemon's user and group");
+    assert_eq!(mode(&socket), 0o660, "only the daemon's user and group may connect");
     let mut last = 0;
     for (address, asked) in daemon.addresses.iter().zip(&listen) {
         if let Address::Tcp(address) = address {
@@ -40,14 +39,14 @@ fn all_listeners_hand_out_ids_of_the_same_sources() {
         assert!(last < ids[0]);
         last = ids[99];
     }
-    assert!(daemon.stop().is_empty(), "standard output carries only the listeners");
-    assert!(!socket.exists(), "a socket file stays behind");
+    assert!(daemon.stop().is_empty(), "standard output has more than the listeners");
+    assert!(!socket.exists(), "the socket file is left behind");
 }
 
 #[test]
 fn a_daemon_can_listen_on_localhost() {
     let setup = Setup::bare();
-    // The last listener's line comes after all lines of the first.
+    // The daemon prints the line of this listener after all lines of localhost.
     let last = format!("unix:{}", setup.path("last.sock").display());
     let addresses =
         std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
@@ -62,23 +61,22 @@ fn a_daemon_can_listen_on_localhost() {
         assert!(address.tcp().ip().is_loopback());
         Wire::connect(address).next(Ask::of(1));
     }
-    daemon.stop();
 }
 
 #[test]
 fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let setup = Setup::bare();
     let socket = setup.path("snowbank.sock");
-    // A listener that is dropped leaves its file behind, like a daemon that is killed.
+    // Dropping a listener leaves its file behind, as a killed daemon does.
     drop(UnixListener::bind(&socket).expect("a socket"));
     assert!(socket.exists());
     let listen = format!("unix:{}", socket.display());
     let mut daemon = setup.args(["--listen", &listen]).start();
     daemon.connect().next(Ask::of(1));
     daemon.kill();
-    assert!(socket.exists(), "nobody is there to remove it");
+    assert!(socket.exists(), "a killed daemon removes no file");
     let again = Setup::bare().args(["--listen", &listen]).start();
-    // A second daemon leaves the socket to the first.
+    // A second daemon does not replace the socket of the first.
     let second = Setup::bare().args(["--listen", &listen]).end();
     second.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
     again.connect().next(Ask::of(1));
@@ -86,7 +84,7 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     assert!(!socket.exists());
 }
 
-/// Neither a start nor a stop removes such a file.
+/// Neither a start nor a stop removes another program's file.
 #[test]
 fn a_file_of_another_program_is_never_removed() {
     let home = tempfile::tempdir().expect("a directory");
@@ -94,7 +92,7 @@ fn a_file_of_another_program_is_never_removed() {
     let listen = format!("unix:{}", path.display());
     std::fs::write(&path, "data").expect("written");
     Setup::bare().args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
-    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "data");
+    assert_eq!(std::fs::read_to_string(&path).expect("the file exists"), "data");
     std::fs::remove_file(&path).expect("removed");
     let daemon = Setup::bare().args(["--listen", &listen]).start();
     std::fs::remove_file(&path).expect("removed");
@@ -103,7 +101,7 @@ fn a_file_of_another_program_is_never_removed() {
     assert!(path.exists());
 }
 
-/// A daemon that cannot accept connections reports neither that it listens nor that it is ready.
+/// A daemon that cannot accept connections prints no listener.
 #[test]
 fn a_listener_that_cannot_be_polled_fails_the_start() {
     let setup = Setup::new();

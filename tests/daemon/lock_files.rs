@@ -1,5 +1,5 @@
-//! Lock files and their directory, as other users of the machine might create, write or hold them.
-//! Tests with several users need root. Without root they report that and pass, unless `CI` is set.
+//! Lock files and their directory, which other users of the machine might create, write or hold.
+//! Tests with several users need root. Without root they are skipped, unless `CI` is set.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -11,16 +11,18 @@ use crate::support::machine::Machine;
 use crate::support::{Setup, lock_files};
 use rustix::process::getuid;
 
-/// An ID of worker 0 in 2045, in the layout `twitter`.
+/// An ID of worker 0 in the layout `twitter`, made far in the future.
 const FAR: u64 = 1 << 62;
 const OTHER_STATE: &str = "fedcba9876543210fedcba9876543210";
-/// A group, two of its members, and a user who is no member.
+/// A group that owns the lock directory.
 const GROUP: u32 = 4444;
+/// Two users in that group.
 const MEMBERS: [u32; 2] = [4001, 4002];
+/// A user who is not in that group.
 const STRANGER: u32 = 4003;
 
 fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
 }
 
 /// Writes a mark as a daemon does.
@@ -28,7 +30,7 @@ fn write_mark(lock: &Path, id_bound: u64) {
     let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
     let text = fs::read_to_string(lock).expect("read");
     let holder_bytes = text.find('\n').expect("a holder's line") as u64 + 1;
-    let file = OpenOptions::new().write(true).open(lock).expect("there");
+    let file = OpenOptions::new().write(true).open(lock).expect("it exists");
     file.write_all_at(mark.as_bytes(), holder_bytes).expect("written");
 }
 
@@ -37,28 +39,29 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     let machine = Machine::new();
     machine.start("").stop();
     let lock = lock_files(&machine.path("locks")).remove(0);
-    assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "this user's alone");
+    assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "only this user has access");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
-    // While the file is locked, the daemon cannot know which other processes might hold it.
-    let held = File::open(&lock).expect("there");
-    held.try_lock().expect("free");
+    // While the file is locked, the daemon must not replace it, because another daemon may hold it.
+    let held = File::open(&lock).expect("it exists");
+    held.try_lock().expect("a free lock");
     machine.beside("").end().assert_refusal_for_now(&["held by another daemon"]);
-    // Closing the file is not enough: a process that another test is just starting has it open too.
-    held.unlock().expect("held");
+    // Closing the file would not be enough, because a process that another test starts right now
+    // may have inherited it.
+    held.unlock().expect("the lock is held");
     let daemon = machine.beside("").start();
     assert!(daemon.draw_one() < FAR);
     assert_eq!(mode(&lock), 0o600);
     daemon.stop();
 
-    // Nothing is written to another file through a hard link.
+    // The daemon does not write through a hard link to another file.
     let elsewhere = machine.path("elsewhere");
     fs::write(&elsewhere, "kept").expect("written");
     set_mode(&elsewhere, 0o600);
     fs::remove_file(&lock).expect("removed");
     fs::hard_link(&elsewhere, &lock).expect("linked");
     machine.beside("").start().stop();
-    assert_eq!(fs::read(&elsewhere).expect("there"), b"kept");
+    assert_eq!(fs::read(&elsewhere).expect("it exists"), b"kept");
 }
 
 #[test]
@@ -75,17 +78,17 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
     assert!(!machine.path("other/ceilings").exists());
     let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
-    // Another worker ID still serves.
+    // A daemon with another worker ID still starts.
     machine.beside("").args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");
-    assert!(machine.start("").draw_one() < FAR, "nothing of it was stored");
+    assert!(machine.start("").draw_one() < FAR, "the daemon stored the mark");
 }
 
 #[test]
 fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     let machine = Machine::new();
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("made");
+    fs::create_dir(&locks).expect("mkdir");
     for open in [0o777, 0o1777, 0o702] {
         set_mode(&locks, open);
         let found = format!("(mode {open:o})");
@@ -104,16 +107,15 @@ fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     machine.setup("").end().assert_refusal(&["cannot lock worker IDs at", "it is a link"]);
 }
 
-/// Runs the daemon as this user, with this additional group, and gives the user the daemon's
-/// directory.
+/// Runs the daemon as this user with this additional group. The user owns the daemon's directory.
 fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
-    chown(setup.path(""), Some(user), Some(user)).expect("root may");
+    chown(setup.path(""), Some(user), Some(user)).expect("chown");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
     setup.through("setpriv", &ids)
 }
 
-/// Returns a machine whose directory other users may enter; `None` if no daemon can run as another
-/// user here.
+/// Returns a machine whose directory other users may enter. Returns `None` and skips the test if no
+/// daemon can run as another user here.
 fn machine_of_several_users() -> Option<Machine> {
     if !getuid().is_root() {
         crate::support::skip("only root can have daemons run as several users");
@@ -122,7 +124,9 @@ fn machine_of_several_users() -> Option<Machine> {
     let program = env!("CARGO_BIN_EXE_snowbank");
     let mut tried = Command::new("setpriv");
     tried.args(["--reuid=4003", "--regid=4003", "--clear-groups", "test", "-x", program]);
-    if !crate::support::has_program("setpriv", "util-linux") || !tried.status().expect("it runs").success() {
+    if !crate::support::has_program("setpriv", "util-linux")
+        || !tried.status().expect("the program runs").success()
+    {
         crate::support::skip("other users cannot run the program where it was built");
         return None;
     }
@@ -135,25 +139,26 @@ fn machine_of_several_users() -> Option<Machine> {
 fn only_members_share_a_groups_lock_directory() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("made");
-    chown(&locks, None, Some(GROUP)).expect("root may");
+    fs::create_dir(&locks).expect("mkdir");
+    chown(&locks, None, Some(GROUP)).expect("chown");
     let daemon = |worker: &str, user: u32, group: u32| {
         as_user(Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", worker]), user, group)
     };
-    // The package's directory, and one that lacks the bit that hands its group on.
+    // The mode of the package's directory, and a mode without the setgid bit.
     for (directory_mode, worker) in [(0o3770, "5"), (0o770, "6")] {
         set_mode(&locks, directory_mode);
         let [first, second] = MEMBERS;
         let running = daemon(worker, first, GROUP).start();
         let lock = lock_files(&machine.path("locks")).pop().expect("a lock");
-        let found = fs::metadata(&lock).expect("there");
+        let found = fs::metadata(&lock).expect("it exists");
         assert_eq!((mode(&lock), found.uid(), found.gid()), (0o660, first, GROUP));
         let holder = format!("(process {})", running.id());
         daemon(worker, second, GROUP).end().assert_refusal_for_now(&["another daemon", &holder]);
         daemon(worker, STRANGER, STRANGER).end().assert_refusal(&["Permission denied", "group", "lock_dir"]);
         running.stop();
         daemon(worker, second, GROUP).start().stop();
-        // A lock that a member closed to the others is found, and never changed.
+        // The daemon refuses a lock file that a member has closed to the others, and does not
+        // change it.
         set_mode(&lock, 0);
         daemon(worker, second, GROUP)
             .end()
@@ -167,28 +172,28 @@ fn only_members_share_a_groups_lock_directory() {
 fn directories_of_another_user_are_refused() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
-    fs::create_dir(&locks).expect("made");
-    chown(&locks, Some(STRANGER), Some(STRANGER)).expect("root may");
+    fs::create_dir(&locks).expect("mkdir");
+    chown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
     let parts = ["cannot lock worker IDs at", "belongs to user 4003", "root"];
     machine.setup("").end().assert_refusal_for_now(&parts);
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
     as_user(member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
 
-    // That user may replace the directory by anything, so the cause may pass by itself.
+    // The owner of a link can replace it, so the cause may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
-    lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("root may");
+    lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
     machine.setup("").end().assert_refusal_for_now(&parts);
 
     let state = machine.path("anothers");
-    fs::create_dir(&state).expect("made");
-    chown(&state, Some(STRANGER), Some(GROUP)).expect("root may");
+    fs::create_dir(&state).expect("mkdir");
+    chown(&state, Some(STRANGER), Some(GROUP)).expect("chown");
     set_mode(&state, 0o770);
     let member = as_user(Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
 }
 
-/// In this test, a PID namespace makes the container.
+/// A PID namespace stands for the container.
 #[test]
 fn a_daemon_in_a_container_warns_of_its_own_locks() {
     if !getuid().is_root() || !crate::support::has_program("unshare", "util-linux") {
@@ -197,7 +202,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
     let within = |script: &str| {
         let setup = Setup::new();
         let locks = setup.path("locks");
-        fs::create_dir(&locks).expect("made");
+        fs::create_dir(&locks).expect("mkdir");
         let script = format!("{script}exec \"$@\"").replace("LOCKS", locks.to_str().expect("text"));
         let unshare =
             ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", &script, "sh"];
@@ -208,8 +213,8 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
     };
     let warning = "this daemon is in a container";
     assert!(within("").contains(warning));
-    assert!(within("mount --bind LOCKS LOCKS; ").contains(warning), "it shows nothing from outside");
+    assert!(within("mount --bind LOCKS LOCKS; ").contains(warning), "the mount is the container's own");
     let outside = "mkdir -p LOCKS.outside; mount --bind LOCKS.outside LOCKS; ";
-    assert!(!within(outside).contains(warning), "a directory of the machine's is mounted");
+    assert!(!within(outside).contains(warning), "the lock directory of the machine is mounted");
     assert!(!Setup::new().start().log().contains(warning));
 }

@@ -1,22 +1,17 @@
-//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only
-//! [`allocations`] runs the library, since a count of allocations needs the code in its own
-//! process.
+//! Black-box tests: the real daemon as a child process, with its sockets, signals and files. Only
+//! [`allocations`] calls the library, because it counts the allocations of its own process.
 
 mod admin;
-mod admin_tls;
 mod allocations;
 mod check_cli;
-mod clearing;
 mod clock_steps;
 mod crashes;
 mod credentials;
 mod decode_cli;
 mod exit_codes;
-mod failover;
 mod fairness;
 mod fleet;
 mod fleet_churn;
-mod formats;
 mod front_ends;
 mod frontend_clients;
 mod frontend_http;
@@ -33,6 +28,7 @@ mod lock_files;
 mod manifests;
 mod marks;
 mod monitoring;
+mod next_cli;
 mod order;
 mod origins;
 mod peers;

@@ -10,18 +10,18 @@ use crate::support::program::{Said, program};
 use serde_json::{Value, json};
 use toml::Table;
 
-/// A pod's address, as `status.podIP` would give it.
+/// A pod's address, as in `status.podIP`.
 const POD_ADDRESS: &str = "10.94.100.191";
 
-/// The time that a stop may take besides its delays, for the last writes to the disk and to a
-/// coordinator.
+/// The time that a stop may need in addition to its timeouts, for the last writes to the disk and
+/// to a coordinator.
 const LAST_WRITES_SECONDS: u64 = 10;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the documents of each manifest, or nothing if the validator is not installed.
+/// Returns the documents of each manifest. Returns nothing if the validator is not installed.
 fn manifests() -> Vec<(String, Vec<Value>)> {
     let Some(python) = newest("venv/bin/python") else { return Vec::new() };
     let mut files: Vec<PathBuf> = fs::read_dir(repository().join("deploy/kubernetes"))
@@ -79,7 +79,7 @@ fn seconds(duration: &toml::Value) -> u64 {
 }
 
 #[test]
-fn every_pod_is_confined() {
+fn every_pod_runs_without_privileges() {
     let image =
         fs::read_to_string(repository().join("deploy/Containerfile")).expect("the image's Containerfile");
     for (file, documents) in manifests() {
@@ -90,8 +90,8 @@ fn every_pod_is_confined() {
         for (path, value) in [
             ("/securityContext/runAsNonRoot", json!(true)),
             ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
-            // A service's name would create environment variables that the daemon takes for
-            // misspelt settings.
+            // With service links, a service named `snowbank` would set variables that the daemon
+            // takes for misspelt settings.
             ("/enableServiceLinks", json!(false)),
             ("/automountServiceAccountToken", json!(false)),
             ("/containers/0/securityContext/readOnlyRootFilesystem", json!(true)),
@@ -110,7 +110,7 @@ fn every_configuration_is_accepted() {
         fs::read_to_string(repository().join("deploy/snowbank.toml")).expect("the image's configuration");
     let image = ("the image".to_owned(), format!("worker_ids = 5\n{image}"));
     let files = daemons().into_iter().map(|(file, documents, _)| {
-        let text = configuration(&documents).expect("it has one").to_owned();
+        let text = configuration(&documents).expect("one").to_owned();
         (file, text)
     });
     let directory = crate::support::directory();
@@ -176,26 +176,26 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
         assert!(table["limits"].get("drain_timeout").is_none(), "{file}");
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
-        // Below a mount, because Kubernetes lets every user write to the top folder of some
-        // volumes, and the daemon refuses such a directory.
+        // Each directory is below a mount. Every user can write to the top folder of some volumes,
+        // and the daemon refuses such a directory.
         for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");
         }
-        // The locks outlive a crashed container, but not the pod. A new pod would not refuse an
-        // older copy of a counter's state.
+        // The locks end with the pod, so a new pod would not refuse an older copy of a counter's
+        // state. Therefore no manifest has a ticket source.
         let locks = list(&spec["volumes"], "volumes").iter().find(|volume| volume["name"] == "locks");
         assert!(locks.is_some_and(|locks| locks["emptyDir"].is_object()), "{file}");
-        assert!(!configuration(&documents).expect("it has one").contains("\"ticket\""), "{file}");
+        assert!(!configuration(&documents).expect("one").contains("\"ticket\""), "{file}");
     }
 }
 
-/// Without a volume, the locks would end with each container.
+/// The locks need a volume, or they would end with each container.
 #[test]
 fn the_locks_of_containers_outlive_them() {
     let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
     assert!(page.contains("--volume snowbank-locks:/run/lock/snowbank "));
-    // A new volume gets the owner and the mode of the image's directory.
+    // A new volume takes its owner and mode from the image's directory.
     let image = fs::read_to_string(repository().join("deploy/Containerfile")).expect("the Containerfile");
     assert!(image.contains("--mode=0700 --owner=7660 --group=7660 /run/lock/snowbank "));
 }

@@ -1,12 +1,12 @@
-//! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot
-//! be written.
+//! The marks of worker IDs: how `snowbank state show` prints them, and how a daemon continues if it
+//! cannot write one.
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::machine::Machine;
 use crate::support::poll;
 use serde_json::Value;
 
-/// With a low `max_ahead` the horizon is short, and a raise comes soon.
+/// A low `max_ahead` makes the horizon short, so that the next raise comes soon.
 const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
 fn show_words(machine: &Machine) -> String {
@@ -19,10 +19,10 @@ fn show(machine: &Machine) -> Value {
     source.clone()
 }
 
-/// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one
-/// mark after another.
+/// Waits until all worker IDs have equal marks, and returns that mark. A daemon writes the marks
+/// one after another.
 fn read_mark(machine: &Machine) -> Value {
-    poll("marks that say the same", || match show(machine)["marks"].as_array().map(Vec::as_slice) {
+    poll("equal marks of all worker IDs", || match show(machine)["marks"].as_array().map(Vec::as_slice) {
         Some([mark]) => Some(mark.clone()),
         _ => None,
     })
@@ -48,7 +48,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     machine.draw_past_a_raise(&daemon);
     daemon.kill();
 
-    // Shows the newest state first, then an older copy of it.
+    // First shows the newest state, and then an older copy of it.
     let mark = read_mark(&machine);
     let shown = show(&machine);
     assert_eq!(mark["next_start"], "at_ceiling");
@@ -66,7 +66,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     {
         assert!(words.contains(part), "{part:?} is not in:\n{words}");
     }
-    // A start does what `state show` predicts.
+    // A start behaves as `state show` says.
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served", time]);
 }
 
@@ -93,7 +93,7 @@ fn marks_of_another_state_and_of_an_export_are_shown() {
     assert!(show_words(&machine).contains("moved away by `snowbank state export`"));
 }
 
-/// Only the disk of the locks fails.
+/// The disk of the locks fails, and the disk of the state works.
 #[test]
 fn a_failed_mark_is_logged_and_retried() {
     let machine = Machine::new();
@@ -106,21 +106,21 @@ fn a_failed_mark_is_logged_and_retried() {
     daemon.assert_logs("cannot mark in lock_dir");
     let mark = read_mark(&machine);
     let earlier = (&mark["status"], &mark["next_start"]);
-    assert_eq!(earlier, (&"granted".into(), &"at_ceiling".into()), "the earlier one");
+    assert_eq!(earlier, (&"granted".into(), &"at_ceiling".into()), "the mark is the earlier one");
     let highest = machine.draw_past_a_raise(&daemon);
-    assert!(highest > last, "IDs flow on");
+    assert!(highest > last, "the daemon stopped serving");
 
-    // No request is needed: ceilings still rise for a while after the last use, and each raise
+    // This needs no request, because ceilings rise for a while after the last use, and each raise
     // writes the marks.
     disk.works();
-    poll("the mark rises", || (id_of(&read_mark(&machine)["id"]) > highest).then_some(()));
+    poll("a higher mark", || (id_of(&read_mark(&machine)["id"]) > highest).then_some(()));
     daemon.kill();
     let newest = machine.back_up();
     machine.restore(&copy);
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
     machine.restore(&newest);
 
-    // If a killed daemon's mark is too low, its state is still no older copy.
+    // A state is not an older copy if the mark of its killed daemon was left too low.
     let mut daemon = disk.under(machine.setup(CONFIG)).start();
     disk.order(&fails);
     let last = machine.draw_past_a_raise(&daemon);
@@ -129,14 +129,15 @@ fn a_failed_mark_is_logged_and_retried() {
     disk.works();
     let daemon = disk.under(machine.setup(CONFIG)).start();
     assert!(daemon.draw_one() > last);
-    // A clean stop lowers the mark first. If that fails, the ceiling stays.
+    // A clean stop lowers the mark before the ceiling. If it cannot write the mark, it does not
+    // lower the ceiling.
     disk.order(&fails);
     let ceiling = id_of(&show(&machine)["id_bound"]);
     daemon.stop();
-    assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "not trimmed");
+    assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "the stop lowered the ceiling");
 }
 
-/// `state show` reads the state and the marks as of one moment, even while the daemon raises its
+/// `state show` reads the state and its marks consistently, even while the daemon raises its
 /// ceiling.
 #[test]
 fn a_running_daemons_state_is_never_shown_as_an_older_copy() {

@@ -1,6 +1,5 @@
-//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real
-//! parsers read them. The table has exactly the metrics of the scrape, and each metric that the
-//! alerts and the dashboard name.
+//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree, and
+//! the official tools can read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -18,13 +17,13 @@ fn doc(name: &str) -> String {
     std::fs::read_to_string(Path::new(DOCS).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Starts a daemon that has answered requests.
+/// Starts a daemon, and draws a few IDs.
 fn daemon() -> Daemon {
-    let files = crate::support::directory();
-    let pair = Authority::new(files.path(), "authority").issue_local("daemon");
+    let authority = Authority::new("authority");
     let identity = "[[identities]]\nname = \"anonymous\"\n";
     let tickets = "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n";
-    let config = format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&pair, ""));
+    let config =
+        format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&authority.issue_local("daemon"), ""));
     let setup = Setup::configured(&config).admin();
     setup.run(&["ticket", "set", "tickets", "0"]).printed();
     let daemon = setup.start();
@@ -34,17 +33,17 @@ fn daemon() -> Daemon {
     daemon
 }
 
-/// Runs a tool of another package on this input. Returns `None` if it is not installed: the test
-/// was skipped.
+/// Runs a tool of another package with this input. Returns `None` and skips the test if the tool is
+/// not installed.
 fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = spawned else {
         crate::support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
         return None;
     };
-    // A tool that fails early may not read all of it.
+    // A tool that fails early may not read all of its input.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
-    let output = child.wait_with_output().expect("it ends");
+    let output = child.wait_with_output().expect("the process ends");
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     if complained.contains("No module named") {
@@ -55,7 +54,7 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     Some(said.into_owned())
 }
 
-/// Returns Debian's Python, for which tests/run installs the library.
+/// Returns Debian's Python if there is one, because tests/run installs the library for it.
 fn python() -> Command {
     let system = Path::new("/usr/bin/python3");
     Command::new(if system.exists() { system } else { Path::new("python3") })
@@ -68,8 +67,7 @@ fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
     Some(serde_json::from_str(&json).expect("JSON"))
 }
 
-/// Returns the names of the metrics in the table of docs/monitoring.md. The tests beside the code
-/// check that each row agrees with it.
+/// Returns the names of the metrics in the table of docs/monitoring.md.
 fn documented() -> BTreeSet<String> {
     let page = doc("monitoring.md");
     let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
@@ -78,7 +76,7 @@ fn documented() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
+fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
     let daemon = daemon();
     let text = get(&daemon, "/metrics").body;
     assert!(text.ends_with("# EOF\n"), "{text}");
@@ -90,7 +88,7 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
         let suffix = if about["type"] == "counter" { "_total" } else { "" };
         scraped.insert(format!("{family}{suffix}"));
     }
-    // Only a fleet's daemon has these metrics: see `fleet::shown`.
+    // Only a daemon in a fleet has these metrics. `fleet::shown` tests them.
     let mut documented = documented();
     documented.retain(|metric| !metric.starts_with("snowbank_fleet_"));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
@@ -99,19 +97,18 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
 }
 
-/// The seconds between two scrapes. Alerts and dashboard must work with each interval. The longest
-/// is a second more than a minute, so that no range works only because two samples lie exactly at
-/// its ends.
+/// The intervals between scrapes with which alerts and dashboard must work, in seconds. The longest
+/// is more than a minute, so that no range works only because two samples lie exactly at its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
 /// The scrape at which the worker ID changes.
 const NUMBER_CHANGED: u32 = 32;
 
-/// Metrics that only a daemon of a fleet has. The daemon of these tests is in no fleet.
+/// Metrics of the dashboard that the daemon of these tests lacks, because it is in no fleet.
 const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
-/// Returns the start times that scrapes show of a daemon that is killed every 12.5 s for ten
-/// minutes. Each time it is down for three seconds, in which a scrape finds nothing.
+/// Returns the start times of a daemon that crashes every 12.5 s for ten minutes, as scrapes show
+/// them. After each crash the daemon is down for three seconds, and a scrape shows nothing.
 fn crash_loop(interval_s: u32) -> String {
     let kills_s: Vec<f64> = (0..48).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {
@@ -125,7 +122,7 @@ fn crash_loop(interval_s: u32) -> String {
     (0..60).map(seen).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the tests of the alerts, with all values that depend on the scrape interval filled in.
+/// Returns the tests of the alerts for this scrape interval.
 fn rule_tests(interval_s: u32) -> String {
     let tests = include_str!("monitoring/rules_test.yml");
     let mut parts = tests.split("RATE(");
@@ -144,7 +141,7 @@ fn rule_tests(interval_s: u32) -> String {
 
 fn promtool(arguments: [&str; 2], text: &str) {
     let file = tempfile::NamedTempFile::with_suffix(".yml").expect("a temporary file");
-    std::fs::write(file.path(), text).expect("it is written");
+    std::fs::write(file.path(), text).expect("written");
     tool("prometheus", Command::new("promtool").args(arguments).arg(file.path()), "");
 }
 
@@ -154,7 +151,7 @@ fn the_alerts_are_valid_rules_and_fire_when_they_should() {
     SCRAPE_INTERVALS.map(rule_tests).iter().for_each(|tests| promtool(["test", "rules"], tests));
 }
 
-/// Returns the words of a text that look like a metric of the daemon.
+/// Returns the words of a text that look like the daemon's metrics.
 fn metrics_named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| {
@@ -180,7 +177,7 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
 }
 
 #[test]
-fn each_alert_and_finding_has_a_row_for_three_in_the_morning() {
+fn each_alert_and_finding_has_a_row_in_operations_md() {
     let rules = doc("monitoring/snowbank.rules.yml");
     let page = doc("operations.md");
     let rows = page.split_once("## Three in the morning").expect("the section").1;
@@ -199,7 +196,7 @@ fn each_alert_and_finding_has_a_row_for_three_in_the_morning() {
         .collect();
     assert_eq!(found, wanted, "left: the rows of docs/operations.md; right: alerts and findings");
     let links = rules.matches("operations.md#three-in-the-morning").count();
-    assert_eq!(links, rules.matches("- alert: ").count(), "each alert has a runbook_url");
+    assert_eq!(links, rules.matches("- alert: ").count(), "some alerts have no runbook_url");
 }
 
 #[test]
@@ -210,7 +207,7 @@ fn grafana_can_import_the_dashboard() {
     let panels = dashboard["panels"].as_array().expect("panels");
     let mut ids = BTreeSet::new();
     for panel in panels {
-        assert!(ids.insert(panel["id"].as_u64()), "each panel has an ID of its own: {panel}");
+        assert!(ids.insert(panel["id"].as_u64()), "two panels have the same ID: {panel}");
         assert!(panel["gridPos"]["w"].as_u64().is_some_and(|width| width <= 24), "{panel}");
     }
     let expressions = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
@@ -222,11 +219,10 @@ fn grafana_can_import_the_dashboard() {
     }
 }
 
-/// Returns a panel's expression as Grafana fills it in.
+/// Returns a panel's expression after Grafana has replaced its variables.
 fn filled(target: &Value) -> String {
     let expression = target["expr"].as_str().expect("an expression");
-    // `$__rate_interval` is four times the scrape interval, which Grafana takes from the panel's
-    // least step.
+    // Grafana replaces `$__rate_interval` by four times the panel's `interval`.
     if expression.contains("$__rate_interval") {
         assert_eq!(target["interval"], "1m", "{expression}");
     }
@@ -235,7 +231,7 @@ fn filled(target: &Value) -> String {
     filled
 }
 
-/// Returns tests that each expression has a value if all samples grow from one scrape to the next.
+/// Returns tests which check that each expression has a value while all samples grow.
 fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
     let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
@@ -264,12 +260,12 @@ fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_
 }
 
 #[test]
-fn the_page_draws_itself_in_a_browser() {
+fn the_status_page_renders_in_a_browser() {
     let daemon = daemon();
     let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
     let profile = tempfile::tempdir().expect("a temporary directory");
     let mut chromium = Command::new("timeout");
-    // The browser gets a few seconds of virtual time, which passes as fast as answers arrive.
+    // The browser gets some seconds of virtual time, which passes as fast as responses arrive.
     chromium.args([
         "60",
         "chromium",
@@ -283,7 +279,7 @@ fn the_page_draws_itself_in_a_browser() {
     if !crate::support::has_program("chromium", "chromium") {
         return;
     }
-    let output = chromium.stdin(Stdio::null()).output().expect("it runs");
+    let output = chromium.stdin(Stdio::null()).output().expect("the program runs");
     let page = String::from_utf8_lossy(&output.stdout);
     let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
@@ -298,7 +294,7 @@ fn the_page_draws_itself_in_a_browser() {
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
     }
-    // In these lines the browser reports violations of the page's policy and errors of its script.
+    // The browser logs violations of the page's policy and errors of its script in these lines.
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

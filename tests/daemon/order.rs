@@ -1,4 +1,4 @@
-//! Strict order over the whole daemon. `server.rs` has the order of each connection.
+//! Strict order across all connections of a daemon.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -7,15 +7,17 @@ use crate::support::{Ask, Daemon, Random, Setup};
 
 const CONNECTIONS: u64 = 8;
 
-/// Every tick of this layout is scarce, so waits and immediate answers follow each other closely.
+/// A layout with so few IDs in a tick that some requests wait and others do not.
 const SCARCE: &str = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
 
 /// The layout of a daemon, and the load of each of its connections.
 struct Load {
     layout: &'static str,
-    /// How often a connection sends requests, and how many requests it sends at once.
+    /// How often a connection sends requests.
     rounds: usize,
+    /// How many requests it sends at once.
     depth: u16,
+    /// The counts of IDs from which each request takes one.
     sizes: &'static [u32],
 }
 
@@ -26,8 +28,8 @@ const LOADS: [Load; 4] = [
     Load { layout: SCARCE, rounds: 30, depth: 1, sizes: &[1, 1, 3, 16, 40] },
 ];
 
-/// Sends requests on one connection. Each reply lies above all IDs that had been received on any
-/// connection before its request.
+/// Sends requests on one connection. Checks that each reply has larger IDs than every reply that
+/// any connection received before the request.
 fn ask_after_others(daemon: &Daemon, seed: u64, load: &Load, highest: &AtomicU64) {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();

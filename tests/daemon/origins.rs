@@ -1,21 +1,17 @@
-//! Worker IDs that a daemon takes from its machine: from an address, the host name or a file.
+//! Worker IDs that a daemon takes from an address, the host name or a file of its machine.
 
 use std::process::Command;
 
+use crate::support::Setup;
 use crate::support::ids::twitter_worker;
 use crate::support::program::{Said, program};
-use crate::support::{Daemon, Setup};
-
-fn worker_of(daemon: &Daemon) -> u64 {
-    twitter_worker(daemon.draw_one())
-}
 
 #[test]
 fn an_address_gives_the_worker_id() {
     let toml = "worker_id_from = \"ipv4\"\nlayout = \"kubernetes\"\nlisten = \"0.0.0.0:0\"\n";
     let daemon = Setup::bare().config(toml).env("SNOWBANK_IPV4", "10.94.100.191").start();
     let id = daemon.draw_one();
-    // 28 bits of time, 24 of the node, 11 of the sequence.
+    // The layout has 28 bits of time, 24 of the node, and 11 of the sequence.
     assert_eq!((id >> 11) & 0xff_ffff, 94 * 65_536 + 100 * 256 + 191);
     daemon.assert_logs(
         "source \"default\" has worker ID 6186175, from the low 24 bits of 10.94.100.191, SNOWBANK_IPV4",
@@ -37,8 +33,8 @@ fn a_file_gives_the_worker_id_once_it_is_there() {
     };
     with("32\n").end().assert_refusal(&["worker_id_from", "found 32", "0 to 31"]);
     let daemon = with("5\n").start();
-    // Datacenter 1 comes from the configuration.
-    assert_eq!(worker_of(&daemon), 32 + 5);
+    // The configuration gives datacenter 1.
+    assert_eq!(twitter_worker(daemon.draw_one()), 32 + 5);
 }
 
 #[test]
@@ -51,16 +47,16 @@ fn a_host_name_gives_the_worker_id() {
     };
     let can = Command::new("unshare").args(["--uts", "--map-root-user", "hostname", "web-1"]).status();
     if !can.is_ok_and(|status| status.success()) {
-        return crate::support::skip("a name space with another host name cannot be made here");
+        return crate::support::skip("this user cannot make a namespace with another host name");
     }
     let daemon = named("web-12.example").start();
-    assert_eq!(worker_of(&daemon), 12);
+    assert_eq!(twitter_worker(daemon.draw_one()), 12);
     daemon.assert_logs("source \"default\" has worker ID 12, from host name \"web-12.example\"");
     named("web").end().assert_refusal(&["worker_id_from", "\"web\"", "web-12"]);
 }
 
 #[test]
-fn check_picks_the_number_of_this_machine_and_prints_it() {
+fn check_prints_the_worker_id_of_this_machine() {
     let directory = crate::support::directory();
     let path = directory.path().join("snowbank.toml");
     for (toml, parts) in [
@@ -71,7 +67,7 @@ fn check_picks_the_number_of_this_machine_and_prints_it() {
                 "warning: source \"default\": worker IDs are the low 10 bits",
             ],
         ),
-        // This machine may lack a file that the daemon's machine has, so that is a warning.
+        // A missing file is only a warning, because the daemon's machine may have the file.
         (
             "worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n",
             ["worker picked at the start (file:", "warning: `serve` would not start on this machine: "],

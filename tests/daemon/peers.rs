@@ -1,4 +1,4 @@
-//! Daemons that compare their worker IDs with each other at a start, without a coordinator.
+//! Daemons without a coordinator that compare their worker IDs with their peers at a start.
 
 use crate::secure::{Authority, tls_section, write_secret};
 use crate::support::daemon::Ended;
@@ -9,8 +9,8 @@ fn toml(worker: u64, peers: &[&str]) -> String {
     format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
 }
 
-/// Checks that a start is refused for now. A daemon waits two seconds for its peers. If the answer
-/// is late, the daemon starts, and this function tries again.
+/// Checks that a start is refused with exit code 3. A daemon waits two seconds for its peers. If
+/// the answer comes later, the daemon starts, and this function tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
     let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
@@ -23,14 +23,14 @@ fn a_daemon_does_not_start_with_the_worker_id_of_a_peer() {
     let address = first.tcp().to_string();
     let parts = [&format!("peer {address} ("), "has worker ID 5 of source \"default\" too", "worker_ids"];
     assert_refused(&toml(5, &[&address]), &parts);
-    // The same number in another ID space makes other IDs.
+    // The same worker ID in another ID space makes other IDs.
     let other_space = format!("layout = \"sonyflake\"\n{}", toml(5, &[&address]));
     drop(Setup::configured(&other_space).start());
     drop(Setup::configured(&toml(6, &[&address])).start());
 }
 
 #[test]
-fn a_name_may_have_addresses_without_a_listener() {
+fn a_peers_name_may_have_addresses_without_a_listener() {
     let other = Setup::configured(&toml(1, &[])).start();
     let named = format!("localhost:{}", other.tcp().port());
     assert_refused(&toml(1, &[&named]), &["has worker ID 1"]);
@@ -38,7 +38,7 @@ fn a_name_may_have_addresses_without_a_listener() {
 }
 
 #[test]
-fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
+fn a_peer_that_does_not_answer_is_logged() {
     let nobody = Port::take().address().to_string();
     let daemon = Setup::configured(&toml(5, &[&nobody])).start();
     let part = format!("1 of 1 peers gave no answer, so nothing is known of their worker IDs: {nobody}, ");
@@ -55,11 +55,10 @@ fn a_daemon_does_not_ask_itself() {
 }
 
 #[test]
-fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
-    let directory = crate::support::directory();
-    let authority = Authority::new(directory.path(), "authority");
+fn a_token_goes_to_peers_over_tls_or_loopback_only() {
+    let authority = Authority::new("authority");
     let pair = authority.issue("server", &["localhost"]);
-    let tokens = directory.path().join("tokens");
+    let tokens = authority.path("tokens");
     write_secret(&tokens, "of-the-fleet-and-long-enough\n");
     let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
     let secured = format!("worker_ids = 5\n{auth}{}", tls_section(&pair, ""));
@@ -71,7 +70,7 @@ fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
         Setup::configured(&peer).start().assert_logs("asks for a token");
         assert_refused(&(peer + &auth), &["has worker ID 5"]);
     }
-    // The same machine, but not by a loopback address.
+    // This peer is on the same machine, but its address is not loopback.
     let open = format!("0.0.0.0:{}", other.tcp().port());
     let daemon = Setup::configured(&(toml(5, &[&open]) + &auth)).start();
     daemon.assert_logs("asks for a token");

@@ -1,5 +1,5 @@
-//! The state on real file systems that are full. Mounting them needs root. Without root these tests
-//! report that and pass, unless `CI` is set.
+//! The state on real file systems that are full. Mounting them needs root. Without root this test
+//! is skipped, unless `CI` is set.
 
 use std::time::{Duration, Instant};
 
@@ -7,24 +7,23 @@ use crate::support::file_system::FileSystem;
 use crate::support::program::{Said, program};
 use crate::support::{Ask, Daemon, Setup, each_case};
 
-/// IDs, and a counter. Each draw from the counter needs a reservation.
+/// A source of IDs, and a counter, of which each draw needs a reservation.
 const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
-/// Draws a batch, all of which must lie above `highest`, and returns its last ID. A raise may be
-/// late on a busy machine.
+/// Draws a batch, checks that all its IDs are above `highest`, and returns the last ID.
 fn draw(daemon: &Daemon, source: u16, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000).source(source).wait_ms(9_000)).runs();
     assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
     runs[runs.len() - 1].last()
 }
 
-/// Returns how long a daemon serves on a full disk: ten minutes in `tests/long`.
+/// Returns how long daemons serve on a full disk. `tests/long` sets a longer time.
 fn full_disk_time() -> Duration {
     let seconds = std::env::var("SNOWBANK_FULL_DISK_S").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// Keeps state and locks on a file system that is full to the last byte.
+/// Runs daemons whose state and locks are on a file system that is full to the last byte.
 fn serves_and_starts_on_a_full_disk(kind: &str) {
     let Some(disk) = FileSystem::mount_as(kind) else { return };
     let state = disk.point().join("state");
@@ -36,7 +35,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         || Setup::configured(SOURCES).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
     let daemon = setup().start();
     draw(&daemon, 0, 0);
-    // Its first start has already reserved the space for the next start.
+    // The first start has already reserved the space for the next start.
     drop(daemon);
     disk.fill();
     let mut highest = [0; 2];
@@ -45,8 +44,8 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         let before = highest;
         let until = Instant::now() + full_disk_time() / 4;
         while Instant::now() < until {
-            // In relaxed order, IDs only lie above those of the previous life: connections have
-            // different shards.
+            // In relaxed order, only IDs of the previous life must be lower, because each
+            // connection may be on another shard.
             for source in [0, 1] {
                 let last = draw(&daemon, source as u16, before[source]);
                 highest[source] = highest[source].max(last);
@@ -59,7 +58,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
             _ => drop(daemon.stop()),
         }
     }
-    // The disk was full all the time.
+    // Checks that the disk is still full.
     let more = std::fs::write(disk.point().join("more"), vec![7; 8_192]);
     assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::StorageFull, "{kind}");
 }

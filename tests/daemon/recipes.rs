@@ -1,5 +1,5 @@
-//! The recipes of docs/clients.md number rows with IDs of two daemons. One of them is killed: no ID
-//! is missing or repeated.
+//! The recipes of docs/clients.md number rows with IDs of two daemons. After one daemon is killed,
+//! no ID is missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -12,24 +12,27 @@ use crate::secure::write_secret;
 use crate::support::clients::{can_run, newest, script};
 use crate::support::{Setup, skip};
 
-/// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64
-/// KiB, some 3,200 IDs, so the recipe still draws at the kill, however slowly the test reads.
+/// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
+/// The number of IDs that the test reads before it kills the first daemon. The recipe still draws
+/// then, because the remaining IDs are more than a pipe holds.
 const BEFORE_THE_KILL: usize = 1_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the command of a recipe whose script reads the page itself. The two ports follow.
+/// Returns the command of a recipe whose script reads the recipe from the page. The caller adds the
+/// ports of the daemons.
 fn scripted(program: &Path, name: &str, recipe: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(script(name)).arg(root().join("docs/clients.md")).arg(recipe);
     command
 }
 
-/// The recipes for Python and Node, each with its front end.
+/// The recipes for Python, each with its front end.
 const PYTHON: [(&str, &str); 3] = [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")];
+/// The recipes for Node, each with its front end.
 const NODE: [(&str, &str); 3] = [("ioredis", "resp"), ("node-redis", "resp"), ("fetch", "http")];
 
 fn in_python(recipe: &str) -> Option<Command> {
@@ -43,7 +46,7 @@ fn in_node(recipe: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Writes a recipe of the page and the program that runs it into a new folder.
+/// Writes a recipe from the page, and the program that runs it, into a new folder.
 fn written(fence: &str, recipe: &str, program: &str) -> TempDir {
     let page = std::fs::read_to_string(root().join("docs/clients.md")).expect("the page");
     let (_, code) = page.split_once(&format!("```{fence}\n")).expect("the recipe");
@@ -60,7 +63,8 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a recipe against two daemons with this front end. `command` takes their ports.
+/// Runs a recipe against two daemons with this front end, and kills the first one. `command` takes
+/// their ports as arguments.
 fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");
@@ -80,25 +84,26 @@ fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
             daemons.remove(0).kill();
         }
     }
-    assert!(recipe.wait().expect("it ends").success(), "{name}");
+    assert!(recipe.wait().expect("the process ends").success(), "{name}");
     assert_eq!(ids.len(), DRAWN, "{name}");
 }
 
-/// Runs a recipe against a daemon that asks for a token, which the recipe does not have.
+/// Checks that a recipe without a token fails after one request to a daemon that requires a token.
 fn is_refused_once(front_end: &str, name: &str, mut command: Command) {
     let files = TempDir::new().expect("a folder");
     let tokens = files.path().join("tokens");
     write_secret(&tokens, "correct-horse-battery-staple\n");
     let settings = format!("auth.token_file = \"{}\"", tokens.display());
     let daemon = Setup::configured(&settings).front_end(front_end).start();
-    let output = command.arg(daemon.addresses[1].tcp().port().to_string()).output().expect("it runs");
+    let output =
+        command.arg(daemon.addresses[1].tcp().port().to_string()).output().expect("the program runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && errors.contains("refused 1 times: "), "{name}: {errors}");
 }
 
 #[test]
-fn recipes_do_not_repeat_a_refusal_of_the_request() {
-    // Clients of memcached have no token.
+fn recipes_do_not_retry_refused_requests() {
+    // The protocol of memcached has no tokens.
     for (name, front_end) in PYTHON.into_iter().filter(|(_, front_end)| *front_end != "memcached") {
         if let Some(command) = in_python(name) {
             is_refused_once(front_end, name, command);
@@ -112,7 +117,7 @@ fn recipes_do_not_repeat_a_refusal_of_the_request() {
 }
 
 #[test]
-fn recipes_for_python() {
+fn recipes_for_python_draw_all_ids_if_a_daemon_dies() {
     for (name, front_end) in PYTHON {
         if let Some(command) = in_python(name) {
             numbers_rows(front_end, name, command);
@@ -125,7 +130,7 @@ fn recipes_for_python() {
 }
 
 #[test]
-fn recipes_for_node() {
+fn recipes_for_node_draw_all_ids_if_a_daemon_dies() {
     for (name, front_end) in NODE {
         if let Some(command) = in_node(name) {
             numbers_rows(front_end, name, command);
@@ -133,9 +138,9 @@ fn recipes_for_node() {
     }
 }
 
-/// The libraries are Debian's packages.
+/// Debian packages the libraries.
 #[test]
-fn recipes_for_php_and_ruby() {
+fn recipes_for_php_and_ruby_draw_all_ids_if_a_daemon_dies() {
     for (program, check, script, name) in [
         ("php", ["-r", "exit(extension_loaded('redis') ? 0 : 1);"], "recipe.php", "phpredis"),
         ("ruby", ["-e", "require 'redis'"], "recipe.rb", "redis-rb"),
@@ -146,9 +151,9 @@ fn recipes_for_php_and_ruby() {
     }
 }
 
-/// The library is Debian's package.
+/// Debian packages the library.
 #[test]
-fn recipe_for_go() {
+fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     let sources = Path::new("/usr/share/gocode");
     if !sources.join("src/github.com/gomodule/redigo").exists() {
         return skip("redigo is missing: install Debian's golang-github-gomodule-redigo-dev");
@@ -160,10 +165,9 @@ fn recipe_for_go() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// Spymemcached is Debian's package. Debian has no Jedis: SNOWBANK_JEDIS names its jars, by
-/// absolute paths.
+/// Debian packages Spymemcached, but not Jedis: SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
-fn recipes_for_java() {
+fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
     let spymemcached = "/usr/share/java/spymemcached.jar";
     if Path::new(spymemcached).exists() {
         numbers_rows_in_java("memcached", "spymemcached", spymemcached);

@@ -1,7 +1,9 @@
-//! Shared by the TLS tests: certificates of every kind, made at run time, and the wire over TLS.
+//! Helpers of the TLS tests: an authority that issues certificates at run time, and connections
+//! over TLS.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,15 +14,17 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
 
 use crate::support::wire::Transport;
-use crate::support::{DEADLINE, Setup, Wire};
+use crate::support::{DEADLINE, Setup, Wire, directory};
 
-/// A certificate authority with a directory of files.
+/// A certificate authority, with a directory for the files of its certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    /// Its own certificate.
     pub(crate) file: PathBuf,
-    directory: PathBuf,
+    directory: TempDir,
 }
 
 /// A certificate and its key, in files.
@@ -31,39 +35,42 @@ pub(crate) struct Pair {
 }
 
 impl Authority {
-    pub(crate) fn new(directory: &Path, name: &str) -> Authority {
+    pub(crate) fn new(name: &str) -> Authority {
+        let directory = directory();
         let mut params = params(&[], name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("a certificate");
-        let file = directory.join(format!("{name}.crt"));
+        let file = directory.path().join(format!("{name}.crt"));
         std::fs::write(&file, certificate.pem()).expect("written");
-        Authority { issuer: Issuer::new(params, key), file, directory: directory.to_owned() }
+        Authority { issuer: Issuer::new(params, key), file, directory }
+    }
+
+    /// Returns a path in its directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Returns the setting by which a daemon asks for client certificates of this authority.
+    pub(crate) fn client_ca(&self) -> String {
+        format!("client_ca = {:?}\n", self.file)
     }
 
     pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Pair {
         self.issue_with(name, hosts, |_| {})
     }
 
+    /// Issues a certificate for this machine's loopback names.
     pub(crate) fn issue_local(&self, name: &str) -> Pair {
         self.issue(name, &["127.0.0.1", "localhost"])
     }
 
-    pub(crate) fn issue_expired(&self, name: &str, hosts: &[&str]) -> Pair {
-        self.issue_with(name, hosts, |params| {
-            params.not_before = date_time_ymd(2000, 1, 1);
-            params.not_after = date_time_ymd(2001, 1, 1);
+    /// Issues a certificate that is valid in these years only.
+    pub(crate) fn issue_for_years(&self, name: &str, years: Range<i32>) -> Pair {
+        self.issue_with(name, &["127.0.0.1", "localhost"], |params| {
+            params.not_before = date_time_ymd(years.start, 1, 1);
+            params.not_after = date_time_ymd(years.end, 1, 1);
         })
-    }
-
-    pub(crate) fn issue_from(&self, name: &str, hosts: &[&str], year: i32) -> Pair {
-        self.issue_with(name, hosts, |params| params.not_before = date_time_ymd(year, 1, 1))
-    }
-
-    /// Issues a certificate that is valid until this year begins.
-    pub(crate) fn issue_until(&self, name: &str, year: i32) -> Pair {
-        let hosts = ["127.0.0.1", "localhost"];
-        self.issue_with(name, &hosts, |params| params.not_after = date_time_ymd(year, 1, 1))
     }
 
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
@@ -78,7 +85,7 @@ impl Authority {
         self.issue_with(name, &["127.0.0.1"], |params| params.distinguished_name = organization)
     }
 
-    /// Issues a certificate that claims to be an authority's.
+    /// Issues a certificate that is itself an authority's (CA:TRUE).
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
         let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         self.issue_with(name, &["127.0.0.1"], |params| params.is_ca = is_ca)
@@ -89,10 +96,8 @@ impl Authority {
         change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let pair = Pair {
-            certificate: self.directory.join(format!("{name}.crt")),
-            key: self.directory.join(format!("{name}.key")),
-        };
+        let pair =
+            Pair { certificate: self.path(&format!("{name}.crt")), key: self.path(&format!("{name}.key")) };
         std::fs::write(&pair.certificate, certificate.pem()).expect("written");
         write_secret(&pair.key, &key.serialize_pem());
         pair
@@ -109,7 +114,8 @@ impl Authority {
         Arc::new(match own {
             None => builder.with_no_client_auth(),
             Some(pair) => {
-                builder.with_client_auth_cert(pair.chain(), pair.private_key()).expect("key and certificate")
+                let key = PrivateKeyDer::from_pem_file(&pair.key).expect("PEM");
+                builder.with_client_auth_cert(pair.chain(), key).expect("a key that fits")
             }
         })
     }
@@ -123,8 +129,10 @@ impl Pair {
             .expect("PEM")
     }
 
-    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
-        PrivateKeyDer::from_pem_file(&self.key).expect("PEM")
+    /// Overwrites its files with those of another pair.
+    pub(crate) fn replace_by(&self, other: &Pair) {
+        std::fs::copy(&other.certificate, &self.certificate).expect("copied");
+        std::fs::copy(&other.key, &self.key).expect("copied");
     }
 }
 
@@ -142,17 +150,17 @@ fn params(hosts: &[&str], name: &str) -> CertificateParams {
 pub(crate) fn write_secret(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("written");
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("one's own file");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("chmod");
 }
 
-/// Returns a configuration with this certificate, and with these further lines in `[tls]`.
+/// Returns a configuration with this certificate. `more` follows in the table `[tls]`.
 pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     let certificate = pair.certificate.display();
     let key = pair.key.display();
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 
-/// Sets up a daemon with a TLS listener, this certificate, and these further lines in `[tls]`.
+/// Returns a daemon with a TLS listener and the configuration of [`tls_section`].
 pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
     Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, more))
 }
@@ -191,15 +199,16 @@ impl Transport for Secure {
     }
 }
 
-pub(crate) fn try_secure(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
-    shake(TcpStream::connect_timeout(&address, DEADLINE)?, config, name)
+/// Connects over TLS to a listener on 127.0.0.1.
+pub(crate) fn try_secure(address: SocketAddr, config: &Arc<ClientConfig>) -> io::Result<Secured> {
+    handshake(TcpStream::connect_timeout(&address, DEADLINE)?, config)
 }
 
-/// Does the TLS handshake.
-pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
+/// Does the TLS handshake with a daemon on 127.0.0.1.
+pub(crate) fn handshake(mut socket: TcpStream, config: &Arc<ClientConfig>) -> io::Result<Secured> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(DEADLINE))?;
-    let name = name.to_owned().try_into().expect("a name");
+    let name = "127.0.0.1".try_into().expect("a name");
     let mut session = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
     while session.is_handshaking() {
         session.complete_io(&mut socket)?;
@@ -207,8 +216,8 @@ pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &st
     Ok(StreamOwned::new(session, socket))
 }
 
-/// Connects to 127.0.0.1 over TLS.
+/// Connects over TLS to a listener on 127.0.0.1, and panics if that fails.
 pub(crate) fn secure_wire(address: SocketAddr, config: &Arc<ClientConfig>) -> Wire {
-    let secured = try_secure(address, config, "127.0.0.1").unwrap_or_else(|error| panic!("no TLS: {error}"));
+    let secured = try_secure(address, config).unwrap_or_else(|error| panic!("no TLS: {error}"));
     Wire::over(Box::new(Secure(secured)))
 }

@@ -1,18 +1,19 @@
-//! `snowbank serve` for its user: options that it refuses, its messages, the precedence of
-//! settings, and its exit codes.
+//! `snowbank serve`: options that it refuses, locks of worker IDs, the precedence of settings, and
+//! its defaults.
 
 use std::net::TcpListener;
 
 use crate::support::ids::twitter_worker;
 use crate::support::{Ask, Setup, each_case};
 
-/// Wrong options, and what the one line about each must name: the value found, and those allowed.
+/// Wrong options, each with parts of the line that refuses it: the value found, and what is
+/// allowed.
 const WRONG: [(&[&str], &[&str]); 6] = [
-    // A listener beyond loopback needs a worker ID, even if other listeners are local.
+    // If one listener is beyond loopback, the daemon needs a worker ID.
     (&["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "worker_ids", "loopback"]),
     (&["--worker-id=-1"], &["--worker-id", "-1"]),
-    // The game servers wanted 73 bits, and a time field that lasts 4.4 years.
-    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "73", "63", "4.4 years", "game"]),
+    // The fields need more bits than an ID has, and the time field lasts only 4.35 years.
+    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "73", "63", "4.35 years", "game"]),
     (&["--order", "loose"], &["--order", "loose", "relaxed", "strict"]),
     (&["--lisen", "127.0.0.1:0"], &["--lisen"]),
     (&["--stop-at-stdin-eof", "surplus"], &["surplus"]),
@@ -28,10 +29,10 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     let daemon = setup.args(["--worker-id", "4-6"]).start();
-    // The other daemon has a state of its own.
+    // The other daemons have a state of their own, but share the lock directory.
     let other = |options: &[&str]| Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(options);
     let process = format!("process {}", daemon.id());
-    // Layouts with the same IDs at another time, or by another division into fields.
+    // These layouts can make the same IDs, at another time or with other fields.
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
     let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
     let twin = |worker: &str, layout: &str| {
@@ -40,7 +41,7 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     for (worker, layout, words) in [
         ("5", "twitter", "worker ID 5"),
         ("0-4", "twitter", "worker ID 4"),
-        // The same layout in another form, with other names, and a constant instead of some bits.
+        // The same layout with other names of fields, and with a constant for some of the bits.
         ("6", "time:41,dc:5,host:5,sequence:12;epoch=2010-11-04T01:42:54.657Z", "worker ID 6"),
         ("6", "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657", "worker ID 6"),
         ("5", later, &twin("5", later)),
@@ -49,7 +50,7 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
         let ended = other(&["--worker-id", worker, "--layout", layout]).end();
         ended.assert_refusal_for_now(&[words, "another daemon", &process]);
     }
-    // Allowed: another worker ID, or another layout whose IDs are years away or rise at another
+    // Another worker ID is allowed, and so is a layout whose IDs are years away or grow at another
     // rate.
     for (worker, layout) in [("7", "twitter"), ("5", "simple-2020"), ("5", "clearing")] {
         other(&["--worker-id", worker, "--layout", layout]).start().stop();
@@ -62,8 +63,8 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     other(&["--worker-id", "11", "--layout", finer]).start().stop();
 }
 
-/// Returns the order and the worker IDs that a daemon reports.
-fn told(setup: Setup) -> (String, Vec<u64>) {
+/// Starts a daemon, and returns the order and the worker IDs in its INFO.
+fn reported(setup: Setup) -> (String, Vec<u64>) {
     let daemon = setup.start();
     let info = daemon.connect().info();
     let order = info["order"].as_str().expect("a text").to_owned();
@@ -72,15 +73,18 @@ fn told(setup: Setup) -> (String, Vec<u64>) {
 }
 
 #[test]
-fn options_beat_variables_and_these_beat_the_file() {
+fn options_override_variables_and_variables_the_file() {
     let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
-    assert_eq!(told(file()), ("strict".into(), vec![1]));
+    assert_eq!(reported(file()), ("strict".into(), vec![1]));
     let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_IDS", "2-3");
-    assert_eq!(told(variables()), ("relaxed".into(), vec![2, 3]));
-    assert_eq!(told(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
-    assert_eq!(told(variables().args(["--order", "strict", "--worker-id", "5"])), ("strict".into(), vec![5]));
+    assert_eq!(reported(variables()), ("relaxed".into(), vec![2, 3]));
+    assert_eq!(reported(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
+    assert_eq!(
+        reported(variables().args(["--order", "strict", "--worker-id", "5"])),
+        ("strict".into(), vec![5])
+    );
     // An empty variable counts as not set.
-    assert_eq!(told(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
+    assert_eq!(reported(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
 }
 
 #[test]
@@ -92,7 +96,7 @@ fn a_signal_right_after_the_listening_line_stops_the_daemon() {
 
 #[test]
 fn without_options_it_serves_twitter_ids_of_worker_0() {
-    // If another daemon of this machine has the default port, the test ends here.
+    // If another program has the default port, this test cannot run.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");
         return;

@@ -1,4 +1,4 @@
-//! End to end: a daemon, many connections, and the guarantees for every ID.
+//! The guarantees for every ID, over many connections of one daemon.
 
 use std::thread;
 
@@ -11,8 +11,8 @@ const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
 
-/// Sends a request, and checks that each ID's tick lies between request and reply, within the
-/// settings' bounds.
+/// Sends a request, and checks that each ID's tick is not older than `burst_window` at the request,
+/// and not further ahead than `max_ahead` at the reply.
 fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let sent_ms = unix_ms();
     let runs = wire.next(ask).runs();
@@ -20,7 +20,7 @@ fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     for run in &runs {
         let first_ms = twitter_unix_ms(run.first);
         let last_ms = twitter_unix_ms(run.last());
-        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, asked for at {sent_ms}");
+        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, requested at {sent_ms}");
         assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
     }
     runs
@@ -50,29 +50,28 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
 fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
     const CONNECTIONS: u64 = 8;
     const IDS_EACH: u64 = 400_000;
-    // More shards than cores, so that the kernel interrupts them anywhere.
+    // More shards than cores, so that the kernel interrupts shards at any instruction.
     let daemon = Setup::new().args(["--worker-id", "33", "--shards", "4"]).start();
     let drawn: Vec<Run> = thread::scope(|scope| {
         let daemon = &daemon;
         let draws: Vec<_> =
             (0..CONNECTIONS).map(|seed| scope.spawn(move || draw(daemon, seed, IDS_EACH))).collect();
-        draws.into_iter().flat_map(|draw| draw.join().expect("every connection gets its IDs")).collect()
+        draws.into_iter().flat_map(|draw| draw.join().expect("no panic")).collect()
     });
     let total: u64 = drawn.iter().map(|run| u64::from(run.count)).sum();
     assert!(total >= CONNECTIONS * IDS_EACH);
     assert!(drawn.iter().all(|run| twitter_worker(run.first) == 33));
     assert_distinct(drawn);
-    daemon.stop();
 }
 
 #[test]
-fn info_has_the_keys_that_the_protocol_names_and_no_others() {
+fn info_has_exactly_the_keys_of_the_protocol() {
     let daemon = Setup::new().args(["--worker-id", "0-2", "--order", "strict"]).start();
     let Reply::Info(21, text) = daemon.connect().call(&wire::info(21)) else {
         panic!("no INFO");
     };
     let mut info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let mut own = |key: &str| info.as_object_mut().and_then(|info| info.remove(key)).expect("it is there");
+    let mut own = |key: &str| info.as_object_mut().and_then(|info| info.remove(key)).expect("the key exists");
     assert!(own("instance").as_str().is_some_and(|instance| !instance.is_empty()), "{text}");
     assert!(own("clock_unix_ms").as_u64().is_some_and(|clock| clock > 1_700_000_000_000), "{text}");
     let layout = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";

@@ -10,19 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::failing_disk::FailingDisk;
 use crate::support::frozen::FrozenThread;
 use crate::support::has_program;
 use crate::support::http::{self, sample};
 use crate::support::machine::Machine;
-use crate::support::manager::Manager;
+use crate::support::manager::{Manager, Message};
 use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
-/// A watchdog's period for tests. The daemon notifies twice in it.
+/// The watchdog's period in these tests. The daemon notifies the service manager twice in each.
 const PERIOD: Duration = Duration::from_millis(400);
 
-fn is_ready(message: &crate::support::manager::Message) -> bool {
+fn is_ready(message: &Message) -> bool {
     message.says("READY=1")
 }
 
@@ -37,16 +36,16 @@ fn ready_comes_first_then_watchdog_messages_then_the_stop() {
     let first = manager.next_within(crate::support::DEADLINE).expect("a message");
     assert!(is_ready(&first) && first.value("STATUS").is_some(), "{first:?}");
     for _ in 0..5 {
-        manager.until("food", |message| message.says("WATCHDOG=1"));
+        manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     }
     daemon.signal(Signal::TERM);
     let stopping = manager.until("the stop", |message| message.says("STOPPING=1"));
     let extension: u64 = stopping.value("EXTEND_TIMEOUT_USEC").expect("time to drain").parse().expect("µs");
-    // 5 s to drain, 3 s to trim, 1 s for the log, and a margin.
+    // The default drain_timeout, the time to trim, the time for the log, and a margin.
     assert!(extension >= 11_000_000, "{stopping:?}");
     assert_eq!(daemon.wait(), Some(0));
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
-        assert!(!is_ready(&message), "ready after the stop");
+        assert!(!is_ready(&message), "the daemon is ready after the stop");
     }
 }
 
@@ -55,25 +54,23 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
     let manager = Manager::new();
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
-    let mut daemon = manager.over(setup).start();
+    let daemon = manager.over(setup).start();
     manager.until("readiness", is_ready);
-    // Inherited sockets replace the file's listeners at a reload, too.
+    // At a reload the inherited socket still replaces the listener of the file.
     let reload = |toml: &str, says: &str| {
         let before = daemon.log().len();
         std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
         daemon.signal(Signal::HUP);
         let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
         assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
-        // Ready again, even if the old configuration stays.
-        manager.until("its end", is_ready);
-        poll("it says so", || daemon.log()[before..].contains(says).then_some(()));
+        // The daemon is ready again, even if the reload was refused.
+        manager.until("the end of the reload", is_ready);
+        poll("the result in the log", || daemon.log()[before..].contains(says).then_some(()));
     };
-    // The line about the lower level is the last one logged.
+    // With level "error" the daemon logs this line, and then nothing below an error.
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
     reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]
@@ -84,53 +81,52 @@ fn a_failed_start_has_its_reason_in_the_status() {
     let runtime = crate::support::directory();
     let setup = manager.over(Setup::bare()).env("RUNTIME_DIRECTORY", runtime.path());
     setup.args(["--listen", &address]).end().assert_refusal_for_now(&[&address]);
-    let is_status = |message: &crate::support::manager::Message| message.value("STATUS").is_some();
-    let failed = manager.until("the reason", is_status);
+    let failed = manager.until("the reason", |message| message.value("STATUS").is_some());
     let status = failed.value("STATUS").expect("one");
     assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
-    assert_eq!(std::fs::read_dir(runtime.path()).expect("there").count(), 0, "nothing is left behind");
+    assert_eq!(std::fs::read_dir(runtime.path()).expect("it exists").count(), 0, "a file is left");
 }
 
 #[test]
-fn the_status_has_the_rate_under_load_and_rests_when_idle() {
+fn the_status_shows_the_rate_and_is_not_repeated_when_idle() {
     let manager = Manager::new();
     let daemon = manager.over(Setup::new()).start();
     let ready = manager.until("readiness", is_ready);
     assert_eq!(ready.value("STATUS"), Some("ready: idle, 0 connections"));
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1_000)).id_count(), Some(1_000));
-    // The connection may be seen before its IDs.
+    // The status may show the connection before its IDs.
     let is_busy = |status: &str| status.contains(" IDs/s, ") && status.ends_with(", 1 connection");
     manager.until("a rate", |message| message.value("STATUS").is_some_and(is_busy));
     let idle = manager.next_within(crate::support::DEADLINE).expect("a message");
     assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
-    // Waits longer than the time between two statuses.
+    // Waits for longer than the interval between two statuses.
     assert_eq!(manager.next_within(Duration::from_secs(6)), None);
     daemon.stop();
 }
 
-/// The service manager stands still during the start and during the stop. The daemon never waits
-/// for it.
+/// The service manager reads nothing during the start and the stop. The daemon does not wait for
+/// it.
 #[test]
-fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
+fn a_stopped_or_missing_service_manager_delays_nothing() {
     let manager = Manager::new();
     manager.stand_still();
-    let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
+    let daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
     for round in 0..10 {
-        // A new connection each time, because the acceptor's thread sends the watchdog's messages.
+        // Connects each time, because the thread that accepts connections also sends the watchdog's
+        // messages.
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5), "{round}");
         thread::sleep(PERIOD / 4);
     }
     daemon.signal(Signal::HUP);
     daemon.assert_logs("reload");
-    // When the manager reads again, readiness is repeated with its status, and heartbeats continue.
-    // The message about the reload's end may come before, without a status.
+    // When the manager reads again, the daemon repeats that it is ready, with its status, and the
+    // watchdog's messages continue. The end of the reload may come first, without a status.
     manager.until("readiness", |message| is_ready(message) && message.value("STATUS").is_some());
-    manager.until("food", |message| message.says("WATCHDOG=1"));
+    manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     manager.stand_still();
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
-    // A manager that is gone delays nothing, either.
+    daemon.stop();
+    // A missing service manager delays nothing either.
     let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
     daemon.stop();
@@ -141,32 +137,32 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
     let manager = Manager::new();
     let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]).admin())).start();
     for name in ["shard-0", "shard-1", "keeper"] {
-        manager.until("food", |message| message.says("WATCHDOG=1"));
+        manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
         let (frozen, found) = FrozenThread::once(daemon.id(), name, || {
-            // Drops earlier messages, which a paused test has not read.
+            // Drops earlier messages, which the test may not have read yet.
             manager.forget();
             let messages = manager.all_within(5 * PERIOD);
-            let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
+            let sent = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
             let code = http::get(&daemon, "/healthz").code;
-            // A round that the thread has answered already may still end.
-            (food <= 1 && code == 503, (food, code))
+            // The thread may have answered the round in progress, which allows one message more.
+            (sent <= 1 && code == 503, (sent, code))
         });
-        let (food, code) = found;
-        assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
-        assert_eq!(code, 503, "{name} stands still");
-        assert!(sample(&http::scrape(&daemon), "snowbank_shards") >= 1.0, "the operator still sees it");
+        let (sent, code) = found;
+        assert!(sent <= 1, "{name} is blocked, but the daemon sent {sent} watchdog messages");
+        assert_eq!(code, 503, "{name} is blocked");
+        assert!(sample(&http::scrape(&daemon), "snowbank_shards") >= 1.0, "the metrics are still available");
         drop(frozen);
     }
-    manager.until("food", |message| message.says("WATCHDOG=1"));
+    manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     poll("every thread makes progress", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     daemon.stop();
 }
 
 #[test]
-fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
+fn a_slow_disk_delays_the_start_but_no_watchdog_message() {
     let manager = Manager::new();
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let disk = machine.disk();
     disk.order("sync stall 4000");
     let setup = with_watchdog(manager.over(disk.under(machine.setup(""))));
     let starting = thread::spawn(move || setup.start());
@@ -177,20 +173,20 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     assert!(extension >= 10_000_000, "{waiting:?}");
     manager.until("readiness", is_ready);
     let daemon = starting.join().expect("it starts");
-    // Now the storage thread waits for a sync, for longer than the test.
+    // Now the storage thread waits for a sync until the end of the test.
     disk.stall_syncs(120_000, || {});
     manager.forget();
     for _ in 0..4 {
-        manager.until("food", |message| message.says("WATCHDOG=1"));
+        manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     }
     drop(daemon);
 }
 
 #[test]
-fn a_start_below_a_far_ceiling_is_not_ready_before_its_time() {
+fn a_start_far_below_its_ceiling_is_not_ready() {
     let Some(machine) = Machine::with_clock() else { return };
-    // Less than a minute, so that the clock is believed when it is corrected, and more than
-    // max_ahead.
+    // The ceiling is further ahead than max_ahead. It is less than a minute ahead, so that the
+    // daemon follows the corrected clock at once.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);
@@ -199,7 +195,7 @@ fn a_start_below_a_far_ceiling_is_not_ready_before_its_time() {
     let waiting = manager.next_within(crate::support::DEADLINE).expect("a message");
     assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready: ")), "{waiting:?}");
     assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
-    // It listens, and reports why it hands out no IDs.
+    // The daemon listens, and its refusal gives the reason.
     daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, crate::support::wire::CLOCK_BEHIND);
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
         assert!(!is_ready(&message), "{message:?}");
@@ -211,7 +207,7 @@ fn a_start_below_a_far_ceiling_is_not_ready_before_its_time() {
 }
 
 #[test]
-fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
+fn json_logs_have_one_object_per_line_even_if_a_start_fails() {
     let parse = |text: &str| -> Vec<serde_json::Value> {
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}"))).collect()
     };
@@ -222,7 +218,7 @@ fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
     assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
-    // A start may be refused after the configuration was read, or because of it.
+    // The first start fails after it has read its configuration, the second one because of it.
     for options in [["--listen", &address], ["--shards", "0"]] {
         let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
         let lines = parse(&ended.stderr);

@@ -1,5 +1,5 @@
-//! `snowbank layout NAME --sql` in real databases: each function agrees with the library, for every
-//! preset, on random values and at edges.
+//! The SQL of `snowbank layout NAME --sql` in real databases. Each function agrees with the
+//! library, for every preset, on random values and on limits.
 
 use std::process::{Child, Command, Stdio};
 
@@ -23,13 +23,13 @@ fn layouts() -> Vec<(String, Layout)> {
 }
 
 fn sql_of(layout: &str, dialect: &str) -> String {
-    // A layout whose life has ended is read with a warning.
+    // The command only warns if the life of a layout has ended.
     let said = snowbank(["layout", layout, "--sql", dialect]);
     assert_eq!(said.code, Some(0), "{said:?}");
     said.out
 }
 
-/// Returns numbers at the edges of a layout, and random ones. Some are no IDs of the layout.
+/// Returns numbers at the limits of a layout, and random ones. Some are not IDs of the layout.
 fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     let last = layout.last_id();
     let weight = layout.fields()[0].weight();
@@ -43,8 +43,8 @@ fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
 }
 
-/// Returns instants at the edges of a layout's life, and random ones, within the range of a
-/// database.
+/// Returns instants at the limits of a layout's life, and random ones, that every database can
+/// write.
 fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
     let first = layout.first().0;
     let last = layout.last().0;
@@ -54,12 +54,12 @@ fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicro
     let life = (last - first) as u64;
     instants.extend((0..40).map(|_| first + random.below(life) as i64 / step_us * step_us));
     instants.extend([last + tick_us, last + 86_400_000_000]);
-    // Instants that RFC 3339 and every database can write.
+    // The range of instants that RFC 3339 and every database can write.
     let writable = -62_135_000_000_000_000..253_402_207_200_000_000;
     instants.into_iter().filter(|at| writable.contains(at)).map(UnixMicros).collect()
 }
 
-/// Returns the expected time of an ID; empty for a number that is no ID.
+/// Returns the expected time of an ID; empty if the number is not an ID.
 fn time_of(layout: &Layout, id: i64) -> String {
     let decoded = u64::try_from(id).ok().and_then(|id| layout.decode(id).ok());
     decoded.map_or_else(String::new, |decoded| decoded.instant.rfc3339(3))
@@ -71,7 +71,7 @@ fn first_id(layout: &Layout, at: UnixMicros) -> String {
     range.map_or_else(|_| String::new(), |(first, _)| first.to_string())
 }
 
-/// Returns the start of the functions' names.
+/// Returns the prefix of the names of a layout's functions.
 fn prefix(layout: &str) -> String {
     if layout.contains(':') {
         "snowbank".to_owned()
@@ -80,9 +80,9 @@ fn prefix(layout: &str) -> String {
     }
 }
 
-/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`)
-/// and the values, and returns the database's answers.
-fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
+/// Compares both functions of every layout with the library. `run` gets the layout, a kind of value
+/// (`id` or `at`) and the values, and returns the database's answers.
+fn compare_with_the_library(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
     let mut random = Random::seeded(13);
     for (name, layout) in layouts() {
         let ids = ids(&layout, &mut random).into_iter();
@@ -100,9 +100,9 @@ fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
 #[ignore = "needs PostgreSQL: tests/long runs it"]
 fn postgresql_agrees_with_the_library() {
     let postgres = Postgres::start().expect("PostgreSQL");
-    hold(1, |layout, kind, values| {
+    compare_with_the_library(1, |layout, kind, values| {
         let prefix = prefix(layout);
-        // A session in another time zone changes nothing.
+        // The result must not depend on the time zone of the session.
         let mut script = format!("SET TIME ZONE 'Asia/Kolkata';\n{}\n", sql_of(layout, "postgres"));
         for value in values {
             script += &match kind {
@@ -118,7 +118,7 @@ fn postgresql_agrees_with_the_library() {
 
 #[test]
 #[ignore = "needs PostgreSQL: tests/long runs it"]
-fn postgresql_uses_an_index_for_a_span_of_time() {
+fn postgresql_uses_the_primary_key_for_a_time_range() {
     let postgres = Postgres::start().expect("PostgreSQL");
     let rows = postgres.rows(&format!(
         "{}\nCREATE TABLE trades (id bigint PRIMARY KEY);\nSET enable_seqscan = off;\n\
@@ -128,12 +128,12 @@ fn postgresql_uses_an_index_for_a_span_of_time() {
         sql_of("clearing", "postgres")
     ));
     let plan = rows.join("\n");
-    // The planner replaces functions of constants by numbers.
+    // The planner evaluates functions of constants, so the plan has numbers.
     assert!(plan.contains("Index Cond: ((id >= '1901765600000000000'"), "{plan}");
 }
 
-/// A MariaDB for this test, on a Unix socket in a temporary directory. Dropping this value stops
-/// the server.
+/// A MariaDB server on a Unix socket in a temporary directory. Dropping this value kills the
+/// server.
 struct MariaDb {
     server: Child,
     directory: tempfile::TempDir,
@@ -188,7 +188,7 @@ impl Drop for MariaDb {
 fn mariadb_agrees_with_the_library() {
     let maria = MariaDb::start().expect("MariaDB");
     let path = maria.directory.path().join("script.sql");
-    hold(1, |layout, kind, values| {
+    compare_with_the_library(1, |layout, kind, values| {
         let prefix = prefix(layout);
         let drop =
             format!("DROP FUNCTION IF EXISTS {prefix}_time;\nDROP FUNCTION IF EXISTS {prefix}_first_id;\n");
@@ -213,7 +213,7 @@ fn sqlite_agrees_with_the_library() {
     }
     let directory = directory();
     let path = directory.path().join("script.sql");
-    hold(1_000, |layout, kind, values| {
+    compare_with_the_library(1_000, |layout, kind, values| {
         let sql = sql_of(layout, "sqlite");
         let mut statements = sql.split(';');
         let of_kind = statements.find(|statement| {

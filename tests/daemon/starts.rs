@@ -1,5 +1,5 @@
-//! Starts of the shipped daemon: from older copies, without a state, and behind a lock that another
-//! process frees.
+//! Starts from an older copy of the state, without a state, and while another process holds the
+//! lock.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,15 +11,15 @@ use crate::support::machine::Machine;
 use crate::support::wire::CLOCK_BEHIND;
 use crate::support::{Ask, Daemon, Wire, copy, http, lock_files, poll};
 
-/// Draws this many IDs, all of which must be new.
+/// Draws this many IDs, and checks that none is in `ids` already.
 fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
     for id in wire.next(Ask::of(count).wait_ms(10_000)).ids() {
         assert!(ids.insert(id), "{id} came twice");
     }
 }
 
-/// Once the clock is past the last ID, an older copy repeats no ID, however far `burst_window`
-/// reaches back.
+/// Once the clock is past the last ID, a start from an older copy repeats no ID, even with a long
+/// `burst_window`.
 #[test]
 fn an_older_copy_repeats_nothing_past_the_last_id() {
     const TOML: &str = "burst_window = \"5s\"";
@@ -39,12 +39,11 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
     let older = machine.setup(TOML).env("SNOWBANK_STATE_DIR", machine.path("older")).start();
     let mut wire = older.connect();
     (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
-    older.stop();
 }
 
-/// Starts a daemon whose lock is held, and frees the lock a moment later. Returns the time at which
-/// it was freed, in Unix ms; `None` if a busy machine freed it too late: a start tries a held lock
-/// for 40 ms only.
+/// Starts a daemon while the test holds its lock, and frees the lock a moment later. Returns the
+/// time of that moment in Unix ms. Returns `None` if a busy machine frees the lock too late,
+/// because a start tries to get a lock for 40 ms only.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();
@@ -52,7 +51,7 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     setup("none").start().kill();
     let lock = lock_files(&machine.path("locks")).remove(0);
     let lock = File::options().append(true).open(lock).expect("opened");
-    lock.lock().expect("nobody has it");
+    lock.lock().expect("a free lock");
     let fresh = machine.path("fresh");
     let state = if state == "none" { state } else { fresh.to_str().expect("text") };
     let (released_ms, started) = thread::scope(|scope| {
@@ -63,7 +62,7 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
             released_ms
         });
         let started = setup(state).try_start();
-        (release.join().expect("it ends"), started)
+        (release.join().expect("the process ends"), started)
     });
     match started {
         Ok(daemon) => Some((machine, released_ms, daemon)),
@@ -75,29 +74,29 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     }
 }
 
-/// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark,
-/// and `burst_window` reaches back to those IDs.
+/// An earlier process may hand out IDs until it frees its lock, and without a state it leaves no
+/// mark. A long `burst_window` must not reach back to those IDs.
 #[test]
 fn a_start_that_waits_for_a_lock_begins_after_its_holder() {
     for state in ["none", "fresh"] {
         let (_machine, released_ms, daemon) =
-            poll("a start that meets a held lock and gets it", || start_behind_a_lock(state));
+            poll("a start that waits for the lock and gets it", || start_behind_a_lock(state));
         let first = daemon.connect().next(Ask::of(1).wait_ms(10_000)).ids()[0];
         assert!(
             twitter_unix_ms(first) > released_ms,
-            "{state}: {} ms before",
+            "state {state}: the first ID is {} ms older than the release of the lock",
             released_ms - twitter_unix_ms(first)
         );
     }
 }
 
 /// A daemon without a state begins with the tick after its start. Until then it is not ready, and
-/// says when it begins.
+/// its refusals say when to retry.
 #[test]
-fn without_a_state_the_next_long_tick_is_awaited() {
+fn without_a_state_ids_begin_at_the_next_tick() {
     const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
     let Some(machine) = Machine::with_clock() else { return };
-    // The middle of a minute, far from both edges.
+    // Sets the clock to the middle of a minute, far from the next tick.
     machine.clock().set(30_000 - (unix_ms() % 60_000) as i64);
     let daemon = machine.setup(MINUTES).option("--state-dir", "none").admin().start();
     let mut wire = daemon.connect();
@@ -111,6 +110,5 @@ fn without_a_state_the_next_long_tick_is_awaited() {
     assert!(probe.code == 503 && probe.body.contains("clock_behind"), "{}", probe.body);
     machine.clock().step(40_000);
     poll("IDs of the next tick", || wire.next(Ask::of(1).wait_ms(10_000)).id_count());
-    poll("it is ready", || (http::get(&daemon, "/readyz").code == 200).then_some(()));
-    daemon.stop();
+    poll("a ready daemon", || (http::get(&daemon, "/readyz").code == 200).then_some(()));
 }

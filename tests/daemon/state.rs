@@ -1,5 +1,5 @@
-//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves
-//! between machines.
+//! The state over restarts: failing disks, changed configurations, crashes, and moves between
+//! machines.
 
 mod copies;
 mod files;
@@ -19,28 +19,26 @@ use crate::support::failing_disk::{EIO, ENOSPC, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Wire, each_case, http, lock_files, poll};
+use crate::support::{Ask, Wire, each_case, http, lock_files, poll};
 
-/// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
+/// Draws until the daemon refuses with `no_ceiling`. Returns the message of the refusal.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
+    poll("a refusal at the ceiling", || {
         let reply = wire.next(Ask::of(1).wait_ms(100));
-        match reply.id_count() {
-            Some(_) => assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice"),
-            None => return reply.assert_error(0, NO_CEILING),
+        if reply.id_count().is_none() {
+            return Some(reply.assert_error(0, NO_CEILING));
         }
-        assert!(Instant::now() < deadline, "the ceiling is never met");
-        thread::sleep(Duration::from_millis(1));
-    }
+        assert!(ids.insert(reply.ids()[0]), "an ID came twice");
+        None
+    })
 }
 
-/// Draws until there are IDs again.
+/// Repeats a request until the daemon grants IDs again.
 fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
-    poll("IDs flow again", || {
+    poll("IDs after the failure", || {
         let reply = wire.next(Ask::of(1).wait_ms(100));
         reply.id_count()?;
-        assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice");
+        assert!(ids.insert(reply.ids()[0]), "an ID came twice");
         Some(())
     });
 }
@@ -64,18 +62,18 @@ fn files_and_directories_are_private() {
     }
     daemon.stop();
     let names: BTreeSet<_> = fs::read_dir(machine.state())
-        .expect("it is there")
+        .expect("it exists")
         .map(|entry| entry.expect("read").file_name())
         .collect();
-    assert_eq!(names.len(), 2, "nothing unfinished is left: {names:?}");
-    // An existing directory keeps its mode, which its owner chose.
-    fs::set_permissions(machine.state(), fs::Permissions::from_mode(0o750)).expect("set");
+    assert_eq!(names.len(), 2, "the directory has other files: {names:?}");
+    // The daemon does not change the mode of an existing directory.
+    fs::set_permissions(machine.state(), fs::Permissions::from_mode(0o750)).expect("chmod");
     machine.start("").stop();
     assert_eq!(mode(&machine.state()), 0o750);
 }
 
 #[test]
-fn two_daemons_do_not_share_a_directory() {
+fn two_daemons_do_not_share_a_state_directory() {
     let machine = Machine::new();
     let daemon = machine.start("");
     let state = machine.state();
@@ -88,7 +86,7 @@ fn two_daemons_do_not_share_a_directory() {
     machine.setup("").args(["--worker-id", "1"]).start().stop();
 }
 
-/// Anyone who can reach the admin listener may check the daemon's health. The checks must not cause
+/// Every client of the admin listener may check the daemon's health, so checks must not cause
 /// writes.
 #[test]
 fn health_checks_write_nothing() {
@@ -100,11 +98,12 @@ fn health_checks_write_nothing() {
     let before = syncs();
     let began = Instant::now();
     for _ in 0..300 {
-        // On a busy machine a thread may answer late.
+        // On a busy machine a thread of the daemon may answer the check late.
         poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     }
     let made = syncs() - before;
-    // Two syncs for each second's raise, and those for a claim that met the ceiling of the start.
+    // Each second has a raise with two syncs. A claim that reached the first ceiling causes some
+    // more.
     let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
     assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
 }

@@ -1,13 +1,12 @@
-//! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
+//! Stops: the daemon answers requests that have arrived, refuses later ones, and ends in time.
 
-use crate::support::failing_disk::FailingDisk;
 use crate::support::http::get;
 use crate::support::machine::Machine;
 use crate::support::wire::{self, SHUTTING_DOWN};
 use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
-/// Sends requests until the daemon has noticed the signal.
+/// Repeats a request until the daemon has noticed the signal and refuses it.
 fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
     poll("a refusal by a daemon that stops", || {
         let reply = wire.call(&ask.bytes());
@@ -25,14 +24,14 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         let mut silent = daemon.connect();
         idle.assert_open();
         silent.assert_open();
-        // Two ticks may pass before the signal. This is more than their IDs.
+        // Requests more IDs than the ticks before the signal may have.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
         let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
         refusal.assert_error(3, SHUTTING_DOWN);
         idle.assert_closed();
-        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
+        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a stopping daemon accepts");
         let reply = waiting.reply();
         assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
         waiting.assert_closed();
@@ -67,7 +66,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
-    // The IDs of a whole minute take longer than any deadline here.
+    // The IDs of a minute take longer than any deadline of this test.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     let mut half = daemon.connect();
@@ -82,7 +81,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     daemon.assert_logs("had a request half sent");
 }
 
-/// Starts a daemon that has an admin listener, and that serves for this long after SIGTERM.
+/// Starts a daemon with an admin listener and this `drain_delay`.
 fn probed(drain_delay: &str) -> Daemon {
     Setup::configured(&format!("[limits]\ndrain_delay = \"{drain_delay}\"\n"))
         .option("--admin", "127.0.0.1:0")
@@ -101,7 +100,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
         (answer.code == 503 && answer.body.contains("\"stop\"")).then_some(())
     });
     assert_eq!(get(&daemon, "/healthz").code, 200);
-    // Clients that have not noticed yet are served, on old and new connections.
+    // Until the delay ends, the daemon serves clients on old and new connections.
     for wire in [&mut held, &mut daemon.connect()] {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
@@ -114,18 +113,14 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
 
 #[test]
 fn a_stop_that_no_load_balancer_can_see_has_no_delay() {
-    // Ctrl-C at a terminal: a person waits for the end.
+    // SIGINT comes from Ctrl-C at a terminal, where a person waits for the end.
     let mut daemon = probed("1h");
     daemon.signal(Signal::INT);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     // Without an admin listener there is no /readyz.
-    let mut daemon = Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start();
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start().stop();
     // A short delay ends by itself.
-    let mut daemon = probed("100ms");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    probed("100ms").stop();
 }
 
 #[test]
@@ -138,14 +133,14 @@ fn stop_at_stdin_eof_refuses_the_kernels_log() {
 }
 
 #[test]
-fn stop_at_stdin_eof_stops_with_standard_input() {
+fn stop_at_stdin_eof_stops_when_standard_input_ends() {
     use std::process::Stdio;
-    // Bytes before the end are discarded, and without the option the daemon does not read.
+    // The daemon discards bytes before the end. Without the option it does not read at all.
     for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
         let (end, mut held) = std::io::pipe().expect("a pipe");
         let mut daemon = Setup::new().args(options).stdin(Stdio::from(end)).start();
         daemon.connect().assert_open();
-        std::io::Write::write_all(&mut held, &[b'x'; 4_096]).expect("it is read or kept");
+        std::io::Write::write_all(&mut held, &[b'x'; 4_096]).expect("the pipe has room");
         daemon.connect().assert_open();
         drop(held);
         if !stops {
@@ -157,14 +152,14 @@ fn stop_at_stdin_eof_stops_with_standard_input() {
     }
 }
 
-/// A disk that hangs does not prevent a stop. The next start is above all IDs handed out.
+/// The next start is above all IDs handed out.
 #[test]
 fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let disk = machine.disk();
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
-    // Longer than the test waits for the daemon's end.
+    // The stall lasts longer than the test waits for the daemon's end.
     let mut last = 0;
     disk.stall_syncs(120_000, || last = wire.next(Ask::of(1)).ids()[0]);
     daemon.signal(Signal::TERM);

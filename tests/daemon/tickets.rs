@@ -1,7 +1,6 @@
-//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their
-//! increment. What each front end makes of their numbers is in `front_ends.rs`.
+//! Ticket sources over kills, stops, older copies of the state, and changes of their increment.
 //!
-//! [`shared`]: counters at the coordinator of a fleet.
+//! [`shared`]: ticket sources whose counter is at the coordinator of a fleet.
 
 mod shared;
 
@@ -9,12 +8,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::support::failing_disk::FailingDisk;
+use crate::support::failing_disk::ENOSPC;
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
+use crate::support::wire::{EXHAUSTED, NO_CEILING, PARTIAL, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
-use crate::support::{Ask, Daemon, Random, Reply};
+use crate::support::{Ask, Daemon, Random, Reply, poll};
 
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
@@ -22,10 +21,11 @@ const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement
 /// The smallest reservation: the most that a crash of an idle daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
 
-/// Draws more numbers than a reservation holds.
+/// A load that requests more numbers at once than a reservation has.
 const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
 
-/// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, or a handful.
+/// Returns how often a test kills its daemon: `SNOWBANK_TICKET_ROUNDS`, which `tests/long` sets, or
+/// a default.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
 }
@@ -34,8 +34,8 @@ fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
-/// Sets half of the counter's numbers, the odd or the even ones, in a state of its own. Returns the
-/// state's directory.
+/// Makes a state whose counter has half of the numbers, the odd or the even ones. Returns its
+/// directory.
 fn set_half(machine: &Machine, offset: &str) -> PathBuf {
     let state = machine.path(&format!("state-{offset}"));
     let place = state.to_str().expect("text");
@@ -45,7 +45,7 @@ fn set_half(machine: &Machine, offset: &str) -> PathBuf {
     state
 }
 
-/// Returns the line that refuses to set the counter.
+/// Checks that `ticket set` refuses this value with this code. Returns its error message.
 #[track_caller]
 fn refuses(machine: &Machine, value: &str, code: i32) -> String {
     machine.run(&["ticket", "set", "orders", value]).refusal(code)
@@ -66,7 +66,7 @@ fn a_counter_continues_after_a_clean_stop_without_a_gap() {
     let machine = counted_from("1000");
     let mut expected = 1_001;
     for round in 0..5_u32 {
-        // Other machines can reach the daemon. A counter needs no worker ID for that.
+        // Other machines can reach this daemon, but a counter needs no worker ID for that.
         let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
         for count in [1, 3, 2_500 * round + 1] {
             let ids = next(&daemon, count);
@@ -91,11 +91,10 @@ fn a_counter_without_a_stored_value_does_not_start() {
     let refusal = refuses(&machine, "500", 1);
     assert!(refusal.contains("is in use"), "{refusal}");
     daemon.stop();
-    // Under another name it is another counter.
+    // A source with another name has another counter.
     let other = ORDERS.replace("orders", "users");
     machine.setup(&other).end().assert_refusal(&["\"users\"", "ticket set users"]);
-    // Beside a daemon with the other half of the numbers, the command needs the increment and the
-    // offset.
+    // If the source has an increment and an offset, the suggested command has them as well.
     let other = EVEN.replace("orders", "users");
     let command =
         format!("ticket set users VALUE --increment 2 --offset 2 --state-dir {}", directory.display());
@@ -103,7 +102,7 @@ fn a_counter_without_a_stored_value_does_not_start() {
 }
 
 #[test]
-fn a_counter_only_moves_up() {
+fn ticket_set_only_raises_a_counter() {
     let machine = counted_from("41");
     let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("no daemon has counted since") && !shown.contains("owner"), "{shown}");
@@ -111,7 +110,7 @@ fn a_counter_only_moves_up() {
     assert_eq!(next(&daemon, 3), [42, 43, 44]);
     daemon.stop();
     let refusal = refuses(&machine, "43", 1);
-    assert!(refusal.contains("found 43, allowed: from 44 on"), "44 was handed out: {refusal}");
+    assert!(refusal.contains("found 43, allowed: from 44 on"), "{refusal}");
     set(&machine, "44");
     set(&machine, "100");
     let state = format!("may have been handed out, by the state in {}", machine.path("state").display());
@@ -119,7 +118,7 @@ fn a_counter_only_moves_up() {
     assert!(refusal.contains("allowed: from 100 on") && refusal.contains(&state), "{refusal}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);
     for (value, part) in [
-        // Setting the last number of all could not be undone.
+        // A counter that is set to the largest number could never count again.
         ("9223372036854775807", "up to 9223372036854775806, because the source has no number above"),
         ("-1", "from 0 to"),
         ("9223372036854775808", "from 0 to"),
@@ -139,14 +138,15 @@ fn kills_skip_numbers_and_never_repeat_one() {
     for round in 0..rounds() {
         let mut daemon = machine.start(ORDERS);
         let first = next(&daemon, 1)[0];
-        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
+        assert!(first > highest, "round {round}: the first number {first} is not above {highest}");
         let witness = Witness::of(&daemon, &[MIXED, LARGE, LARGE, SPARSE]);
         witness.await_time(Duration::from_micros(random.below(200_000)));
         daemon.kill();
         let testimony = witness.after_death();
-        // A busy machine may make a reservation too late.
+        // On a busy machine a reservation may come too late.
         testimony.assert_refusals(|sample, _, _| sample.is_starved);
-        // There is one cursor: numbers requested after a reply lie above it, on any connection.
+        // All connections draw from one cursor, so a request gets larger numbers than every earlier
+        // reply.
         for sample in testimony.connections.iter().flatten() {
             assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
         }
@@ -168,10 +168,10 @@ fn an_older_copy_of_the_state_is_refused() {
     daemon.kill();
     fs::write(&ceilings, older).expect("the older copy is put back");
     machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 1001"]);
-    // Another increment would give the same numbers.
+    // With another increment the older copy would repeat numbers as well.
     machine.setup(ODD).end().assert_refusal(&["older", "\"orders\""]);
     let adopted = machine.setup(ORDERS).args(["--adopt-state"]).start();
-    assert_eq!(next(&adopted, 1), [1_001], "above all that was reserved");
+    assert_eq!(next(&adopted, 1), [1_001], "the daemon starts above all reserved numbers");
     adopted.stop();
 }
 
@@ -191,7 +191,7 @@ fn a_changed_increment_starts_above_the_highest_ever_granted() {
 }
 
 #[test]
-fn numbers_end_and_never_wrap() {
+fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
     let last: u64 = i64::MAX as u64;
     let machine = counted_from(&(last - 5).to_string());
     let daemon = machine.start(ORDERS);
@@ -203,7 +203,7 @@ fn numbers_end_and_never_wrap() {
         assert!(message.contains("its counter ends"), "{message}");
     };
     refused(wire.next(Ask::of(4)));
-    assert_eq!(wire.next(Ask::of(4).flags(2)).ids(), [last - 2, last - 1, last], "partial");
+    assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "partial");
     refused(wire.next(Ask::of(1)));
     daemon.stop();
     refused(machine.start(ORDERS).connect().next(Ask::of(1)));
@@ -218,11 +218,11 @@ fn numbers_end_and_never_wrap() {
 #[test]
 fn on_failing_storage_only_the_reserved_numbers_are_served() {
     let machine = counted_from("0");
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    let disk = machine.disk();
     let daemon = disk.under(machine.setup(ORDERS)).start();
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).ids(), [1]);
-    disk.order("any fail 28");
+    disk.order(&format!("any fail {ENOSPC}"));
     let mut last = 1;
     let refusal = loop {
         let reply = wire.next(Ask::of(100).wait_ms(300));
@@ -230,18 +230,15 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
             break reply;
         }
         let ids = reply.ids();
-        assert_eq!(ids[0], last + 1, "no gap");
+        assert_eq!(ids[0], last + 1, "the daemon skipped a number");
         last = ids[99];
-        assert!(last <= 2 * RESERVATION_MIN, "nothing above what was durable");
+        assert!(last <= 2 * RESERVATION_MIN, "the daemon handed out numbers above its ceiling");
     };
     let (code, ..) = refusal.error();
     assert_eq!(code, NO_CEILING);
     disk.works();
-    let ids = crate::support::poll("IDs", || {
-        Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count() == Some(1))
-    });
-    assert!(ids.ids()[0] > last);
-    daemon.stop();
+    let reply = poll("a number", || Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count().is_some()));
+    assert!(reply.ids()[0] > last);
 }
 
 #[test]
@@ -259,7 +256,7 @@ fn a_counter_moves_to_another_machine_once() {
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
 }
 
-/// The second half can be set while the first half is served.
+/// `ticket set` for the second half succeeds while a daemon serves the first half.
 #[test]
 fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     let machine = Machine::new();
@@ -275,6 +272,4 @@ fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     }
     let even = machine.setup(EVEN).option("--state-dir", &even).start();
     assert_eq!((next(&odd, 2), next(&even, 3)), (vec![105, 107], vec![102, 104, 106]));
-    odd.stop();
-    even.stop();
 }

@@ -1,6 +1,7 @@
-//! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each
-//! kind of mistake causes.
+//! TLS on the listeners: which peers the daemon accepts, the bytes of the connection, and the
+//! message for each kind of mistake.
 
+mod admin;
 mod certificates;
 mod key_changes;
 mod peers;
@@ -24,26 +25,21 @@ use snowbank_client::{Client, ClientOptions, TlsFiles};
 struct House {
     daemon: Daemon,
     authority: Authority,
-    files: tempfile::TempDir,
 }
 
 impl House {
-    /// Starts a daemon with these lines in `[tls]`. `PATH` in them stands for the directory of its
-    /// files.
+    /// Starts a daemon with these lines after `[tls]`.
     fn with(more: &str) -> House {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let more = more.replace("PATH", &files.path().display().to_string());
-        let daemon = tls_setup(&authority.issue_local("daemon"), &more).start();
-        House { daemon, authority, files }
+        let authority = Authority::new("authority");
+        let daemon = tls_setup(&authority.issue_local("daemon"), more).start();
+        House { daemon, authority }
     }
 
-    fn stranger(&self) -> Authority {
-        Authority::new(self.files.path(), "stranger")
-    }
-
+    /// Starts a daemon that requires client certificates.
     fn asking_for_certificates() -> House {
-        House::with("client_ca = \"PATH/authority.crt\"")
+        let authority = Authority::new("authority");
+        let daemon = tls_setup(&authority.issue_local("daemon"), &authority.client_ca()).start();
+        House { daemon, authority }
     }
 
     fn wire(&self) -> Wire {
@@ -82,42 +78,41 @@ fn a_half_closed_client_and_a_stop_get_close_notify() {
     wire.assert_closed();
     let mut idle = house.wire();
     idle.assert_open();
-    // A peer that has not started its handshake does not delay the stop.
-    let _silent = TcpStream::connect(house.daemon.tcp()).expect("it listens");
+    // This peer has not started its handshake, and must not delay the stop.
+    let _silent = TcpStream::connect(house.daemon.tcp()).expect("connected");
     let daemon = &mut house.daemon;
     daemon.signal(Signal::TERM);
     idle.assert_closed();
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    assert!(!daemon.log().contains("closed anyway"), "the stop waited for nothing: {}", daemon.log());
+    assert!(!daemon.log().contains("closed anyway"), "the stop waited for the silent peer: {}", daemon.log());
 }
 
 #[test]
-fn inherited_sockets_speak_tls_if_their_name_does() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+fn inherited_sockets_named_native_tls_speak_tls() {
+    let authority = Authority::new("authority");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let copy = || socket.try_clone().expect("a copy");
     let setup = Setup::bare().config(&tls_section(&authority.issue_local("daemon"), ""));
     let daemon = setup.inheriting(copy(), "native-tls").start();
     assert_eq!(daemon.addresses, [Address::Tls(socket.local_addr().expect("bound"))]);
     secure_wire(daemon.tcp(), &authority.client(None)).next(Ask::of(3)).ids();
-    // A reload cannot take the certificate away.
+    // A reload cannot remove the certificate.
     std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
     daemon.signal(Signal::HUP);
     daemon.assert_logs("has no certificate to show");
     daemon.stop();
     let ended = Setup::bare().inheriting(copy(), "native-tls").end();
     ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
-    let unix = UnixListener::bind(files.path().join("socket")).expect("a socket");
+    let unix = UnixListener::bind(authority.path("socket")).expect("a socket");
     Setup::bare()
         .inheriting(unix, "native-tls")
         .end()
         .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
 }
 
-/// OpenSSL's own client gets the reply to a PING, and close_notify.
+/// The client is `openssl s_client`.
 #[test]
-fn openssl_speaks_with_the_daemon() {
+fn openssl_gets_a_reply_and_close_notify() {
     if !crate::support::has_program("openssl", "openssl") {
         return;
     }
@@ -134,31 +129,32 @@ fn openssl_speaks_with_the_daemon() {
     };
     let mut newest = client("-tls1_3");
     let mut stdin = newest.stdin.take().expect("piped");
-    // The second request is malformed: it is answered, and the daemon closes the connection.
+    // The second request is malformed, so the daemon answers with an error and closes the
+    // connection.
     stdin.write_all(&wire::ping(7, b"interop")).expect("room");
     stdin.write_all(&[0xFF; 8]).expect("room");
     let mut answer = Vec::new();
     newest.stdout.take().expect("piped").read_to_end(&mut answer).expect("readable");
     assert!(answer.starts_with(b"\x0b\0\0\0\x84\0\x07\0interop"), "{answer:?}");
-    assert_eq!(answer[15 + 4], 0xFF, "an ERROR: {answer:?}");
-    assert!(newest.wait().expect("it ends").success());
+    assert_eq!(answer[15 + 4], 0xFF, "no ERROR: {answer:?}");
+    assert!(newest.wait().expect("the process ends").success());
 
-    assert!(!client("-tls1_2").wait().expect("it ends").success(), "1.2 is too old");
+    assert!(!client("-tls1_2").wait().expect("the process ends").success(), "the daemon accepted TLS 1.2");
     daemon.assert_logs("no version of TLS");
 }
 
-/// Uses the client that applications link.
+/// The client is the Rust library.
 #[tokio::test]
-async fn renewed_files_are_read_by_the_same_client() {
+async fn a_client_reads_renewed_certificate_files() {
     let house = House::with("");
     let addresses = [format!("tls:{}", house.daemon.tcp())];
-    // At first the file has another authority. With the right one, the same client connects.
-    let file = house.files.path().join("changing.crt");
-    std::fs::copy(&house.stranger().file, &file).expect("copied");
+    // At first the file has another authority.
+    let file = house.authority.path("changing.crt");
+    std::fs::copy(&Authority::new("stranger").file, &file).expect("copied");
     let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
     let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
-    let error = client.ping().await.expect_err("not trusted").to_string();
+    let error = client.ping().await.expect_err("an unknown authority").to_string();
     assert!(error.contains("its certificate is not signed by an authority"), "{error}");
     std::fs::copy(&house.authority.file, &file).expect("copied");
-    client.ping().await.expect("trusted");
+    client.ping().await.expect("a known authority");
 }

@@ -1,6 +1,6 @@
-//! The units under systemd/ as systemd reads them: without a warning, hardened, and the template
-//! equal to the plain unit. Also the generator, which gives the units the kernel's log on virtual
-//! machines.
+//! The units under systemd/: systemd reads them without a warning and rates them as hardened, and
+//! the template equals the plain unit. Also the generator, which passes the kernel's log to the
+//! units on virtual machines.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,19 +18,20 @@ fn text(name: &str) -> String {
     fs::read_to_string(unit(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Installs the units in a directory of their own, with or without the generator's output for a
+/// Copies the units into a new directory, with or without the drop-in that the generator links on a
 /// virtual machine.
 fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
     for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // The program is not installed here, and an instance stands for its template.
+        // Replaces the path of the program, which is not installed here, and makes an instance of
+        // each template.
         let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
         let path = directory.path().join(name.replace('@', "@instance"));
         fs::write(&path, text.replace("%i", "instance")).expect("written");
         if with_kernel_log && name.ends_with(".service") {
             let drop_ins = path.with_extension("service.d");
-            fs::create_dir(&drop_ins).expect("made");
+            fs::create_dir(&drop_ins).expect("mkdir");
             fs::copy(unit("kernel-log.conf"), drop_ins.join("10-kernel-log.conf")).expect("copied");
         }
         paths.push(path);
@@ -46,23 +47,24 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
     for with_kernel_log in [false, true] {
         let (_directory, paths) = installed(with_kernel_log);
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
-        let output = output.expect("it runs");
+        let output = output.expect("the program runs");
         let said = [output.stdout, output.stderr].concat();
-        // Its exit code is always 0.
+        // The exit code of `verify` is always 0.
         assert_eq!(String::from_utf8_lossy(&said), "");
         for path in paths.iter().filter(|path| path.extension() == Some("service".as_ref())) {
             let mut analyze = Command::new("systemd-analyze");
             analyze.args(["security", "--offline=yes", "--no-pager", "--threshold=15"]).arg(path);
-            let output = analyze.output().expect("it runs");
+            let output = analyze.output().expect("the program runs");
             let said = String::from_utf8_lossy(&output.stdout);
             let name = path.display();
-            assert!(output.status.success(), "{name}: an exposure of 1.5 at most is allowed\n{said}");
+            assert!(output.status.success(), "{name}: found an exposure above 1.5\n{said}");
         }
     }
 }
 
-/// Returns the number of links that the generator makes. The machine is of these kinds, in the
-/// words of systemd-detect-virt. Its /dev/kmsg is this kind of file, and one file may be missing.
+/// Returns the number of links that the generator makes on a machine. `kinds` are the options with
+/// which systemd-detect-virt succeeds there, and `kmsg` is what `stat` prints of /dev/kmsg. The
+/// file `missing` is removed first.
 fn links_made(kinds: &str, kmsg: &str, missing: &str) -> usize {
     let directory = crate::support::directory();
     let at = |name: &str| directory.path().join(name);
@@ -123,7 +125,7 @@ fn the_template_equals_the_service_except_for_its_names() {
         .replace("StateDirectory=snowbank\n", "StateDirectory=snowbank/%i\n")
         .replace("RuntimeDirectory=snowbank\n", "RuntimeDirectory=snowbank/%i\n")
         .replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml")
-        // Each instance has its own admin listener, which the environment file can change.
+        // Each instance has its own admin listener. The environment file can replace it.
         .replace(
             "EnvironmentFile=-/etc/default/snowbank\n",
             "Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock\n\
@@ -133,12 +135,12 @@ fn the_template_equals_the_service_except_for_its_names() {
 }
 
 #[test]
-fn the_units_fit_the_daemon() {
-    // Only refusals that need an operator prevent a restart.
+fn the_units_match_the_daemons_exit_codes_and_paths() {
+    // systemd restarts the daemon after every exit code except the one that needs an operator.
     assert!(text("snowbank.service").contains("\nRestartPreventExitStatus=2\n"));
-    // Other users can neither write nor hold a lock, and no member of the group removes another
-    // member's lock.
+    // With this mode other users can neither write nor hold a lock, and no member of the group can
+    // remove another member's lock.
     assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));
-    // The daemon's default listener, so that a client finds the daemon either way.
+    // The socket has the address of the daemon's default listener.
     assert!(text("snowbank.socket").contains("\nListenStream=127.0.0.1:7660\n"));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the code and the findings of /readyz, as "NAME of SOURCE: EFFECT".
+/// Returns the code of /readyz, and its findings as "NAME of SOURCE: EFFECT".
 fn found(daemon: &Daemon) -> (u16, Vec<String>) {
     let answer = get(daemon, "/readyz");
     let json = answer.json();
@@ -23,8 +23,8 @@ fn await_found(daemon: &Daemon, code: u16, findings: &[&str]) {
     });
 }
 
-/// With this layout the ceiling is about ten seconds ahead. So a warning shows for some seconds
-/// before the ceiling is reached.
+/// With these ticks the ceiling is about ten seconds ahead, so a warning is visible for some
+/// seconds before the ceiling is reached.
 const LONG_TICKS: &str = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
 
 /// Starts a daemon with [`LONG_TICKS`] on a disk that can fail.
@@ -35,22 +35,23 @@ fn on_a_failing_disk() -> (FailingDisk, Daemon) {
     (disk, setup.admin().start())
 }
 
-/// A source of 16 IDs in a tick. The ceiling is two such ticks ahead. No pause is that long.
+/// A source of 16 IDs in a tick. Its ceiling is two of these long ticks ahead, so no pause of the
+/// machine exhausts it.
 const SLOW: &str = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
                     layout = \"time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z\"\n";
 
 #[test]
-fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
+fn readyz_answers_503_with_the_cause_at_the_ceiling() {
     let (disk, mut daemon) = on_a_failing_disk();
     assert_eq!(found(&daemon), (200, vec![]));
     let mut wire = daemon.connect();
     wire.next(Ask::of(1));
 
     disk.order(&format!("any fail {EIO}"));
-    // A paused machine may miss the warning in /readyz, but not in the log.
+    // If the machine pauses, the test may miss the warning in /readyz, but not in the log.
     daemon.assert_logs("; IDs last for another");
     await_found(&daemon, 503, &["ceiling of default: refuses"]);
-    // IDs below the ceiling that were not used remain available for the length of the burst window.
+    // Unused IDs below the ceiling remain available for the length of the burst window.
     daemon.draw_until(Ask::of(1), wire::NO_CEILING);
     let samples = scrape(&daemon);
     assert_eq!(sample(&samples, "snowbank_ready"), 0.0);
@@ -61,10 +62,10 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.out.starts_with("NOT READY"), "{said:?}");
     assert_eq!(said.err, "snowbank: not ready: ceiling of default\n");
-    poll("it makes progress", || (get(&daemon, "/healthz").code == 200).then_some(()));
+    poll("/healthz answers 200", || (get(&daemon, "/healthz").code == 200).then_some(()));
 
     disk.works();
-    poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+    poll("/readyz answers 200", || (get(&daemon, "/readyz").code == 200).then_some(()));
     wire.next(Ask::of(1).wait_ms(10_000));
     daemon.kill();
     let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
@@ -72,18 +73,18 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     assert!(unasked.err.contains(&admin), "{unasked:?}");
 }
 
-/// Most of the requests are refused at once, and none waits. So only the counts of refusals show
-/// them.
+/// Most requests are refused at once and none waits, so only the counts of refusals reveal the
+/// problem.
 #[test]
 fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     let daemon = with_admin(SLOW);
     let mut wire = daemon.connect();
-    poll("it is found", || {
+    poll("the finding appears", || {
         for _ in 0..10 {
             wire.call(&Ask::of(16).wait_ms(0).bytes());
         }
         let (code, findings) = found(&daemon);
-        assert_eq!(code, 200, "out of service it would hand out nothing");
+        assert_eq!(code, 200, "a daemon that is not ready gets no requests at all");
         (findings == ["refusals of slow: refuses_some"]).then_some(())
     });
     let samples = scrape(&daemon);
@@ -95,7 +96,7 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
         text.starts_with("Serving, BUT some requests are refused\n  FAIL refusals of slow: refused "),
         "{text}"
     );
-    assert_eq!(said.code, Some(0), "ready");
+    assert_eq!(said.code, Some(0), "the daemon is ready");
     daemon.assert_logs("finding refusals of slow: refused ");
     await_found(&daemon, 200, &[]);
     daemon.assert_logs("finding refusals of slow has ended");
@@ -114,20 +115,20 @@ fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
     }
     await_found(&daemon, 200, &["connections: refuses_some"]);
     let refused = "snowbank_connections_refused_total";
-    poll("all are counted", || (sample(&scrape(&daemon), refused) == 5.0).then_some(()));
+    poll("all refused connections are counted", || (sample(&scrape(&daemon), refused) == 5.0).then_some(()));
     daemon.assert_logs("turned away");
     assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
     drop(kept);
     await_found(&daemon, 200, &[]);
 }
 
-/// The disk hangs while no request comes.
+/// The disk hangs while no client sends a request.
 #[test]
 fn hanging_storage_warns_while_ids_last_and_then_fails() {
     let (disk, daemon) = on_a_failing_disk();
     daemon.connect().next(Ask::of(1));
     disk.order("sync stall 100000");
-    // A paused machine may miss the warning in /readyz, but not in the log.
+    // If the machine pauses, the test may miss the warning in /readyz, but not in the log.
     daemon.assert_logs("finding ceiling of default: storage took up to ");
     assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
     assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);

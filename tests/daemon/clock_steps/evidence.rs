@@ -40,8 +40,8 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
     assert_ticks(what, samples, |asked| wall(offset_ms, asked), |answered| wall(offset_ms, answered));
 }
 
-/// The bounds of the ID clock when the wall clock fell behind it. The ID clock was then between the
-/// highest ID received earlier and the time that the wall clock had shown.
+/// The bounds of the ID clock at the moment when a step put the wall clock behind it: the highest
+/// ID received before the step, and the time that the wall clock showed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,
@@ -91,8 +91,8 @@ impl Base {
         );
     }
 
-    /// Returns whether a refusal is right for a clock with this offset: IDs would be further ahead
-    /// than `max_ahead`, and the time to wait is neither too short nor too long.
+    /// Returns whether a refusal is correct for a clock with this offset: IDs would be further
+    /// ahead than `max_ahead`, and the time to wait fits.
     pub(crate) fn allows(
         &self,
         sample: &Sample,
@@ -117,7 +117,7 @@ pub(crate) fn await_caught_up(witness: &Witness, clock: &FakeClock, since: Insta
     witness.await_each("the clock to catch up", since, |sample| {
         sample.ids().is_some_and(|(_, last)| tick(last) <= wall(offset_ms, sample.asked))
     });
-    // IDs lag behind the ID clock by up to the burst window, and the ID clock may itself be ahead
-    // by as much.
+    // IDs lag behind the ID clock by up to the burst window, so the ID clock may still be ahead by
+    // that much.
     witness.await_time(Duration::from_millis(50));
 }

@@ -1,19 +1,19 @@
-//! Mistakes of operators, keys that nobody can read, and coordinators that misbehave: one clear
-//! line, no ID that is not covered, and no loop that floods the coordinator.
+//! Mistakes of operators, unreadable keys, and coordinators that misbehave. The daemon logs one
+//! clear line, hands out nothing above its ceiling, and does not flood the coordinator.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// The most connections, and the most requests, in a second. A daemon reads its keys once a second,
-/// and tries each read and each raise on the open connection and on a new one.
+/// The most connections, and the most requests, that a daemon may make in a second. It reads its
+/// keys once a second, and tries each read and each raise on the open connection and on a new one.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
-/// The ways in which a coordinator does not answer.
+/// The ways in which a proxy keeps back the coordinator's answers.
 const SILENCES: [fn(&Proxy); 3] = [Proxy::cut, Proxy::halve_answers, Proxy::swallow_answers];
 
-/// Checks for some seconds that a daemon asks its coordinator rarely, although a client asks for
+/// Checks for some seconds that a daemon asks its coordinator rarely, although a client requests
 /// IDs all the time.
 fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     const LASTS: Duration = Duration::from_secs(3);
@@ -30,9 +30,9 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     assert!(made.iter().all(|made| *made <= most), "{made:?} connections and requests in {lasted:?}");
 }
 
-/// Runs a daemon behind each of three proxies. Each proxy becomes silent in its own way.
+/// Each daemon has its own proxy, which becomes silent in one of three ways.
 #[test]
-fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
+fn a_silent_coordinator_is_asked_rarely_and_ids_end() {
     each(|at| {
         init(&toml(at, Some(5), SHORT));
         let at = &*at;
@@ -58,16 +58,16 @@ fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
     });
 }
 
-/// The locks are lost, as at a boot of the machine. So nothing shows that the state is the newest.
+/// The locks are lost, as at a boot. So nothing proves that the state is the newest.
 #[test]
-fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
+fn a_restart_without_locks_waits_and_asks_rarely() {
     on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let (machine, mut daemon, mut runs) = serving(&toml);
         daemon.kill();
-        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+        std::fs::remove_dir_all(machine.path("locks")).expect("the locks are removed");
         proxy.cut();
-        // A daemon may be killed while it waits.
+        // This kills the daemon while it waits.
         machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
         let daemon = machine.setup(&toml).admin().start();
         assert_eq!(get(&daemon, "/readyz").code, 503);
@@ -82,7 +82,7 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
 }
 
 #[test]
-fn a_wrong_password_is_refused_and_the_right_one_is_not() {
+fn a_wrong_password_is_refused_and_the_right_one_accepted() {
     each(|at| {
         let user = at.require_password("right");
         let bare = toml(at, Some(5), LONG);
@@ -117,7 +117,7 @@ fn a_marker_that_cannot_be_read_is_refused() {
 }
 
 #[test]
-fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
+fn a_garbage_key_ends_its_daemon_and_is_assigned_to_nobody() {
     on_one(|at| {
         let given = toml(at, Some(0), LONG);
         let assigned = toml(at, None, LONG);
@@ -130,7 +130,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
         daemon.assert_logs("did not write");
         machine.setup(&given).end().assert_refusal_for_now(&["worker ID 0", "did not write"]);
         let other = draw(&Machine::new().start(&assigned));
-        assert_eq!(worker_of(&other), 1, "0 may be anyone's");
+        assert_eq!(worker_of(&other), 1, "another daemon may have worker ID 0");
         runs.extend(other);
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{assigned}");
@@ -140,9 +140,9 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     });
 }
 
-/// The password changes at etcd and in its file while the daemon runs, at different moments.
+/// While the daemon runs, the password changes first at etcd and later in the file.
 #[test]
-fn a_password_that_was_changed_is_read_at_the_next_login() {
+fn a_changed_password_file_is_read_at_the_next_login() {
     let Some(etcd) = Etcd::start() else { return };
     let user = etcd.require_password("before");
     let directory = crate::support::directory();

@@ -1,9 +1,8 @@
-//! Endpoints that are of several clusters, or away.
+//! Endpoints that belong to several clusters, or that do not answer.
 
 use super::*;
 use crate::support::Port;
 use crate::support::coordinators::ZooKeeper;
-use crate::support::daemon::Ended;
 
 /// Starts another coordinator of the same kind.
 fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
@@ -11,25 +10,6 @@ fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
         "etcd" => Box::new(Etcd::start().expect("installed")),
         _ => Box::new(ZooKeeper::start().expect("installed")),
     }
-}
-
-/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that
-/// answers late is not compared: then the start succeeds, or fails for another reason.
-fn end_of_compared(toml: &str) -> Ended {
-    const TRIES: usize = 5;
-    for _ in 0..TRIES {
-        match Machine::new().setup(toml).try_start() {
-            Ok(daemon) => drop(daemon.stop()),
-            Err(daemon) => {
-                let ended = Ended::of(*daemon);
-                if ended.stderr.contains("allowed: members of one cluster") {
-                    return ended;
-                }
-                println!("{}", ended.stderr);
-            }
-        }
-    }
-    panic!("two clusters are not refused");
 }
 
 #[test]
@@ -41,13 +21,13 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
         let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
         let refused = || {
             for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
-                end_of_compared(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
+                refused_for_two_clusters(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
             }
         };
         refused();
         init(&toml(other.as_ref(), Some(5), LONG));
         refused();
-        // Allowed are one cluster under two names, and an endpoint that does not answer.
+        // One cluster under two names is allowed, and so is an endpoint that does not answer.
         let away = Port::take().address().to_string();
         let [named, away] =
             [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
@@ -60,10 +40,10 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
     });
 }
 
-/// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the
-/// daemon's key, as if it had begun as a copy of the daemon's own cluster.
+/// The other cluster does not answer at the start, so the daemon cannot compare it. At ZooKeeper
+/// the other cluster even has the daemon's key, like a copy of the daemon's own cluster.
 #[test]
-fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
+fn a_daemon_ignores_another_cluster_if_its_own_goes_away() {
     each(|at| {
         let mut other = another(at);
         init(&toml(at, Some(5), LONG));
@@ -80,7 +60,7 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        // Until its ceiling is used up, the daemon writes nothing at the other cluster.
+        // The daemon serves up to its ceiling, and writes nothing at the other cluster.
         let before = other.get(KEY);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));

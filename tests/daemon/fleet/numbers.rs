@@ -1,4 +1,4 @@
-//! Worker IDs that change under one state, and the records that the state keeps.
+//! A state whose worker ID changes, and the records that it keeps.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use crate::support::machine::Machine;
 use crate::support::program::Said;
 use crate::support::wire::{Ask, Run};
 
-/// Returns the configuration of a daemon that may be assigned this number alone.
+/// Returns the configuration of a daemon to which the fleet may assign only this worker ID.
 fn assigned(at: &dyn Coordinator, number: u64) -> String {
     format!("worker_ids = {number}\n{}", toml(at, None, LONG))
 }
 
-/// Returns the worker IDs of each record that `state show` prints, and whether they were assigned.
+/// Returns the worker IDs of each record in `state show`, and whether the fleet assigned them.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
     let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
     let sources = machine.shown_sources("state");
@@ -26,7 +26,7 @@ fn one(number: u64) -> Vec<(String, bool)> {
     vec![(number.to_string(), true)]
 }
 
-/// Draws IDs, and checks that they have this number and lie above earlier ones.
+/// Draws IDs, and checks that they have this worker ID and lie above the earlier IDs.
 #[track_caller]
 fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
     let drawn = draw(daemon);
@@ -37,7 +37,7 @@ fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
 }
 
 #[test]
-fn a_state_keeps_one_record_however_often_its_number_changes() {
+fn a_state_keeps_one_record_when_its_worker_id_changes_often() {
     on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
@@ -45,10 +45,9 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
         for number in [9, 3, 12, 0, 7] {
             let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
-            // The daemon starts at the clock, although the ceiling of its last life is up to three
-            // seconds ahead.
+            // The daemon starts at the clock, although its previous ceiling is seconds ahead.
             let ahead_ms = twitter_unix_ms(runs[runs.len() - 1].last()) as i64 - unix_ms() as i64;
-            assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
+            assert!(ahead_ms < 500, "worker ID {number} is {ahead_ms} ms ahead of the clock");
             assert_eq!(shown(&machine), one(number), "while it runs");
             if number % 2 == 0 {
                 daemon.stop();
@@ -57,14 +56,14 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
             }
             assert_eq!(shown(&machine), one(number));
         }
-        // The daemon had this number before, and released it.
+        // The daemon had this worker ID before, and released it.
         draw_above(&machine.start(&assigned(at, 12)), 12, &mut runs);
         assert_distinct(runs);
     });
 }
 
 #[test]
-fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
+fn an_exported_worker_id_is_assigned_again_and_imported() {
     on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
@@ -74,10 +73,10 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
-        // Another daemon of the machine gets the number, and is not refused.
+        // Another daemon of the machine gets the worker ID, and is not refused.
         let daemon = machine.beside(&assigned(at, 5)).start();
         runs.extend(draw(&daemon));
-        assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
+        assert_eq!(machine.run(&["state", "export"]).code, Some(0), "an export can be repeated");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
@@ -93,7 +92,7 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
 }
 
 #[test]
-fn a_record_stays_until_the_coordinator_holds_its_bound() {
+fn a_record_stays_until_the_coordinator_has_its_bound() {
     on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
@@ -106,7 +105,7 @@ fn a_record_stays_until_the_coordinator_holds_its_bound() {
         draw_above(&daemon, 6, &mut runs);
         daemon.stop();
         let both = [("5".to_owned(), true), ("6".to_owned(), true)];
-        assert_eq!(shown(&machine), both, "nobody else knows of 5");
+        assert_eq!(shown(&machine), both, "only this state knows the ceiling of worker ID 5");
         let other = Machine::new();
         let _holder = other.start(&assigned(at, 5));
         draw_above(&machine.start(&assigned(at, 7)), 7, &mut runs);
@@ -115,7 +114,7 @@ fn a_record_stays_until_the_coordinator_holds_its_bound() {
 }
 
 #[test]
-fn a_daemon_may_have_several_numbers_of_its_data_center() {
+fn a_daemon_may_have_several_worker_ids_of_its_data_center() {
     on_one(|at| {
         let toml = toml(at, None, LONG).replace("from = \"coordinator\"", "from = \"coordinator:4\"");
         let toml = format!("worker_ids = \"datacenter=1\"\n{toml}");
@@ -128,8 +127,8 @@ fn a_daemon_may_have_several_numbers_of_its_data_center() {
         assert_eq!(held, ["32", "33", "34", "35", "36", "37", "38", "39"], "{text}");
         let mut runs: Vec<Run> = Vec::new();
         for daemon in &daemons {
-            // Asks for more IDs than a tick has under one number. A run may have IDs of several
-            // numbers.
+            // Requests more IDs than one worker ID has in a tick. A run may have IDs of several
+            // worker IDs.
             runs.extend(daemon.connect().next(Ask::of(100_000).wait_ms(9_000)).runs());
         }
         let numbers: std::collections::BTreeSet<u64> =

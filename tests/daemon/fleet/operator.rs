@@ -1,18 +1,18 @@
-//! The commands of an operator while a fleet runs, and keys that somebody deletes.
+//! An operator's commands while a fleet runs, and keys that somebody deletes.
 
 use serde_json::Value;
 
 use super::*;
 
 #[test]
-fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
+fn deleting_or_releasing_a_key_ends_its_daemon() {
     on_one(|at| {
         let toml = prepared(at, Some(5), LONG);
         let (machine, mut daemon, mut runs) = serving(&toml);
         at.delete(KEY);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        // The number is still its own. A daemon on another machine would start above the fleet's
-        // floor.
+        // The machine may take its worker ID again. A daemon on another machine would start above
+        // the fleet's floor.
         let mut daemon = machine.start(&toml);
         runs.extend(draw(&daemon));
         fleet_says(&toml, &["release", "5"], 1, &["may still run"]);
@@ -20,7 +20,7 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("released");
         fleet_says(&toml, &["list", "--json"], 0, &["\"state\":\"released\""]);
-        // The next daemon waits until the clock is near the bound, which takes minutes.
+        // Another daemon must wait until the clock is near the bound, which takes minutes.
         Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "wait until"]);
         assert_distinct(runs);
     });
@@ -35,7 +35,7 @@ fn json(toml: &str, args: &[&str]) -> Value {
 }
 
 #[test]
-fn every_command_prints_json() {
+fn every_fleet_command_prints_json() {
     const SPACE: &str = "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657";
     let Some(etcd) = Etcd::start() else { return };
     let toml = toml(&etcd, Some(5), LONG);
@@ -55,7 +55,7 @@ fn every_command_prints_json() {
     assert_eq!(json(&toml, &["check"]), counts(1));
     let freed = json(&toml, &["release", "5", "--force"]);
     assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
-    // The number can be taken once the clock is near its bound.
+    // The worker ID counts as held until the clock is near its bound.
     assert_eq!(json(&toml, &["check"]), counts(1));
     let (_, text) = fleet(&toml, &["list"]);
     assert!(
@@ -65,7 +65,7 @@ fn every_command_prints_json() {
 }
 
 #[test]
-fn a_number_that_is_unknown_or_ambiguous_is_refused() {
+fn release_refuses_an_unknown_or_ambiguous_worker_id() {
     let Some(etcd) = Etcd::start() else { return };
     let source = |name: &str, layout: &str| {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = 5\n")
@@ -101,7 +101,7 @@ fn a_number_that_is_unknown_or_ambiguous_is_refused() {
 }
 
 #[test]
-fn a_colliding_space_is_added_once_the_other_holds_no_number() {
+fn a_colliding_space_is_added_once_no_worker_id_is_held() {
     on_one(|at| {
         let before = toml(at, Some(5), LONG);
         init(&before);
@@ -111,12 +111,12 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         let after = format!("{wide}{before}");
         fleet_says(&after, &["init", "--add"], 1, &["holds a number"]);
         daemon.stop();
-        // The release may reach the coordinator late.
+        // The coordinator may get the release late.
         poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);
-        // While this daemon runs, none with the old layout starts, and `init --add` cannot restore
-        // that layout.
+        // While this daemon runs, no daemon with the old layout starts, and `init --add` cannot
+        // restore that layout.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         fleet_says(&before, &["init", "--add"], 1, &["holds a number"]);

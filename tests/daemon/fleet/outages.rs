@@ -1,11 +1,10 @@
-//! Connections that hang or are made again, and daemons that wait for a worker ID.
+//! Connections to the coordinator that hang or are reopened, and daemons that wait for a worker ID.
 
 use super::*;
 
-/// The daemon's connection stays open, and nothing passes on it, as after a failover of the
-/// network.
+/// The daemon's connection stays open but carries nothing, as after a failover of the network.
 #[test]
-fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
+fn a_hanging_connection_hides_no_loss_and_delays_no_raise() {
     each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let (_machine, mut daemon, mut runs) = serving(&toml);
@@ -21,8 +20,8 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// No raise is due for minutes. If a memory was copied, one of the two daemons at least must
-/// connect again, and its write ends the other one.
+/// A new connection may mean that the machine was copied. So the daemon writes its key at once,
+/// although no raise is due for minutes. The write of one copy ends the other copy.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
@@ -43,10 +42,9 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
-/// The daemon's socket stays open while it takes the number. Another daemon is stopped while it
-/// waits.
+/// A second daemon is stopped while it waits.
 #[test]
-fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
+fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
     on_one(|at| {
         let toml = format!("worker_ids = \"0-1\"\n{}", toml(at, None, LONG));
         init(&toml);
@@ -81,7 +79,7 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
 }
 
 #[test]
-fn a_wait_ends_where_waiting_does_not_help() {
+fn a_waiting_daemon_ends_if_waiting_cannot_help() {
     on_one(|at| {
         let proxy = at.proxy();
         proxy.cut();

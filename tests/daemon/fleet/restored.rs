@@ -1,5 +1,5 @@
-//! Restores of a coordinator to an older state, and starts of daemons in fleets that forgot or
-//! never knew what was handed out.
+//! Restores of a coordinator to an older state, and starts in fleets whose coordinator does not
+//! know which IDs were handed out.
 
 use super::*;
 
@@ -18,10 +18,10 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     })
 }
 
-/// Such a restore is routine after a lost quorum. One daemon is paused throughout, one is started
-/// again by its service manager, and one is new.
+/// During the restore, one daemon is paused, one is restarted by its service manager, and one is
+/// new.
 #[test]
-fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
+fn a_coordinator_restored_from_a_backup_repeats_no_id() {
     each(|at| {
         let toml = prepared(at, None, "16s");
         at.back_up();
@@ -33,11 +33,12 @@ fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
         second.signal(Signal::STOP);
         at.restore();
         assert_eq!(first.wait(), Some(3), "{}", first.log());
-        // Both numbers that were taken after the backup look free.
+        // At the coordinator both worker IDs look free, because they were taken after the backup.
         let again = notices.start(&toml);
-        // If the restore took long, the daemon's bound is so near that it starts above the floor.
+        // If the restore took long, the clock is near the daemon's own bound. Then the daemon
+        // starts above the floor.
         let more = draw_above_the_floor(&again);
-        assert_eq!(worker_of(&more), worker_of(&runs), "its own number");
+        assert_eq!(worker_of(&more), worker_of(&runs), "the daemon gets its own worker ID again");
         runs.extend(more);
         let late = Machine::new();
         let third = late.start(&toml);
@@ -71,7 +72,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
             runs.extend(draw(daemon));
         }
         fleet_says(&toml(at, Some(3), LONG), &["init", "--above", "now"], 0, &["starts above"]);
-        // First the daemons enter with their given numbers, machine by machine.
+        // First the daemons enter with their own worker IDs, machine by machine.
         let mut daemons = Vec::new();
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(plain) {
             daemon.stop();
@@ -79,7 +80,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
             runs.extend(draw(&daemon));
             daemons.push(daemon);
         }
-        // Then the fleet assigns the numbers, each to the machine that had it.
+        // Then the fleet assigns each worker ID to the machine that had it.
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(daemons) {
             daemon.stop();
             let daemon = machine.start(&toml(at, None, LONG));

@@ -1,10 +1,9 @@
-//! Schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and
-//! counts the IDs of all its daemons: no ID comes twice. If the rules now forbid a schedule, its
-//! output shows the refusal. Other schedules became tests of their own: `operator`, `restored` and
-//! `tickets`.
+//! Schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator and
+//! checks that all IDs of its daemons are distinct. If a daemon now refuses a step of the schedule,
+//! the output shows the refusal.
 //!
-//! They take minutes, so only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those whose
-//! names contain `horizons`. `fleet_churn` restores coordinators at random moments.
+//! The schedules take minutes, so only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` selects
+//! the schedules whose names contain `horizons`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,11 +13,11 @@ use super::*;
 use crate::support::copy;
 use crate::support::wire::{CLOCK_BEHIND, Wire};
 
-/// The IDs of one request, and the requests of one draw. Together: a quarter of a second of the
-/// layout's full rate.
+/// The IDs of one request.
 const BATCH: u32 = 10_000;
+/// The requests of one draw. All together ask for a quarter of a second of the layout's full rate.
 const BATCHES: usize = 100;
-/// How long a draw waits for its IDs at most. No floor of these schedules is as far ahead.
+/// The longest that a draw waits for its IDs: longer than any floor of the schedules is ahead.
 const TURN: Duration = Duration::from_secs(60);
 
 struct Schedule {
@@ -43,20 +42,20 @@ struct Tally {
 }
 
 impl Tally {
-    /// Draws from all of these daemons at the same time. A daemon that refuses is asked again,
-    /// until it ends.
+    /// Draws from all of these daemons at the same time. If a daemon refuses, asks again until the
+    /// daemon ends.
     fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
         let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
             let running: Vec<_> =
                 daemons.iter().map(|(_, daemon)| scope.spawn(|| draw_many(daemon))).collect();
-            running.into_iter().map(|thread| thread.join().expect("it draws")).collect()
+            running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         for ((name, _), runs) in daemons.iter().zip(drawn) {
             self.runs.entry((*name).to_owned()).or_default().extend(runs);
         }
     }
 
-    /// Notes a refusal that has this part.
+    /// Notes the line of `text` that has this part, a refusal.
     #[track_caller]
     fn refuse(&mut self, text: &str, part: &str) {
         let line = text.lines().find(|line| line.contains(part));
@@ -82,7 +81,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     let mut missing = BATCHES;
     let deadline = Instant::now() + TURN;
     while missing > 0 && Instant::now() < deadline {
-        // A daemon that gets its number ends the connections made before.
+        // A daemon that gets its worker ID closes the connections made before.
         let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
         let asked = missing;
         if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {
@@ -103,7 +102,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     runs
 }
 
-/// Returns the configuration of a fleet's daemon whose worker IDs have this origin.
+/// Returns the configuration of a fleet's daemon. `origin` is the setting of its worker IDs.
 fn config(at: &dyn Coordinator, url: &str, name: &str, origin: &str, horizon: &str) -> String {
     let table = at.table(&[url]);
     format!("max_ahead = \"1s\"\n{origin}\n{table}name = \"{name}\"\nhorizon = \"{horizon}\"\n")
@@ -113,13 +112,13 @@ const ASSIGNED: &str = "worker_id_from = \"coordinator\"";
 
 /// Saves the disk of a machine whose daemon does not run.
 fn save(machine: &Machine) {
-    fs::create_dir(machine.path("saved")).expect("it is new");
+    fs::create_dir(machine.path("saved")).expect("a new directory");
     for name in ["state", "locks"] {
         copy(&machine.path(name), &machine.path("saved"));
     }
 }
 
-/// Puts the saved disk back, in the same directories, as on a copy of the machine.
+/// Restores the saved disk into the same directories. The machine is then a copy of the saved one.
 fn put_back(machine: &Machine) {
     for name in ["state", "locks"] {
         for entry in fs::read_dir(machine.path(name)).expect("a directory").flatten() {
@@ -129,12 +128,13 @@ fn put_back(machine: &Machine) {
     }
 }
 
-/// Both copies of a machine have noticed the jump, and forget it when their daemons are killed.
+/// Both copies of a machine start from a disk that was saved after the daemon noticed the jump and
+/// was killed.
 fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "jump", Proxy::cut, tally);
 }
 
-/// Does the same as `jump_and_kill`, but kills the daemon while its call has no answer.
+/// Does the same as `jump_and_kill`, but kills the daemon while its call waits for an answer.
 fn jump_and_hang(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "hang", Proxy::swallow_answers_from_write, tally);
 }
@@ -154,7 +154,7 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     }
     daemon.kill();
     save(&machine);
-    // The copies reach no coordinator.
+    // Neither copy can reach the coordinator.
     proxy.cut();
     for copy in ["the first copy", "the second copy"] {
         let mut daemon = machine.start(&toml);
@@ -171,13 +171,13 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     daemon.kill();
     put_back(&machine);
     let daemon = machine.start(&toml);
-    poll("it waits", || daemon.log().contains("holds worker ID 5").then_some(()));
+    poll("the daemon waits", || daemon.log().contains("holds worker ID 5").then_some(()));
     tally.refuse(&daemon.log(), "this state or a copy of it holds worker ID 5");
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 
-/// The daemon that notices a restore has a shorter horizon than the one that is cut off, and the
-/// restored marker does not know the longer horizon.
+/// The daemon that notices the restore has a shorter horizon than the daemon that is cut off. The
+/// restored marker does not have the longer horizon.
 fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let proxy = at.proxy();
@@ -191,19 +191,19 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.back_up();
     let second = cut_off.start(&long);
     tally.draw(&[("horizon 32s, cut off", &second)]);
-    // Meanwhile the first daemon raises its ceiling, and sees the longer horizon.
+    // Meanwhile the first daemon raises its ceiling, and reads the longer horizon.
     thread::sleep(Duration::from_secs(6));
     proxy.cut();
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
     let third = late.start(&short);
-    // By then, a floor that counts with the shorter horizon would have passed.
+    // By now a floor computed from the shorter horizon would have passed.
     thread::sleep(Duration::from_secs(10));
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// The clock of the first daemon was 20 s ahead. The next holder of its number draws when its own
-/// clock shows that time.
+/// The clock of the first daemon is 20 s ahead. The next holder of its worker ID draws when its own
+/// clock shows the same time.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     /// How often the first daemon draws: two seconds of the layout's full rate.
     const TURNS: usize = 8;
@@ -214,7 +214,7 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut daemon = ahead.start(&toml);
     let began = Instant::now();
     (0..TURNS).for_each(|_| tally.draw(&[("20 s ahead", &daemon)]));
-    let highest = tally.runs.values().flatten().map(Run::last).max().expect("it has drawn");
+    let highest = tally.runs.values().flatten().map(Run::last).max().expect("the daemon has drawn");
     daemon.kill();
     at.kill();
     at.lose_data();
@@ -224,17 +224,18 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.refuse(&text, "nothing shows which IDs were made before");
     let (code, text) = fleet(&toml, &["init", "--above", &highest.to_string()]);
     assert_eq!(code, Some(0), "{text}");
-    fs::remove_file(ahead.path("state/fleet")).expect("the notes of its writes");
+    fs::remove_file(ahead.path("state/fleet")).expect("the notes are removed");
     let passed_ms = i64::try_from(began.elapsed().as_millis()).expect("minutes");
     right.clock().set(20_000 - passed_ms);
     let daemon = right.start(&toml);
     tally.draw(&[("of the right time", &daemon)]);
-    // By this daemon's clock, the other daemon's number is abandoned.
+    // By the clock of this daemon, the bound of the other daemon has passed.
     let again = ahead.start(&toml);
     tally.draw(&[("20 s ahead", &again)]);
 }
 
-/// The restored etcd gives the operator's write the same count as it had given the paused daemon's.
+/// The restored etcd counts the writes of a key again from the backup. So the operator's write has
+/// the count that the paused daemon's write had.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", origin, "16s");
@@ -257,7 +258,7 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     fleet_says(&given, &["release", "5", "--force"], 0, &[]);
     let third = taker.start(&given);
     third.assert_has_numbers();
-    // Below the floor the new holder has no IDs yet.
+    // The new holder has no IDs before the floor.
     let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
         Reply::Runs(_, runs) => runs,
         _ => Vec::new(),
@@ -276,16 +277,16 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     assert_above(&above, &below);
 }
 
-/// Checks that the next holder of a number starts above all IDs of the previous holder.
+/// Checks that the next holder of a worker ID starts above all IDs of the previous holder.
 #[track_caller]
 fn assert_above(next: &[Run], before: &[Run]) {
-    let first = next.iter().map(|run| run.first).min().expect("the next holder has drawn");
+    let first = next.iter().map(|run| run.first).min().expect("the next holder has IDs");
     let last = before.iter().map(Run::last).max().unwrap_or(0);
-    assert!(last < first, "one holder had IDs up to {last}, and the next one starts at {first}");
+    assert!(last < first, "the previous holder had IDs up to {last}, the next one starts at {first}");
 }
 
-/// The daemon that is cut off has started at the first restore's floor. The second restore loses
-/// its number, and comes while that floor is still ahead.
+/// The daemon that is cut off starts at the floor of the first restore. While that floor is still
+/// ahead, the second restore loses the daemon's key.
 fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let proxy = at.proxy();
@@ -298,7 +299,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut first = notices.start(&noticing);
     at.back_up();
     let key = "/snowbank/again/space-0/7";
-    // The daemon writes its key on the new connection, and then raises its ceiling.
+    // The daemon first writes its key on the new connection, and then raises its ceiling.
     for _ in 0..2 {
         let before = at.get(key);
         poll("a write", || (at.get(key) != before).then_some(()));
@@ -318,7 +319,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut had = Vec::new();
     let mut above = Vec::new();
     let [mut of_cut_off, mut of_next] = [&cut_off, &next].map(Daemon::connect);
-    poll("it meets its ceiling", || {
+    poll("the daemon that is cut off reaches its ceiling", || {
         if above.is_empty()
             && let Reply::Runs(_, runs) = of_next.next(Ask::of(10).wait_ms(0))
         {
@@ -345,7 +346,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
 
 #[test]
 #[ignore = "minutes: tests/long runs it"]
-fn no_schedule_that_was_found_repeats_an_id() {
+fn schedules_that_once_repeated_ids_repeat_none() {
     let chosen = std::env::var("SNOWBANK_SCHEDULE").unwrap_or_default();
     each(|at| {
         for Schedule { name, play } in SCHEDULES.iter().filter(|schedule| schedule.name.contains(&chosen)) {

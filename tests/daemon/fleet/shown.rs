@@ -1,11 +1,11 @@
-//! The coordinator in the status, the metrics and the log of a daemon.
+//! How the status, metrics and log of a daemon show its coordinator.
 
 use super::*;
 use crate::support::http::finding;
 use crate::support::program::Said;
 
-/// Waits until the finding about the fleet has this effect, and returns its message. If no effect
-/// is given, waits until there is no finding.
+/// Waits until the finding `fleet` has this effect, and returns its message. With `None`, waits
+/// until there is no such finding.
 fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
     poll(&format!("fleet {effect:?}"), || match finding(daemon, "fleet") {
         Some(finding) if finding["effect"].as_str() == effect => {
@@ -16,7 +16,7 @@ fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
     })
 }
 
-/// Returns two metrics: whether the coordinator answers, and how long IDs last without it.
+/// Returns whether the coordinator answers, and for how many seconds IDs last without it.
 fn metrics(daemon: &Daemon) -> (f64, f64) {
     let samples = scrape(daemon);
     let left = sample(&samples, "snowbank_fleet_headroom_seconds{source=\"default\"}");
@@ -24,7 +24,7 @@ fn metrics(daemon: &Daemon) -> (f64, f64) {
 }
 
 #[test]
-fn an_outage_is_shown_with_the_time_that_is_left() {
+fn an_outage_shows_how_long_ids_last() {
     const HORIZON_S: f64 = 16.0;
     let Some(etcd) = Etcd::start() else { return };
     let proxy = etcd.proxy();

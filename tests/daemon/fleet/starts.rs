@@ -1,5 +1,5 @@
-//! Starts under the number that the state had, before the coordinator answers or while it is away,
-//! and starts from copied states.
+//! Restarts with the worker ID of the state while the coordinator does not answer, and starts from
+//! copied states.
 
 use std::net::TcpListener;
 use std::thread;
@@ -7,10 +7,10 @@ use std::thread;
 use super::*;
 use crate::support::copy;
 
-/// The first ID waits for no answer. A stop in an outage releases nothing. None of the daemons that
-/// are killed has had an answer.
+/// The first ID does not wait for the coordinator. A stop during the outage releases no worker ID.
+/// The daemons that are killed never got an answer.
 #[test]
-fn a_start_in_an_outage_goes_on_at_once() {
+fn a_restart_during_an_outage_serves_at_once() {
     each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (machine, mut daemon, mut runs) = serving(&toml);
@@ -30,7 +30,7 @@ fn a_start_in_an_outage_goes_on_at_once() {
             runs.extend(draw(&daemon));
         }
         let before = at.get(KEY);
-        // The daemon's connection may still hang.
+        // Closes the daemon's connection, which may still hang.
         proxy.cut();
         proxy.pass();
         poll("a write of its own", || (at.get(KEY) != before).then_some(()));
@@ -40,10 +40,9 @@ fn a_start_in_an_outage_goes_on_at_once() {
     });
 }
 
-/// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed
-/// out.
+/// The backup was made while the daemon ran, so its ceiling is above the last ID handed out.
 #[test]
-fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
+fn a_state_from_before_a_clean_stop_waits_for_the_holder() {
     on_one(|at| {
         let toml = prepared(at, Some(5), LONG);
         let machine = Machine::new();
@@ -82,19 +81,18 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     });
 }
 
-/// Returns a peer and the setting that names it. The peer does not answer, which keeps a start busy
-/// for two seconds.
+/// Returns a peer that does not answer, and the setting that names it. A start waits two seconds
+/// for its answer.
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
-    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("it listens"));
+    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("connected"));
     (peer, setting)
 }
 
-/// Tries another worker ID if the key is deleted too late: when the question to the peer has ended,
-/// and the daemon serves.
+/// Repeats with another worker ID if the key is deleted too late, when the daemon already serves.
 #[test]
-fn a_start_that_loses_its_number_before_its_first_id_waits() {
+fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
     on_one(|at| {
         let (peer, peers) = silent_peer();
         let mut worker = 0;
@@ -118,14 +116,14 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
     });
 }
 
-/// Tries another worker ID if the signal comes after the question to the peer has ended, or if the
-/// coordinator answers late.
+/// Repeats with another worker ID if the signal comes too late, when the daemon already serves, or
+/// if the coordinator answers late.
 #[test]
-fn a_stop_ends_a_start_that_follows_a_wait() {
+fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
     on_one(|at| {
         let (peer, peers) = silent_peer();
         let mut worker = 0;
-        poll("a stop before the daemon serves, which gives its worker ID back", || {
+        poll("a stop before the daemon serves that gives back the worker ID", || {
             worker += 1;
             let toml = prepared(at, Some(worker), SHORT);
             let [holder, taker] = [(); 2].map(|()| Machine::new());
@@ -142,16 +140,17 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
     });
 }
 
-/// The daemon takes its number and pauses. Then, before its first ID, the coordinator goes away
-/// while the start waits for a peer.
+/// The daemon takes its worker ID. While its start waits for a peer, before the first ID, the
+/// coordinator stops answering.
 #[test]
-fn a_start_that_cannot_check_its_number_again_is_no_crash() {
+fn a_start_that_cannot_recheck_its_worker_id_is_no_crash() {
     const AFTER_A_CRASH: &str = "the run before did not end its record";
     on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
-        // The peer does not answer, so the start lasts long after the pause.
+        // The peer does not answer, so the start continues long after the pause that follows the
+        // take of a worker ID.
         let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());

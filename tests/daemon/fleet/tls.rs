@@ -1,4 +1,4 @@
-//! Coordinators over TLS that require a certificate.
+//! Coordinators over TLS that require a client certificate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use super::*;
 use crate::secure::{Authority, Pair};
 use crate::support::coordinators::Tls;
 
-/// A part of the log line about a handshake that took too long, as on busy machines.
+/// A part of the log line about a handshake that took too long, as happens on busy machines.
 const TOO_LATE: &str = "not connected within";
 
-/// Checks that a start waits, for another reason than a late handshake.
+/// Checks that a start waits and logs these parts. Starts again if the handshake took too long.
 fn assert_waits_in_time(toml: &str, parts: &[&str]) {
     poll("a handshake in time", || {
         let machine = Machine::new();
@@ -23,9 +23,8 @@ fn assert_waits_in_time(toml: &str, parts: &[&str]) {
     });
 }
 
-/// The files of a coordinator and its daemons.
+/// The certificate authorities of a coordinator and its daemons.
 struct Files {
-    directory: tempfile::TempDir,
     authority: Authority,
     /// An authority that the coordinator does not trust.
     other: Authority,
@@ -33,13 +32,11 @@ struct Files {
 
 impl Files {
     fn new() -> Files {
-        let directory = crate::support::directory();
-        let [authority, other] = ["ca", "other"].map(|name| Authority::new(directory.path(), name));
-        Files { directory, authority, other }
+        Files { authority: Authority::new("ca"), other: Authority::new("other") }
     }
 
-    /// Starts the coordinator again, with TLS and this certificate. It then requires a client
-    /// certificate of the authority.
+    /// Restarts the coordinator with TLS and this certificate. It then requires client certificates
+    /// of the authority.
     fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
         at.kill();
         at.use_tls(Tls {
@@ -60,9 +57,9 @@ impl Files {
     }
 }
 
-/// Prepares a fleet at a coordinator that has just begun to listen.
+/// Prepares a fleet, and tries again until the coordinator serves.
 fn init_once_it_serves(toml: &str) {
-    poll("it serves", || {
+    poll("a prepared fleet", || {
         let (code, text) = fleet(toml, &["init", "--new"]);
         println!("{text}");
         (code == Some(0)).then_some(())
@@ -101,10 +98,10 @@ fn coordinators_are_reached_over_tls() {
 }
 
 #[test]
-fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
+fn a_wrong_certificate_is_refused_with_one_line() {
     on_one(|at| {
         let files = Files::new();
-        // The coordinator's certificate is for another host.
+        // The coordinator's certificate names another host.
         files.secure(at, &files.authority.issue("server", &["elsewhere.example"]));
         let bare = secured_toml(at);
         let own = files.authority.issue_local("client");
@@ -115,7 +112,7 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
         assert_waits_in_time(&files.trusting(&bare, &own), &named);
         let unknown = with(&bare, &[&[("ca", &*files.other.file)], &client[..]].concat());
         assert_waits_in_time(&unknown, &[no_answer, "its certificate", "fleet.ca"]);
-        let absent = files.directory.path().join("absent");
+        let absent = files.authority.path("absent");
         for (settings, parts) in [
             (&[("ca", &*absent)][..], &["fleet.ca", "absent"][..]),
             (&[("ca", &own.key)], &["fleet.ca"]),
@@ -127,11 +124,11 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
 }
 
 #[test]
-fn a_renewed_certificate_is_used_and_its_end_is_shown() {
+fn a_renewed_certificate_is_used_and_its_expiry_shown() {
     on_one(|at| {
         let files = Files::new();
         files.secure_local(at);
-        let own = files.authority.issue_until("own", 2040);
+        let own = files.authority.issue_for_years("own", 2000..2040);
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &own);
@@ -143,29 +140,26 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
             poll(&sample, || get(&daemon, "/metrics").body.contains(&sample).then_some(()));
         };
         await_end("2208988800");
-        // The daemon's next connection uses the files as they are then.
-        let replace = |by: &Pair| {
-            std::fs::copy(&by.certificate, &own.certificate).expect("copied");
-            std::fs::copy(&by.key, &own.key).expect("copied");
-        };
-        replace(&files.other.issue_local("foreign"));
+        // The daemon reads the files again for its next connection.
+        own.replace_by(&files.other.issue_local("foreign"));
         proxy.cut();
         proxy.pass();
         poll("a refusal", || get(&daemon, "/status").body.contains("fleet.certificate").then_some(()));
-        replace(&files.authority.issue_until("renewed", 2050));
+        own.replace_by(&files.authority.issue_for_years("renewed", 2000..2050));
         await_end("2524608000");
         assert_eq!(worker_of(&draw(&daemon)), 5);
     });
 }
 
-/// etcd's gateway takes no user from a certificate, and it refuses those that seem to name one.
+/// etcd's gateway refuses a client certificate with a common name, because it cannot take a user
+/// from a certificate.
 #[test]
-fn etcds_refusal_of_a_common_name_names_the_cure() {
+fn a_common_name_that_etcd_refuses_is_reported_with_the_fix() {
     let Some(mut etcd) = Etcd::start() else { return };
     let files = Files::new();
     let named = files.authority.issue_local("named");
     let nameless = files.authority.issue_without_name("nameless");
-    let password = files.directory.path().join("password");
+    let password = files.authority.path("password");
     std::fs::write(&password, "secret\n").expect("written");
     let user = etcd.require_password("secret");
     files.secure_local(&mut etcd);
@@ -178,7 +172,7 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
 }
 
 #[test]
-fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
+fn an_etcd_with_a_server_certificate_is_reported_with_the_fix() {
     let Some(mut etcd) = Etcd::start() else { return };
     let files = Files::new();
     files.secure(&mut etcd, &files.authority.issue_for_servers("server"));
@@ -186,18 +180,19 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     assert_waits_in_time(&toml, &["HTTP 503", "gateway connects", "extendedKeyUsage", "--cert-file"]);
 }
 
-/// Each answer takes longer than the time that an endpoint has while other endpoints are left.
+/// Each answer takes longer than the daemon would wait if it had other endpoints to try.
 #[test]
-fn a_coordinator_that_is_far_away_is_reached_over_tls() {
+fn a_slow_coordinator_is_reached_over_tls() {
     on_one(|at| {
         let files = Files::new();
         files.secure_local(at);
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
-        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        init_once_it_serves(&toml);
         let machine = Machine::new();
-        // With a new number, the daemon would pause for several answers.
+        // Takes the worker ID before the answers become slow, so that the next start needs no
+        // pause.
         machine.start(&toml).stop();
         proxy.delay(Duration::from_millis(1_200));
         let mut daemon = machine.start(&toml);

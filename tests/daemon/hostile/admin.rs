@@ -1,4 +1,4 @@
-//! Connections to the admin listener that send no request: probes and scrapes are still answered.
+//! Connections to the admin listener that send no request. The daemon still answers probes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
-/// There are far more connections than may be open. They send nothing or half a request, and
-/// reconnect when closed.
+/// Far more connections than the daemon allows send nothing or half a request. When one is closed,
+/// the client reconnects.
 #[test]
-fn silent_connections_keep_no_probe_waiting() {
+fn silent_connections_do_not_delay_probes() {
     let daemon = Setup::new().admin().start();
     let admin = daemon.addresses[1].tcp();
     let stop = AtomicBool::new(false);
@@ -22,17 +22,16 @@ fn silent_connections_keep_no_probe_waiting() {
             let stopped = stop.0;
             scope.spawn(move || hold_silent(admin, 150, part, stopped));
         }
-        // A connection that has its answer and sends no more is silent, too.
+        // A connection that has its answer and sends no other request is silent as well.
         let mut idle = TcpStream::connect(admin).expect("a connection");
-        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
         daemon.assert_logs("it sent no request to the admin listener");
         for _ in 0..50 {
-            // If this machine delays a probe between connecting and sending, the daemon may close
-            // the probe.
+            // If the machine delays a probe before it sends its request, the daemon may close the
+            // connection.
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });
-    daemon.stop();
 }
 
 fn is_answered(admin: SocketAddr) -> bool {
@@ -42,7 +41,7 @@ fn is_answered(admin: SocketAddr) -> bool {
     stream.read(&mut [0; 16]).is_ok_and(|size| size > 0)
 }
 
-/// Keeps this many connections open that have sent only `part`. Reopens those that are closed.
+/// Keeps this many connections open, each of which has sent only `part`. Replaces closed ones.
 fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
     let mut held: Vec<TcpStream> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -51,10 +50,10 @@ fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
             matches!(stream.read(&mut [0; 64]), Err(error) if error.kind() == ErrorKind::WouldBlock)
         });
         while held.len() < count && !stop.load(Ordering::Relaxed) {
-            // The connect fails while the listener's queue is full.
+            // Connecting fails while the listener's queue is full.
             let Ok(mut stream) = TcpStream::connect_timeout(&to, Duration::from_millis(100)) else { break };
             let _ = stream.write_all(part);
-            stream.set_nonblocking(true).expect("it can be set");
+            stream.set_nonblocking(true).expect("a socket option");
             held.push(stream);
         }
     }

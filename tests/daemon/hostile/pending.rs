@@ -1,5 +1,5 @@
 //! Connections that send no token, guess tokens, or never finish their TLS handshake. Clients with
-//! a token still find a place.
+//! a token are still accepted.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -28,17 +28,17 @@ fn client(daemon: &Daemon) -> Wire {
     wire
 }
 
-/// Connects from one of this machine's many loopback addresses.
+/// Connects from this loopback address.
 fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
-    socket.connect(&to.into()).expect("the daemon listens");
+    socket.connect(&to.into()).expect("connected");
     socket.into()
 }
 
-/// Opens far more connections than are allowed, and sends nothing.
+/// Opens far more connections than the daemon allows, and sends nothing.
 fn connect_silent(to: SocketAddr) -> Vec<TcpStream> {
-    (0..300).map(|_| TcpStream::connect(to).expect("the daemon listens")).collect()
+    (0..300).map(|_| TcpStream::connect(to).expect("connected")).collect()
 }
 
 #[test]
@@ -46,8 +46,8 @@ fn silent_connections_give_way_to_clients_with_a_token() {
     let daemon = with_tokens(100).admin().start();
     let mut first = client(&daemon);
     let silent = connect_silent(daemon.tcp());
-    // Clients come one after the other, while silent connections hold all places that they may
-    // have.
+    // Clients connect one after the other, while there are as many silent connections as the daemon
+    // allows.
     let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
     clients.iter_mut().chain([&mut first]).for_each(Wire::assert_open);
     let samples = scrape(&daemon);
@@ -64,9 +64,9 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     let mut silent = daemon.connect();
     clients.push(client(&daemon));
     silent.assert_closed();
-    // Sooner or later it would be closed anyway, but for another reason.
+    // Checks the reason, because a timeout would also close a silent connection.
     daemon.assert_logs("a newcomer needed its place");
-    // Now all connections have sent a token, so none is closed.
+    // Now all connections have sent a token, so the daemon closes none of them for a newcomer.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
 }
@@ -76,7 +76,7 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     let daemon = with_tokens(100).admin().start();
     let mut served = client(&daemon);
     let mut wire = daemon.connect();
-    // If PINGs kept their connection open, the test would reach its deadline.
+    // If PING kept the connection open, this poll would reach its deadline.
     poll("the end of a connection that only sends PING", || {
         let is_open = wire.try_send(&wire::ping(1, b"")).is_ok();
         let is_answered = is_open && matches!(wire.try_reply(), Ok(Some(Reply::Pong(..))));
@@ -87,16 +87,16 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     served.assert_open();
 }
 
-/// A client without a token may send nothing but PING.
+/// The clients send PING, the only request that needs no token.
 #[test]
-fn before_a_token_at_most_a_few_replies_are_queued() {
+fn few_replies_are_queued_for_a_client_without_a_token() {
     const GUESTS: usize = 50;
     let daemon = with_tokens(100).admin().start();
     let pings = wire::ping(1, &[7; 64]).repeat(1_000);
     let guests: Vec<TcpStream> = (0..GUESTS)
         .map(|_| {
-            let stream = TcpStream::connect(daemon.tcp()).expect("the daemon listens");
-            stream.set_nonblocking(true).expect("it can be set");
+            let stream = TcpStream::connect(daemon.tcp()).expect("connected");
+            stream.set_nonblocking(true).expect("a socket option");
             stream
         })
         .collect();
@@ -111,15 +111,15 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
         highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The first four KiB of a connection are not counted.
+    // The daemon does not count the first four KiB of a connection.
     assert_eq!(highest, 0.0, "bytes queued");
-    // More than the kernel takes of the replies. A busy machine may not serve all guests in their
-    // five seconds.
+    // Each served guest has sent more than the kernel buffers. A busy machine may not serve all
+    // guests in their five seconds.
     assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
 }
 
 #[test]
-fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
+fn wrong_tokens_are_answered_slowly_and_logged_per_address() {
     let daemon = with_tokens(100).admin().start();
     let mut served = client(&daemon);
     let addresses = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
@@ -127,14 +127,14 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     let guesses: Vec<TcpStream> = (0..10)
         .map(|index| {
             let mut stream = connect_from(addresses[index % 2], daemon.tcp());
-            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("it leaves");
+            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("sent");
             stream
         })
         .collect();
     for guess in guesses {
-        let mut wire = Wire::over_tcp(guess).expect("it is open");
+        let mut wire = Wire::over_tcp(guess).expect("the connection is open");
         wire.reply().assert_error(1, UNAUTHORIZED);
-        // A slow machine makes the wait longer, and nothing makes it shorter.
+        // A slow machine can only make the wait longer.
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         wire.assert_closed();
     }
@@ -148,9 +148,8 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
 }
 
 #[test]
-fn connections_without_a_tls_handshake_are_closed_for_clients() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+fn connections_without_a_tls_handshake_make_way_for_clients() {
+    let authority = Authority::new("authority");
     let toml = format!("limits.max_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
     let daemon = Setup::configured(&toml).option("--listen", "tls:127.0.0.1:0").listeners(2).start();
     let mut plain = daemon.connect();

@@ -1,5 +1,5 @@
-//! Hundreds of clients that request much and read nothing: memory stays within its budget and is
-//! released, and other clients are served.
+//! Clients that request many IDs and read nothing. The daemon's memory stays within its budget and
+//! is released later, and other clients are served.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -11,23 +11,24 @@ use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, Reply, Setup, poll};
 
-/// The daemon's budget, the number of clients that do not read, and the bytes by which each of them
-/// may exceed the budget: a few requests and a small frame.
+/// The daemon's budget for queued bytes.
 const BUDGET: f64 = 4.0 * 1_048_576.0;
+/// The number of clients that do not read.
 const DEAF: usize = 300;
+/// The bytes by which each of them may exceed the budget: a few requests and a small frame.
 const STEP: f64 = 12.0 * 1_024.0;
 
-/// Connects a client that requests much, and whose kernel buffers little.
+/// Connects a client with a small receive buffer, and sends these requests.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
-    socket.connect(&to.into()).expect("the daemon listens");
+    socket.set_recv_buffer_size(4 * 1_024).expect("a socket option");
+    socket.connect(&to.into()).expect("connected");
     let mut deaf = TcpStream::from(socket);
-    deaf.write_all(request).expect("it leaves");
+    deaf.write_all(request).expect("sent");
     deaf
 }
 
-/// Returns a hundred requests, whose replies have 80 MB.
+/// Returns a hundred requests, whose replies are far larger than the budget.
 fn requests() -> Vec<u8> {
     (0..100).flat_map(|tag| Ask::of(100_000).tag(tag).wait_ms(65_534).flags(EXPLICIT).bytes()).collect()
 }
@@ -40,7 +41,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
     poll("no bytes queued after a whole reply", || (queued() == 0.0).then_some(()));
-    // The longest IDs are in base two, with digits that JSON escapes.
+    // In this format IDs are longest: base two, with digits that JSON escapes.
     let over_http =
         "GET /v1/ids?count=100000&wait=9s&format=dictionary:%22%5C HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for (listener, request) in daemon.addresses.iter().zip([requests(), over_http.into()]) {
@@ -48,20 +49,20 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
         let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(listener.tcp(), &request)).collect();
         let mut highest = 0.0_f64;
         poll("the budget to be used up", || {
-            assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads is served");
+            assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads was not served");
             highest = highest.max(queued());
             (highest >= BUDGET / 4.0).then_some(())
         });
         for _ in 0..100 {
-            assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads is served");
+            assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads was not served");
             highest = highest.max(queued());
         }
         assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
         daemon.assert_logs("finding queues: ");
         drop(deaf);
         poll("no bytes queued", || (queued() == 0.0).then_some(()));
-        // The allocator needs a moment, and a request to release memory.
-        poll("memory that went back", || {
+        // The allocator releases memory only after a while, and on a request.
+        poll("released memory", || {
             served.assert_open();
             std::thread::sleep(Duration::from_millis(20));
             (daemon.resident_kib() < at_rest_kib + 8 * 1_024).then_some(())
@@ -69,11 +70,11 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     }
 }
 
-/// The kernel has one pool of memory for all TCP connections of a machine.
+/// All TCP connections of a machine share one pool of kernel memory.
 #[test]
-fn the_kernel_takes_little_for_a_client_that_never_reads() {
-    /// Twice the bytes that the daemon lets the kernel buffer, because the peer takes some, and one
-    /// more packet may be queued.
+fn the_kernel_buffers_little_for_a_client_that_never_reads() {
+    /// Twice the bytes that the daemon lets the kernel buffer, because the peer's kernel also
+    /// buffers some, and one more packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
@@ -81,22 +82,22 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
     poll("the end of a client that never reads", || {
         (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
     });
-    // The kernel drops its buffer, because the connection was reset.
+    // The daemon has reset the connection, so the kernel has dropped its buffer.
     let ended = std::io::copy(&mut deaf, &mut std::io::sink());
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
 }
 
-/// The daemon reads the rest of a request as soon as the budget has room.
+/// The daemon reads the remaining requests as soon as the budget has room.
 #[test]
 fn a_client_that_reads_again_gets_its_whole_reply() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";
     let daemon = Setup::configured(limits).start();
     let requests = requests();
     let mut wires: Vec<_> = (0..35).map(|_| daemon.connect()).collect();
-    // Sends ten of the hundred requests.
+    // Sends only ten of the hundred requests.
     wires.iter_mut().for_each(|wire| wire.send(&requests[..requests.len() / 10]));
-    // Some close without a goodbye, some read everything.
+    // Most clients close without reading. The others read everything.
     for wire in wires.drain(..30) {
         let _ = wire.tcp().shutdown(Shutdown::Both);
     }

@@ -1,14 +1,13 @@
-//! The order of turns on one shard: how many requests of a flood are served before another client's
-//! request.
+//! The order of turns on one shard: how many requests of a flood the daemon serves before a request
+//! of another client.
 //!
-//! The daemon stands still while the requests are sent, so all have arrived when it goes on. Unix
-//! sockets deliver at once. IDs in strict order show the order in which requests were served. So no
-//! clock influences the counts.
+//! The daemon is stopped by SIGSTOP while the clients send, so all requests have arrived when it
+//! continues. IDs in strict order show the order in which it serves requests. So no clock
+//! influences the counts.
 //!
-//! A connection's first turn is short and needs no permit of the scheduler: 16 requests over HTTP,
-//! 64 native ones. The turns with a permit are few. After a stop, requests may wait for the
-//! ceiling; those behind them need a permit too. Without the scheduler each connection has a long
-//! turn: 130 requests over HTTP, 512 native ones.
+//! A connection's first turn is short and needs no permit of the scheduler. Only a few connections
+//! have a permit for a long turn at the same time. Without the scheduler each connection of the
+//! flood would have a long turn before the other client's request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -47,8 +46,8 @@ impl FrontEnd {
         }
     }
 
-    /// Takes the whole answers at the start of `bytes`. Returns the first ID of each, and 0 for a
-    /// refusal. A daemon that was stopped for long may refuse.
+    /// Removes the whole replies at the start of `bytes`. Returns the first ID of each, or 0 for a
+    /// refusal, which a daemon may send after a long stop.
     fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
         std::iter::from_fn(|| {
             let (first, size) = match self {
@@ -87,17 +86,18 @@ fn first_of_response(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((first, head.len() + 4 + body.len()))
 }
 
-/// A connection, and the bytes of an answer that is not whole.
+/// A connection that pipelines requests.
 struct Peer {
     front_end: FrontEnd,
     stream: UnixStream,
+    /// The start of a reply that has not arrived whole.
     unread: Vec<u8>,
     unanswered: usize,
 }
 
 impl Peer {
     fn connect(front_end: FrontEnd, daemon: &Daemon) -> Peer {
-        let stream = UnixStream::connect(front_end.path(daemon)).expect("the daemon listens");
+        let stream = UnixStream::connect(front_end.path(daemon)).expect("connected");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_write_timeout(Some(DEADLINE)).expect("a timeout");
         Peer { front_end, stream, unread: Vec::new(), unanswered: 0 }
@@ -106,7 +106,7 @@ impl Peer {
     /// Sends requests until this many are unanswered.
     fn ask(&mut self, count: u32, unanswered: usize) {
         let more = unanswered - self.unanswered;
-        self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("they leave");
+        self.stream.write_all(&self.front_end.request(count).repeat(more)).expect("sent");
         self.unanswered = unanswered;
     }
 
@@ -129,14 +129,14 @@ impl Peer {
         last
     }
 
-    /// Waits for answers if there are requests without an answer.
+    /// Waits for the next replies; `None` if all requests are answered.
     fn next_answers(&mut self) -> Option<Vec<u64>> {
         (self.unanswered > 0).then(|| self.read().expect("answers"))
     }
 
-    /// Reads the answers that have arrived.
+    /// Returns the replies that have arrived already.
     fn arrived(&mut self) -> Vec<u64> {
-        self.stream.set_nonblocking(true).expect("it can be set");
+        self.stream.set_nonblocking(true).expect("a socket option");
         let answers: Vec<u64> = std::iter::from_fn(|| match self.read() {
             Ok(answers) => Some(answers),
             Err(error) if error.kind() == ErrorKind::WouldBlock => None,
@@ -144,7 +144,7 @@ impl Peer {
         })
         .flatten()
         .collect();
-        self.stream.set_nonblocking(false).expect("it can be set");
+        self.stream.set_nonblocking(false).expect("a socket option");
         answers
     }
 }
@@ -157,8 +157,8 @@ fn setup() -> Setup {
     setup.option("--listen", native).option("--http", http).listeners(2)
 }
 
-/// Stops the daemon several times. During each stop, a request of another client arrives. Returns
-/// the most requests of the flood that were served between a stop and that request.
+/// Stops the daemon several times, and during each stop sends a flood and one request of another
+/// client. Returns the most requests of the flood that the daemon served before that request.
 fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: FrontEnd) -> usize {
     let daemon = setup().start();
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
@@ -188,9 +188,9 @@ fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: Fr
 }
 
 #[test]
-fn others_have_their_turn_beside_a_flood() {
+fn a_flood_does_not_delay_requests_of_other_clients() {
     use FrontEnd::{Http, Native};
-    // Even the long replies fit the socket's buffer.
+    // The socket's buffer has room for all replies, even the long ones.
     for (flood, count, unanswered, modest, allowed) in [
         (Http, 1, 256, Native, 40),
         (Http, 1, 256, Http, 40),
@@ -201,36 +201,36 @@ fn others_have_their_turn_beside_a_flood() {
         (Http, 1_200, 4, Http, 2),
     ] {
         let served = most_served_before(flood, count, unanswered, modest);
-        assert!(served < allowed * PEERS, "{flood:?}, {modest:?}: {served} requests were served before");
+        assert!(served < allowed * PEERS, "{flood:?}, {modest:?}: {served} requests were served first");
     }
 }
 
 /// Each peer of the flood, and another client, has a request that waits and requests behind it.
-/// Returns how many of the flood's later requests were served before the other client's. `None` if
-/// the requests did not all wait: the machine was too busy.
+/// Returns how many later requests of the flood the daemon served before the other client's.
+/// Returns `None` if some requests did not wait, because the machine was too busy.
 ///
-/// The ceiling is not raised for six seconds. When it is, all waiting requests get their IDs at the
-/// same time, the other client's last.
+/// The disk delays the raise of the ceiling for seconds. After the raise, all waiting requests get
+/// their IDs at the same time, and the other client's request is the last of them.
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
     let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(FrontEnd::Native, daemon)).collect();
-    // Makes the peers busy, so that they need a permit for long turns.
+    // Makes the connections busy, so that each needs a permit for a long turn.
     for _ in 0..2 {
         peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
         peers.iter_mut().for_each(|peer| _ = peer.last_answer());
     }
     disk.order("sync stall 6000");
     let mut last_before = 0;
-    poll("the ceiling", || {
+    poll("a request that waits for the ceiling", || {
         probe.ask(1, 1);
         let is_reached = waiting() > 0.0;
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // Only the sync in flight is slow: from the second copy of the ceilings on, the disk is fast
-    // again.
+    // Only the sync in flight stays slow. The disk is fast again for the second copy of the
+    // ceilings.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();
@@ -252,10 +252,10 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
 }
 
 #[test]
-fn others_have_their_turn_beside_requests_behind_a_waiting_one() {
+fn requests_behind_a_wait_do_not_delay_other_clients() {
     let setup = setup();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
     let daemon = disk.under(setup.admin()).start();
     let served = (0..5).find_map(|_| served_before_behind_a_wait(&daemon, &disk)).expect("all wait");
-    assert!(served < 100 * PEERS, "{served} requests were served before");
+    assert!(served < 100 * PEERS, "{served} requests of the flood were served first");
 }

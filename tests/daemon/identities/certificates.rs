@@ -2,31 +2,29 @@
 
 use super::*;
 
-/// Returns a daemon that requires client certificates, its configuration, and the authority.
-fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
-    let authority = Authority::new(files, "authority");
-    let clients = files.join("clients.crt");
-    std::fs::copy(&authority.file, &clients).expect("a copy");
-    let tls =
-        tls_section(&authority.issue_local("daemon"), &format!("client_ca = \"{}\"", clients.display()));
-    let config = format!("{TWO_SOURCES}{tls}");
-    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&format!("{config}{identities}"));
-    (setup.start(), config, authority)
+/// Returns a daemon that requires client certificates, its configuration without the identities,
+/// and the authority.
+fn with_certificates(auth: &str, identities: &str) -> (Daemon, String, Authority) {
+    let authority = Authority::new("authority");
+    let tls = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
+    let config = format!("{auth}{TWO_SOURCES}{tls}");
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0");
+    write_secret(&setup.path("tokens"), &tokens());
+    (setup.config(&format!("{config}{identities}")).start(), config, authority)
 }
 
 #[test]
 fn a_certificates_name_is_an_identity_until_a_reload() {
-    let files = crate::support::directory();
     let billing = identity("billing", "certificate_names = [\"Billing.internal\"]\nsources = [\"fast\"]");
     let orders = identity("orders", "certificate_names = [\"spiffe://prod/orders\"]\nsources = [\"slow\"]");
-    let (daemon, config, authority) = with_certificates(files.path(), &format!("{billing}{orders}"));
+    let (daemon, config, authority) = with_certificates("", &format!("{billing}{orders}"));
     let connect = |name: &str, hosts: &[&str]| {
         let pair = authority.issue(name, hosts);
         secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
     };
     let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
     let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
-    // A DNS name is no URI, the common name does not count, and a part of a name is not the name.
+    // Neither the common name nor a name that only ends with the identity's name counts.
     let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
     of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
     of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
@@ -35,7 +33,7 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     for other in &mut others {
         assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
     }
-    // Both have all sources after a reload, and no connection is closed.
+    // A reload gives both identities all sources, and closes no connection.
     let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
     daemon.replace("snowbank.toml", &format!("{config}{all}"));
     let said = daemon.reload();
@@ -50,16 +48,12 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
 
 #[test]
 fn a_token_and_a_certificate_must_not_name_two_identities() {
-    let files = crate::support::directory();
     let identities =
         identity("billing", "certificate_names = [\"billing.internal\"]") + &identity("orders", "");
-    let file = files.path().join("tokens");
-    write_secret(&file, &tokens());
-    let auth = format!("[auth]\ntoken_file = \"{}\"\n", file.display());
-    let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
+    let (daemon, _, authority) = with_certificates("auth.token_file = \"tokens\"\n", &identities);
     let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
     let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
-    // A certificate does not replace a token.
+    // A certificate alone is not enough where a token is required.
     connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
     for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
         let mut wire = connect(&own);

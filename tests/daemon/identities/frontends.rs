@@ -1,4 +1,4 @@
-//! Identities of clients of other protocols: their sources, their rates, and reloads.
+//! Identities of clients of other protocols: sources, rates, and reloads.
 
 use std::time::Instant;
 
@@ -53,9 +53,9 @@ fn an_identity_has_one_rate_over_all_front_ends() {
     cache.send("get fast\r\n");
     assert!(cache.line().starts_with("VALUE fast 0 "));
 
-    // IDs drawn at one front end count at the others.
+    // IDs that the identity drew at one front end count at the other front ends.
     let slowed = || sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
-    poll("a request at one front end that waits for what another has drawn", || {
+    poll("a request that waits because of IDs from another front end", || {
         while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).code != 200 {}
         let before = slowed();
         redis.send("INCR fast\r\n");
@@ -71,8 +71,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // IDs that one client leaves in the block are not too old for the next client. No pause of the
-    // machine lasts until a ceiling two such ticks ahead.
+    // With this burst window, IDs that one client leaves in the block are not too old for the next
+    // client. The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
     let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
@@ -81,8 +81,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
-        // The shard takes these for 65 equal requests, because they are equally long. So 64 IDs are
-        // left in its block.
+        // All these requests have the same length, so the shard expects 65 requests for IDs. It
+        // claims 65 IDs, of which 64 are left in its block.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
@@ -95,12 +95,12 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     }
     // The rate, and a burst of one second.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
-    assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
+    assert!((1..=most).contains(&drawn), "the client drew {drawn} IDs at 10 a second, allowed: {most}");
 }
 
-/// The reload closes no connection of a client without a token.
+/// The connection stays open, because the client has no token that the reload could remove.
 #[test]
-fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
+fn a_reload_removes_a_permission_at_memcached() {
     let others = identity("billing", "") + &identity("orders", "");
     let daemon = with_front_ends(&(others.clone() + &identity("anonymous", "")));
     let mut cache = memcached(&daemon);
@@ -115,11 +115,11 @@ fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
     assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
 }
 
-/// A reload takes the token away while a long reply is on its way. The whole reply comes, and then
-/// the connection ends.
+/// A reload removes the token while the daemon sends a long reply. The client gets the whole reply,
+/// and then the connection closes.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
-    // The replies are read one after the other.
+    // The test reads the replies one after the other, so the last one stalls for long.
     let patient = "limits.stall_timeout = \"5m\"\n";
     let daemon = with_front_ends(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
     let mut native = daemon.connect_as(BILLING);
@@ -133,7 +133,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     web.send(format!(
         "GET /v1/ids?count=200000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
     ));
-    // The first bytes of each reply have come, and nobody reads on.
+    // The first bytes of each reply have arrived. Until the reload nobody reads the rest.
     native.tcp().peek(&mut [0]).expect("a byte");
     redis.expect("*200000\r\n");
     transaction.expect(&format!("+OK\r\n{}*4\r\n+PONG\r\n*200000\r\n", "+QUEUED\r\n".repeat(4)));
@@ -146,7 +146,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     (0..200_000).for_each(|_| drop(redis.bulk()));
     redis.is_closed_after("no longer accepts this token");
     (0..200_000).for_each(|_| drop(transaction.bulk()));
-    // The requests behind the long one are answered, and draw nothing.
+    // The daemon answers the requests behind the long one, but hands out no IDs.
     assert!(transaction.line().contains("may not draw"));
     assert_eq!(transaction.bulk(), "end");
     transaction.is_closed_after("no longer accepts this token");
@@ -155,7 +155,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
 }
 
 #[test]
-fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
+fn a_kept_http_connection_counts_once_for_its_identity() {
     let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
     let mut web = http(&daemon);
     (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).code, 200));
@@ -164,7 +164,7 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     assert_eq!(sample(&samples, "snowbank_identity_connections{identity=\"billing\"}"), 1.0);
     assert!(sample(&samples, "snowbank_received_bytes_total") > 300.0);
     assert!(sample(&samples, "snowbank_sent_bytes_total") > 300.0);
-    // A token counts for its own request alone.
+    // A token applies only to the request that carries it.
     assert_eq!(web.get("/v1/ids", "").code, 401);
     assert_eq!(web.rest(), b"");
 }

@@ -1,4 +1,4 @@
-//! Each front end over TLS: clients with certificates and tokens.
+//! Clients with certificates and tokens at each front end, over TLS.
 
 use std::io::{Read, Write};
 
@@ -9,7 +9,7 @@ use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 const DENIED: &str = "identity billing may not draw from source slow";
 
-/// Reads until these words, or to the end.
+/// Reads until these words have arrived, or to the end if `words` is empty.
 fn read_words(stream: &mut impl Read, words: &str) -> String {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 4_096];
@@ -22,11 +22,10 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Starts a daemon that requires a certificate and a token at this front end. Certificates of
-/// billing draw from one source only.
+/// Starts a daemon that requires a certificate and a token at this front end. Clients with
+/// billing's certificate may draw from one source only.
 fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
-    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
-    let tls = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let tls = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
     let billing = identity("billing", "certificate_names = [\"billing.internal\"]\nsources = [\"fast\"]");
     let setup = Setup::new().option(&format!("--{}", front_end.protocol), "tls:127.0.0.1:0").listeners(2);
     write_secret(&setup.path("tokens"), &tokens());
@@ -41,19 +40,18 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
 }
 
 #[test]
-fn clients_are_identified_by_certificate_and_token_everywhere() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+fn each_front_end_identifies_clients_by_certificate_and_token() {
+    let authority = Authority::new("authority");
     let own = authority.issue("billing", &["billing.internal"]);
-    let stranger = Authority::new(files.path(), "other");
+    let stranger = Authority::new("other");
     let strangers = stranger.issue("stranger", &["billing.internal"]);
     for front_end in &FRONT_ENDS {
         let daemon = daemon_of(&authority, front_end);
         let address = daemon.addresses[1].tcp();
-        let connect = || try_secure(address, &authority.client(Some(&own)), "127.0.0.1").expect("TLS");
-        // Without a certificate of the right authority there is no reply, whatever the token.
+        let connect = || try_secure(address, &authority.client(Some(&own))).expect("TLS");
+        // Without a certificate of the right authority there is no reply, even with a token.
         for client in [authority.client(None), authority.client(Some(&strangers))] {
-            if let Ok(mut stream) = try_secure(address, &client, "127.0.0.1") {
+            if let Ok(mut stream) = try_secure(address, &client) {
                 let _ = stream.write_all(&(front_end.asks)("fast", 1, PLAIN));
                 assert_eq!(read_words(&mut stream, ""), "", "{} without a certificate", front_end.protocol);
             }
@@ -61,7 +59,7 @@ fn clients_are_identified_by_certificate_and_token_everywhere() {
         if let Some((no_token, wrong_token)) = front_end.no_token {
             for (token, words) in [("", no_token), ("a-wrong-token", wrong_token), (ORDERS, wrong_token)] {
                 let mut stream = connect();
-                stream.write_all(&(front_end.asks)("fast", 1, token)).expect("it leaves");
+                stream.write_all(&(front_end.asks)("fast", 1, token)).expect("sent");
                 let found = read_words(&mut stream, words);
                 assert!(
                     found.contains(words) && (front_end.ids)(found.as_bytes()).is_empty(),
@@ -73,7 +71,7 @@ fn clients_are_identified_by_certificate_and_token_everywhere() {
         draws(front_end, connect(), if front_end.no_token.is_some() { PLAIN } else { "" });
         if front_end.names_sources {
             let mut stream = connect();
-            stream.write_all(&(front_end.asks)("slow", 1, BILLING)).expect("it leaves");
+            stream.write_all(&(front_end.asks)("slow", 1, BILLING)).expect("sent");
             let found = read_words(&mut stream, DENIED);
             assert!(found.contains(DENIED), "{}: {found}", front_end.protocol);
         }
@@ -81,18 +79,18 @@ fn clients_are_identified_by_certificate_and_token_everywhere() {
     }
 }
 
-/// Draws IDs by a request that arrives byte by byte, then by one whose reply does not fit the
-/// socket's buffer.
+/// Draws IDs by a request that arrives byte by byte, and then by a request whose reply is larger
+/// than the socket's buffer.
 fn draws(front_end: &FrontEnd, mut stream: Secured, token: &str) {
     for byte in (front_end.asks)("fast", 3, token) {
-        stream.write_all(&[byte]).expect("it leaves");
+        stream.write_all(&[byte]).expect("sent");
     }
     let mut ids = front_end.read_ids(&mut stream, 3);
     assert_eq!(ids.len(), 3);
     let count = 5_100;
     // A connection keeps its token, except over HTTP.
     let token = if front_end.protocol == "http" { token } else { "" };
-    stream.write_all(&(front_end.asks)("fast", count, token)).expect("it leaves");
+    stream.write_all(&(front_end.asks)("fast", count, token)).expect("sent");
     ids.extend(front_end.read_ids(&mut stream, count));
     assert_eq!(ids.len(), 3 + count);
     assert!(ids.is_sorted_by(|left, right| left < right), "{}", front_end.protocol);

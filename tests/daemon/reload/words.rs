@@ -1,4 +1,4 @@
-//! Requests for a reload, their results and log lines.
+//! How a reload is requested, and how its result is reported.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::support::daemon::replace;
 use crate::support::http::finding;
 use crate::support::program::{Said, program};
 
-/// Runs `snowbank reload` for a process that has a runtime directory, as `systemctl reload` does.
-/// Returns the exit code and the error output.
+/// Runs `snowbank reload` for a process and its runtime directory, as `systemctl reload` does.
+/// Returns the exit code and the standard error.
 fn reload_by_command(id: u32, directory: &Path) -> (Option<i32>, String) {
     let mut command = program();
     command.arg("reload").env("MAINPID", id.to_string()).env("RUNTIME_DIRECTORY", directory);
@@ -36,8 +36,8 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(
         found().is_some_and(|found| found.contains("was refused: ") && found.contains("shards: found 7"))
     );
-    assert_eq!(get(&daemon, "/readyz").code, 200, "it serves on");
-    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
+    assert_eq!(get(&daemon, "/readyz").code, 200, "a refused reload leaves the daemon ready");
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "not the live settings");
 
     daemon.replace("snowbank.toml", "limits.max_count = 3000");
     assert_eq!(reload_by_command(daemon.id(), &daemon.path("run")), (Some(0), String::new()));
@@ -51,15 +51,15 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(code == Some(2) && said.contains("reports no result in "), "{code:?}, {said}");
 }
 
-/// SIGHUP would end a process that does not catch it.
+/// SIGHUP would end a process that does not catch it, so `reload` checks first.
 #[test]
-fn a_process_that_is_no_daemon_is_sent_no_signal() {
+fn reload_sends_no_signal_to_other_programs() {
     let directory = crate::support::directory();
-    let mut sleep = Command::new("sleep").arg("60").spawn().expect("it runs");
+    let mut sleep = Command::new("sleep").arg("60").spawn().expect("the program runs");
     let (code, said) = reload_by_command(sleep.id(), directory.path());
     assert!(code == Some(2) && said.contains("does not catch SIGHUP"), "{code:?}, {said}");
-    assert!(sleep.try_wait().expect("a status").is_none(), "it still runs");
-    sleep.kill().and_then(|()| sleep.wait()).expect("it ends");
+    assert!(sleep.try_wait().expect("a status").is_none(), "the process has ended");
+    sleep.kill().and_then(|()| sleep.wait()).expect("the process ends");
 }
 
 #[test]
@@ -69,7 +69,11 @@ fn options_still_override_a_reloaded_file() {
     assert_reloaded(&daemon, "shards = 5\nworker_ids = 8\nlisten = \"127.0.0.1:1\"", &["nothing changed"]);
     assert_eq!(twitter_worker(daemon.draw_one()), 3);
     let two = format!("{}{}", source("default", 3), source("other", 4));
-    assert_refused(&daemon, &two, &[&["--worker-id: found 2 [[sources]] in the file, allowed: one"]]);
+    daemon.replace("snowbank.toml", &two);
+    let log = daemon.reload();
+    assert_eq!(log.matches("reload refused: ").count(), 1, "{log}");
+    assert!(log.contains("--worker-id: found 2 [[sources]] in the file, allowed: one"), "{log}");
+    assert!(log.contains("nothing was reloaded"), "{log}");
 }
 
 #[test]
@@ -78,11 +82,10 @@ fn a_reload_without_a_file_logs_that() {
     let said = daemon.reload();
     assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
     daemon.connect().next(Ask::of(1)).ids();
-    daemon.stop();
 }
 
 #[test]
-fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
+fn sighup_never_ends_the_daemon_and_the_last_one_counts() {
     let toml = |count: usize| {
         format!("[limits]\ndrain_timeout = \"30s\"\nmax_count = {count}\n{}", source("slow", 1))
     };
@@ -92,7 +95,7 @@ fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
     let mut daemon = {
         let setup = disk.under(setup);
         let path = setup.path("snowbank.toml");
-        // Sends SIGHUP during the start. The text of the lock file names the process.
+        // Sends SIGHUP during the start, to the process that the lock file names.
         let state = setup.path("state");
         let hang_up = std::thread::spawn(move || {
             let file = state.join("lock");
@@ -103,7 +106,7 @@ fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
             });
             replace(&path, &toml(2));
             let pid = rustix::process::Pid::from_raw(holder).expect("a process");
-            rustix::process::kill_process(pid, Signal::HUP).expect("it is there");
+            rustix::process::kill_process(pid, Signal::HUP).expect("the daemon runs");
         });
         let daemon = setup.start();
         hang_up.join().expect("no panic");

@@ -1,4 +1,4 @@
-//! Sockets from the service manager.
+//! Sockets that the service manager opens and passes to the daemon.
 
 use std::io::ErrorKind;
 use std::time::Instant;
@@ -8,18 +8,18 @@ use crate::support::ids::assert_distinct;
 use crate::support::wire::Run;
 
 #[test]
-fn inherited_sockets_take_the_place_of_the_configured_ones() {
+fn inherited_sockets_replace_configured_listeners() {
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = Address::Tcp(tcp.local_addr().expect("bound"));
     for name in ["native", "snowbank.socket", ""] {
-        // If this listener were opened, there would be one line more.
+        // If the daemon opened this listener, it would print another line.
         let setup = Setup::bare().args(["--listen", "127.0.0.9:0"]);
         let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), name).start();
         assert_eq!(daemon.addresses, std::slice::from_ref(&address));
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
-        assert!(daemon.stop().is_empty(), "more listeners than were handed over");
+        assert!(daemon.stop().is_empty(), "the daemon has more listeners than it inherited");
     }
-    // Inherits the operators' socket, and keeps the clients' listener.
+    // An inherited admin socket replaces only the admin listener.
     let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = admin.local_addr().expect("bound");
     let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
@@ -32,7 +32,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
     assert_eq!(daemon.addresses, [Address::Unix(path.clone())]);
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
     daemon.stop();
-    assert!(path.exists(), "the file is its maker's");
+    assert!(path.exists(), "the daemon removed a socket that it did not make");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn sockets_for_another_process_are_ignored() {
 fn unusable_sockets_are_refused() {
     let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let stream = std::os::unix::net::UnixStream::pair().expect("a pair").0;
-    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let file = std::fs::File::open("/dev/null").expect("it exists");
     let sockets: [(OwnedFd, &str); 3] =
         [(datagrams.into(), "stream socket"), (stream.into(), "listen"), (file.into(), "stream socket")];
     for (socket, reason) in sockets {
@@ -56,13 +56,13 @@ fn unusable_sockets_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, even if a service manager opened the
-    // socket.
+    // A socket beyond loopback needs a worker ID as well, because two machines must not both be
+    // worker 0 by default.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 
 #[test]
-fn systemd_hands_over_several_sockets() {
+fn sockets_from_systemd_socket_activate_are_served() {
     if !has_program("systemd-socket-activate", "systemd") {
         return;
     }
@@ -74,7 +74,7 @@ fn systemd_hands_over_several_sockets() {
     let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
     let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
     let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
-    // The tool starts the daemon at the first connection, which waits meanwhile.
+    // The tool starts the daemon at the first connection, which waits until the daemon serves.
     let first = thread::spawn({
         let address = Address::Unix(path.clone());
         move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
@@ -86,9 +86,9 @@ fn systemd_hands_over_several_sockets() {
     daemon.stop();
 }
 
-/// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms
-/// for the first request of a connection. A client may be closed without an answer only if the
-/// machine delayed it for longer.
+/// Connects again and again, and sends one request each time. Returns the IDs. At a stop, the
+/// daemon waits 250 ms for the first request of a connection. It may close a connection without an
+/// answer only if the request came later.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
     let mut runs = Vec::new();
     while !until.load(Ordering::Relaxed) {
@@ -100,7 +100,7 @@ fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
             Ok(Some(reply)) if (reply.tag(), reply.id_count()) == (0, Some(3)) => runs.extend(reply.runs()),
             Ok(None) if is_late => {}
             Err(error) if is_late && error.kind() != ErrorKind::WouldBlock => {}
-            other => panic!("a new connection is answered, not {other:?}"),
+            other => panic!("a new connection got no IDs: {other:?}"),
         }
     }
     runs
@@ -122,7 +122,7 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
         })
         .collect();
     for _ in 0..5 {
-        // This connection stays open: it is answered until the stop, then closed.
+        // This connection stays open until the stop.
         let mut held = daemon.connect();
         assert_eq!(held.next(Ask::of(1)).id_count(), Some(1));
         thread::sleep(Duration::from_millis(100));
@@ -131,7 +131,7 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
         daemon = start();
     }
     done.store(true, Ordering::Relaxed);
-    let drawn = clients.into_iter().flat_map(|client| client.join().expect("served all along"));
+    let drawn = clients.into_iter().flat_map(|client| client.join().expect("no panic"));
     assert_distinct(drawn.collect());
     daemon.stop();
 }

@@ -1,4 +1,4 @@
-//! Older copies of a state, and how the machine's marks reveal them.
+//! Older copies of a state, which the marks of the machine reveal.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
     let clean = machine.back_up();
     machine.restore(&running);
     machine.assert_older_is_refused();
-    assert_eq!(machine.back_up(), running, "it is left as it is");
+    assert_eq!(machine.back_up(), running, "the refused start changed the state");
     let export = machine.run(&["state", "export"]);
     assert_eq!(export.code, Some(1), "{export:?}");
     assert!(export.err.contains("is older than the state that served"), "{export:?}");
@@ -33,9 +33,8 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
 #[test]
 fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     let adopted = |machine: &Machine| machine.setup("").args(["--adopt-state"]);
-    // On a busy machine a start may come after the clock has passed the grants. Then this is tried
-    // again.
-    let (machine, copy, last, bound) = poll("a start before the clock gets there", || {
+    // On a busy machine the clock may pass the grants before the start. Then this tries again.
+    let (machine, copy, last, bound) = poll("a start before the clock is past the grants", || {
         let machine = Machine::new();
         let mut daemon = machine.start("");
         let copy = machine.back_up();
@@ -48,7 +47,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
         Some((machine, copy, last, bound))
     });
     machine.assert_older_is_refused();
-    poll("the clock gets there", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
+    poll("the clock is past the grants", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
     let daemon = adopted(&machine).start();
     let id = daemon.draw_one();
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
@@ -82,7 +81,7 @@ fn a_start_whose_state_was_lost_lies_above_its_grants() {
 }
 
 #[test]
-fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
+fn a_malformed_mark_is_refused_and_a_missing_one_is_not() {
     let (machine, last) = used();
     let lock = lock_files(&machine.path("locks")).remove(0);
     let whole = fs::read(&lock).expect("read");
@@ -117,9 +116,9 @@ fn each_source_is_marked() {
     }
 }
 
-/// Worker 1 of Twitter's layout and worker 0 of a layout with a wider sequence make the same IDs.
+/// Worker 1 of `twitter` and worker 0 of a layout with a wider sequence can make the same IDs.
 #[test]
-fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
+fn marks_of_a_colliding_layout_bind_a_start_but_no_export() {
     let machine = Machine::new();
     let twitter = "worker_ids = 1\n";
     let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\nworker_ids = 0\n";

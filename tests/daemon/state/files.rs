@@ -1,4 +1,4 @@
-//! Files that are damaged, of another version, of another machine, or no state files.
+//! State files that are damaged or from another machine, exports, and clean stops.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn damaged_files_are_refused_and_left_alone() {
         fs::write(machine.file(), &bytes).expect("written");
         let ended = machine.setup("").end();
         ended.assert_refusal(&[machine.file().to_str().unwrap(), "corrupt"]);
-        assert_eq!(fs::read(machine.file()).expect("read"), bytes, "a file {what} was touched");
+        assert_eq!(fs::read(machine.file()).expect("read"), bytes, "the start changed a file {what}");
         assert_eq!(machine.run(&["state", "show"]).code, Some(1), "{what}");
     }
     fs::write(machine.file(), &whole).expect("written");
@@ -59,9 +59,9 @@ fn export_and_import_move_a_worker() {
     assert_eq!(mode(&export), 0o600);
     old.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
     let taken = old.run(&["state", "export", "--output", file]);
-    assert_eq!(taken.code, Some(1), "a file that is there is not written over");
+    assert_eq!(taken.code, Some(1), "the export overwrote a file");
     let again = old.run(&["state", "export"]);
-    assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "an export can be had again");
+    assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "a repeated export has the same text");
     // Neither an older copy nor a lost state undoes the export.
     let refusal = ["state export` moved worker ID"];
     old.restore(&copy);
@@ -84,7 +84,7 @@ fn export_and_import_move_a_worker() {
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
-    // The worker ID is used up, even if the state is lost.
+    // The second import is refused even if the state is lost, because the worker ID was used here.
     fs::remove_dir_all(new.state()).expect("removed");
     assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
@@ -104,11 +104,11 @@ fn files_that_are_no_exports_are_refused() {
         let said = refused.err;
         assert!(said.contains(reason) && said.lines().count() == 1, "{text:?}: {said}");
     }
-    assert_eq!(machine.run(&["state", "show"]).code, Some(1), "there is no state");
+    assert_eq!(machine.run(&["state", "show"]).code, Some(1), "a refused import made a state");
 }
 
-/// The stop is clean after a first start and after a crash, so no operator has to look for a
-/// process.
+/// A clean stop counts as clean even if the daemon handed out nothing, after a first start and
+/// after a crash.
 #[test]
 fn a_stop_without_an_id_counts_as_clean() {
     let machine = Machine::new();
@@ -132,7 +132,7 @@ fn a_stop_without_an_id_counts_as_clean() {
     }
 }
 
-/// An export that nobody could read is no success, and can be made again.
+/// The reader has closed the pipe, so the export is lost, and must be repeatable.
 #[test]
 fn an_export_into_a_closed_pipe_fails() {
     let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! Starts: ceilings ahead of the clock, changed worker IDs, names and layouts.
+//! Starts with a ceiling ahead of the clock, with other worker IDs, and with another layout.
 
 use super::*;
 
@@ -13,20 +13,20 @@ fn ahead(machine: &Machine, ahead_ms: u64) {
 }
 
 #[test]
-fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
+fn state_lower_lowers_a_far_ceiling_and_its_mark() {
     let (machine, last) = used();
     let daemon = machine.start("");
     let busy = machine.run(&["state", "lower", "default", "2099-01-01T00:00:00Z"]);
-    assert!(busy.code != Some(0), "a daemon uses the state: {busy:?}");
+    assert!(busy.code != Some(0), "state lower changed the state of a running daemon: {busy:?}");
     daemon.stop();
     ahead(&machine, 365 * 86_400_000);
     let bound = machine.shown().bound;
     let daemon = machine.start("");
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
     daemon.assert_logs("snowbank state lower");
-    // The daemon's mark is as far ahead as its ceiling.
+    // The daemon has written a mark that is as far ahead as its ceiling.
     daemon.stop();
-    assert!(machine.shown().bound >= bound, "nothing was handed out, and nothing was forgotten");
+    assert!(machine.shown().bound >= bound, "the stop lowered a ceiling that was not used");
     let now = "2026-01-01T00:00:00Z";
     for (name, instant) in [("orders", now), ("default", "2199-01-01T00:00:00Z")] {
         let refused = machine.run(&["state", "lower", name, instant]);
@@ -50,12 +50,12 @@ fn a_start_below_a_near_ceiling_catches_up() {
     assert!(daemon.draw_one() >= bound);
 }
 
-/// The far ceiling binds only the worker ID that was used.
+/// The far ceiling applies only to the worker ID that was used.
 #[test]
 fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
     let (machine, _) = used();
     ahead(&machine, 7_200_000);
-    // The ID clock was as far ahead, too.
+    // Removes the ID clock from the record, because it is not as far ahead as the new ceiling.
     machine.edit(|record| record["id_minus_boot_us"] = serde_json::Value::Null);
     let daemon = machine.start("worker_ids = 3");
     assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
@@ -68,9 +68,9 @@ fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
 }
 
 #[test]
-fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
+fn a_layout_with_lower_ids_is_refused_with_both_named() {
     let (machine, last) = used();
-    // A later epoch: today's IDs are far below those of the old layout.
+    // With a later epoch, today's IDs are far below the IDs of the old layout.
     let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
     machine.setup("").args(["--layout", later]).end().assert_refusal(&[
         "above those of layout twitter, ",
@@ -79,14 +79,14 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
         "keep layout twitter, or choose one whose IDs lie higher, or, ",
         "--state-dir",
     ]);
-    // An earlier epoch: its IDs of today are larger.
+    // With an earlier epoch, today's IDs are above them.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();
     assert!(daemon.draw_one() > last);
 }
 
 #[test]
-fn a_start_that_fails_later_gives_back_its_grant() {
+fn a_failed_start_gives_back_its_grant() {
     let (machine, _) = used();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -103,13 +103,13 @@ fn a_start_that_fails_later_gives_back_its_grant() {
 }
 
 #[test]
-fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
+fn state_forget_drops_old_records_of_unused_worker_ids() {
     let machine = Machine::new();
     let shown = || -> Vec<serde_json::Value> {
         machine.shown_sources("state").iter().map(|source| source["worker_ids"].clone()).collect()
     };
     let refused = || machine.run(&["state", "forget"]);
-    assert_eq!(refused().code, Some(1), "no state");
+    assert_eq!(refused().code, Some(1), "there is no state");
     let mut last = 0;
     for worker in [1, 2, 3] {
         let daemon = machine.start(&format!("worker_ids = {worker}"));
@@ -120,7 +120,7 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     assert_eq!(shown(), ["1", "2", "3"]);
     machine.edit(|record| {
         if record["worker_ids"] == "2" {
-            // A tick of the year 2045.
+            // The ceiling is in the year 2045.
             record["ceiling"] = (1_u64 << 52).to_string().into();
             record["id_bound"] = (1_u64 << 62).to_string().into();
         }

@@ -1,4 +1,4 @@
-//! Storage that fails, hangs or is full: the state file's promises when calls fail.
+//! Storage that fails, hangs or is full.
 
 use super::*;
 
@@ -23,32 +23,34 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         disk.order(orders);
         let message = draw_until_no_ceiling(&mut wire, &mut ids);
         assert!(message.contains("ceiling"), "{what}: {message}");
-        assert!(unix_ms() >= twitter_unix_ms(bound), "{what}: it serves up to the ceiling");
-        // The next attempts fail, too.
+        assert!(unix_ms() >= twitter_unix_ms(bound), "{what}: the daemon refused before the ceiling");
+        // The next attempts to raise the ceiling fail as well.
         thread::sleep(Duration::from_millis(1_200));
         assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
         disk.works();
         draw_until_served(&mut wire, &mut ids);
-        assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
-        let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("ready again")));
-        // A busy machine's slow disk may have been a finding before, but nothing worse.
+        assert_ne!(inode(), before, "{what}: the daemon still uses the file whose sync failed");
+        let said =
+            poll("ready again in the log", || Some(daemon.log()).filter(|said| said.contains("ready again")));
+        // On a busy machine a slow disk may have been a finding before, so the log may have more
+        // lines.
         assert!(said.contains("finding ceiling of default has ended"), "{what}: {said}");
         for line in ["not ready: /readyz answers 503, because of ceiling of default", "ready again: "] {
-            assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
+            assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not logged once:\n{said}");
         }
         let last = *ids.last().expect("IDs");
         drop(daemon);
-        // In the end the file is whole, and above all IDs handed out.
+        // In the end the file is whole, and its bound is above all IDs handed out.
         assert!(machine.shown().bound > last, "{what}");
         let daemon = machine.start("");
         assert!(daemon.draw_one() > last, "{what}");
     });
 }
 
-/// A power failure keeps only what was synced: a file is written, synced and renamed, and then its
-/// name is synced. The name of each directory that was made for the file is synced, too.
+/// After a power failure only synced data is left. So the daemon writes, syncs and renames a new
+/// file, and then syncs its directory. It also syncs the parent of each directory that it made.
 #[test]
-fn a_new_state_file_is_on_the_disk_before_it_counts() {
+fn a_new_state_file_is_synced_before_it_is_used() {
     const NEW: &str = "in/here/ceilings.new";
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
@@ -59,20 +61,20 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     let assert_order = |calls: &[String], what: &str| {
         let at =
             |call: &str, from: usize| calls[from..].iter().position(|made| made == call).map(|at| from + at);
-        let renamed =
-            at("rename in/here/ceilings", 0).unwrap_or_else(|| panic!("{what}: no name: {calls:?}"));
+        let renamed = at("rename in/here/ceilings", 0)
+            .unwrap_or_else(|| panic!("{what}: the file is not renamed: {calls:?}"));
         let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
-        let written = written.unwrap_or_else(|| panic!("{what}: nothing is written: {calls:?}"));
+        let written = written.unwrap_or_else(|| panic!("{what}: the file is not written: {calls:?}"));
         let synced = at(&format!("sync {NEW}"), written);
         assert!(
             synced.is_some_and(|synced| synced < renamed),
-            "{what}: named before it is synced: {calls:?}"
+            "{what}: the file is renamed before it is synced: {calls:?}"
         );
         let next = calls.get(renamed + 1).map(String::as_str);
-        assert_eq!(next, Some("sync in/here"), "{what}: the name is not synced: {calls:?}");
+        assert_eq!(next, Some("sync in/here"), "{what}: the directory is not synced: {calls:?}");
     };
-    // A start that was killed may have made a directory without syncing its name.
-    fs::create_dir_all(machine.path("disk/in")).expect("made");
+    // A killed start may have made this directory without a sync of its parent.
+    fs::create_dir_all(machine.path("disk/in")).expect("mkdir");
     let daemon = setup().start();
     let calls = disk.calls();
     assert_order(&calls, "the first start");
@@ -82,7 +84,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
             "{made:?} is not before the daemon listens: {calls:?}"
         );
     }
-    // The same holds for a new file after a failed write.
+    // The daemon also keeps this order for a new file after a failed write.
     let mut wire = daemon.connect();
     disk.order(&format!("sync fail {EIO}"));
     draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());
@@ -95,8 +97,8 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     daemon.stop();
     let before = disk.calls().len();
     let mut daemon = setup().start();
-    // A start writes in place. Its file and directory may come from an operator who did not sync
-    // them.
+    // A start writes in place. It syncs the directories, because an operator may have put the file
+    // there without a sync.
     let calls = disk.calls()[before..].to_vec();
     let is_name = |call: &&str| ["sync in", "sync in/here"].contains(call);
     let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
@@ -112,7 +114,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     assert_eq!(writes[..4], IN_PLACE, "{calls:?}");
     assert!(!calls.iter().any(|call| call.starts_with("rename")), "{calls:?}");
     daemon.kill();
-    // If the sync of a name fails, nothing is served.
+    // If the sync of a directory fails, the daemon does not start.
     disk.order(&format!("name fail {EIO}"));
     setup().end().assert_refusal_for_now(&[
         "cannot create the state directory or make its name durable",
@@ -120,11 +122,11 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     ]);
 }
 
-/// The sync of the directory failed after the rename, so a power failure may bring the old file
-/// back. A repeated sync proves nothing. Only another new file helps, and there is no space for
-/// one.
+/// The sync of the directory fails after the rename, so a power failure may bring the old file
+/// back. Only another new file helps, because a repeated sync proves nothing. But the disk has no
+/// space for another file.
 #[test]
-fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
+fn a_state_file_whose_rename_was_not_synced_is_not_used() {
     let machine = Machine::new();
     let disk = machine.disk();
     let daemon = disk.under(machine.setup("max_ahead = \"302ms\"")).start();
@@ -135,12 +137,12 @@ fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
     draw_until_no_ceiling(&mut wire, &mut ids);
     let before = inode();
     disk.order(&format!("name fail {EIO}"));
-    poll("a new file has the name", || {
+    poll("a renamed new file", || {
         wire.next(Ask::of(1).wait_ms(50)).assert_error(0, NO_CEILING);
         (inode() != before).then_some(())
     });
     disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
-    // When the next attempt begins, any attempt that opened its file before the order is over.
+    // When the next attempt begins, every attempt from before this order has ended.
     let before = disk.calls().len();
     let is_new = |call: &String| call.starts_with("open") && call.ends_with("ceilings.new");
     poll("the next attempt", || disk.calls()[before..].iter().any(is_new).then_some(()));
@@ -156,7 +158,7 @@ fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
 fn slow_syncs_delay_no_request() {
     let machine = Machine::new();
     let disk = machine.disk();
-    // The horizon is two ticks of this layout: 8 s. So a busy machine has seconds for a raise.
+    // The horizon is two of these long ticks, so a busy machine has seconds for a raise.
     let layout = "layout = \"time:30,worker:10,sequence:20;tick=4s\"";
     let daemon = disk.under(machine.setup(layout)).start();
     let mut wire = daemon.connect();
@@ -164,7 +166,7 @@ fn slow_syncs_delay_no_request() {
     disk.order("sync stall 1000");
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
-        // For longer than the horizon, no request allows a wait.
+        // No request allows a wait. The loop lasts longer than the horizon.
         for id in wire.next(Ask::of(1).wait_ms(0)).ids() {
             assert!(ids.insert(id));
         }

@@ -1,10 +1,10 @@
-//! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills,
-//! outages, restored backups and lost data, on real coordinators.
+//! Ticket sources whose counter is at the coordinator of a fleet: several daemons, outages, lost
+//! data and wrong values, on real coordinators.
 
 use std::time::Duration;
 
+use crate::fleet::refused_for_two_clusters;
 use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
-use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
@@ -33,7 +33,7 @@ fn set(toml: &str, value: &str) {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// Checks that setting the counter with these arguments is refused with this code and these words.
+/// Checks that `ticket set` with these arguments is refused with this code and this text.
 #[track_caller]
 fn assert_not_set(toml: &str, arguments: &[&str], code: i32, part: &str) {
     let (found, text) = run_configured(toml, &[&["ticket", "set", "orders"], arguments].concat());
@@ -56,7 +56,7 @@ fn assert_rising(runs: &[Run]) {
 }
 
 #[test]
-fn a_counter_is_prepared_before_its_first_daemon() {
+fn a_shared_counter_must_be_set_before_its_first_daemon() {
     on_one(|at| {
         let toml = toml(at);
         let machine = Machine::new();
@@ -73,7 +73,7 @@ fn a_counter_is_prepared_before_its_first_daemon() {
         assert!(json.contains(r#"{"counter":"orders","next":"2001","#), "{json}");
         let (code, text) = run_configured(&toml, &["fleet", "check"]);
         assert!(code == Some(0) && text.contains("the next free number is 2001"), "{text}");
-        // Sets the counter while the daemon runs.
+        // Sets the counter while the daemon still runs.
         set(&toml, "500000");
         daemon.stop();
         assert_eq!(draw(&machine.start(&toml), 1)[0].first, 500_001);
@@ -81,12 +81,12 @@ fn a_counter_is_prepared_before_its_first_daemon() {
 }
 
 #[test]
-fn two_daemons_share_a_counter_and_each_rises() {
+fn two_daemons_of_one_counter_repeat_no_number() {
     each(|at| {
         let toml = toml(at);
         set(&toml, "0");
         let machines = [Machine::new(), Machine::new()];
-        // One directory of locks: both daemons are on one machine.
+        // The daemons share the lock directory, as on one machine.
         let second = machines[1].setup(&toml).env("SNOWBANK_LOCK_DIR", machines[0].path("locks"));
         let daemons = [machines[0].start(&toml), second.start()];
         let loads = [MIXED, MIXED, SPARSE];
@@ -100,7 +100,7 @@ fn two_daemons_share_a_counter_and_each_rises() {
             runs.extend(testimony.runs());
         }
         let highest = runs.iter().map(Run::last).max().unwrap_or(0);
-        assert!(highest > 10_000, "several ranges: {highest}");
+        assert!(highest > 10_000, "the daemons took too few ranges: {highest}");
         assert_distinct(runs);
     });
 }
@@ -132,13 +132,13 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
         let mut runs = draw(&daemon, 1);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(1), NO_CEILING));
-        assert!(runs.iter().map(|run| run.count).sum::<u32>() >= 900, "the rest of the range");
-        poll("it is not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+        assert!(runs.iter().map(|run| run.count).sum::<u32>() >= 900, "refused too early");
+        poll("a daemon that is not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
         at.run();
         runs.extend(draw_after_an_outage(&daemon));
-        poll("it is ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
         daemon.stop();
-        // Without the coordinator a daemon starts, and waits.
+        // A daemon starts during the outage, and waits for the coordinator.
         at.kill();
         let daemon = machine.start(&toml);
         daemon.assert_logs("has no numbers yet, and waits for its coordinator");
@@ -161,7 +161,7 @@ fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("not at the coordinator");
         machine.setup(&toml).end().assert_refusal(&["not at the coordinator", "snowbank ticket set"]);
-        // The state knows that more was handed out.
+        // The state shows that the daemon handed out larger numbers.
         set(&toml, "5");
         machine.setup(&toml).end().assert_refusal(&["is at 6", "may have been handed out", "ticket set"]);
         set(&toml, "2000");
@@ -171,25 +171,17 @@ fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
     });
 }
 
-/// Starts daemons until one is refused. A start compares the answers that come within a second; if
-/// one is late, the daemon runs.
-#[track_caller]
-fn assert_two_clusters(toml: &str, part: &str) {
-    let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
-    Ended::of(*daemon).assert_refusal(&["two clusters", part]);
-}
-
-/// No fleet's marker is compared here, but the counter's own key.
+/// A fleet with only a counter has no marker, so the daemon compares the counter's key.
 #[test]
 fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
     let both = toml_at(&one, &[&one.url(), &other.url()], "");
     set(&toml(&one), "0");
-    // Warms ZooKeeper up: its first answer takes longer than the next ones.
+    // The first answer of a ZooKeeper takes longer than the next ones.
     other.put("/asked", "");
-    assert_two_clusters(&both, "no value at ");
+    refused_for_two_clusters(&both).assert_refusal(&["no value at "]);
     set(&toml(&other), "0");
-    assert_two_clusters(&both, KEY);
+    refused_for_two_clusters(&both).assert_refusal(&[KEY]);
 }
 
 #[test]
@@ -211,10 +203,10 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
-/// Somebody writes the key by hand. The state keeps nothing of the wrong value, so a right one lets
-/// the daemon go on.
+/// Somebody writes a wrong value into the key. The state does not store it, so a daemon starts
+/// again once the value is corrected.
 #[test]
-fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
+fn a_wrong_value_of_a_counter_ends_its_daemon_until_corrected() {
     let Some(etcd) = Etcd::start() else { return };
     let toml = toml(&etcd);
     let lower = |value: &str| {
@@ -243,7 +235,7 @@ fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
         assert!(draw(&daemon, 10)[0].first > right);
     }
     lower("500");
-    assert_eq!(daemon.wait(), Some(3), "its range is above: {}", daemon.log());
+    assert_eq!(daemon.wait(), Some(3), "the daemon runs on with a range above the counter: {}", daemon.log());
     machine.setup(&toml).end().assert_refusal(&["--lower --state-dir"]);
     machine.run(&["ticket", "set", "orders", "500", "--lower"]).printed();
     assert_eq!(draw(&machine.start(&toml), 1)[0].first, 501);
@@ -273,7 +265,7 @@ fn a_counter_ends_at_its_maximum() {
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }
 
-/// The jump may be a restored snapshot, and another copy of the machine may have the range.
+/// After a jump the machine may be a restored copy, and another copy may have the same range.
 #[test]
 fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
     let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };

@@ -1,4 +1,4 @@
-//! Certificates: of clients, of the daemon, expired, of the wrong kind, and changed by a reload.
+//! Certificates of clients and of the daemon: required, expired, of the wrong kind, and reloaded.
 
 use super::*;
 
@@ -16,8 +16,9 @@ fn client_certificates_are_required_and_checked() {
         "it asks for a client certificate: give one (--client-cert, --client-key)",
     );
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
-    let expired = house.authority.issue_expired("expired", &[]);
-    let foreign = house.stranger().issue("foreign", &[]);
+    let expired = house.authority.issue_for_years("expired", 2000..2001);
+    let stranger = Authority::new("stranger");
+    let foreign = stranger.issue("foreign", &[]);
     let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
@@ -48,7 +49,8 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     let wrong_name = house.ping(&["--server-name", "ids.example"]);
     assert_refused(&wrong_name, "its certificate is for another name");
     let address = format!("tls:{}", house.daemon.tcp());
-    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&house.stranger().file)]);
+    let stranger = Authority::new("stranger");
+    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&stranger.file)]);
     assert_refused(
         &unknown,
         "its certificate is not signed by an authority that this client trusts (--ca; without it, the system's)",
@@ -56,11 +58,10 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-/// Both sides say what the certificate is and what to make instead.
+/// Client and daemon report what kind the certificate is, and what kind is allowed.
 #[test]
-fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
+fn certificates_of_the_wrong_kind_are_reported_with_a_fix() {
+    let authority = Authority::new("authority");
     let shown = |pair: &Pair| {
         let daemon = tls_setup(pair, "").start();
         let address = format!("tls:{}", daemon.tcp());
@@ -84,15 +85,13 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     house.daemon.assert_logs("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
 }
 
-/// Each mistake with certificates is found at the start and by `check`, in one line that names the
-/// file.
+/// The start and `check` report each mistake in one line that names the file.
 #[test]
 fn unusable_certificates_are_refused_with_what_to_do() {
-    let files = crate::support::directory();
-    let at = |name: &str| files.path().join(name);
-    let authority = Authority::new(files.path(), "authority");
+    let authority = Authority::new("authority");
+    let at = |name: &str| authority.path(name);
     let good = authority.issue_local("good");
-    let expired = authority.issue_expired("expired", &["localhost"]);
+    let expired = authority.issue_for_years("expired", 2000..2001);
     let pem = std::fs::read_to_string(&good.key).expect("readable");
     write_secret(&at("empty"), "");
     write_secret(&at("prose"), "not a certificate\n");
@@ -127,7 +126,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         let found = check.out;
         let ended = setup.end();
         ended.assert_refusal(&parts);
-        assert!(!ended.stderr.contains(&pem[60..80]), "a key is not shown: {}", ended.stderr);
+        assert!(!ended.stderr.contains(&pem[60..80]), "the key is shown: {}", ended.stderr);
         assert!(check.code != Some(0) && parts.iter().all(|part| found.contains(part)), "{found}");
     }
     let no_certificate = Setup::bare().option("--listen", "tls:127.0.0.1:0");
@@ -136,17 +135,15 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }
 
-/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. Open
-/// connections stay, unless their authority is gone.
+/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. It closes
+/// connections whose authority was removed.
 #[test]
 fn a_reload_reads_the_certificate_again() {
-    let files = crate::support::directory();
-    let old = Authority::new(files.path(), "old");
-    let new = Authority::new(files.path(), "new");
+    let [old, new] = ["old", "new"].map(Authority::new);
     let pair = old.issue_local("daemon");
-    let client_ca = files.path().join("clients.crt");
+    let client_ca = old.path("clients.crt");
     std::fs::copy(&old.file, &client_ca).expect("copied");
-    let daemon = tls_setup(&pair, &format!("client_ca = \"{}\"", client_ca.display())).start();
+    let daemon = tls_setup(&pair, &format!("client_ca = {client_ca:?}")).start();
     let reload = |part: &str| {
         let before = daemon.log().matches(part).count();
         daemon.signal(Signal::HUP);
@@ -156,16 +153,16 @@ fn a_reload_reads_the_certificate_again() {
     let of_new = new.issue("other-client", &[]);
     let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
     reload("reloaded: nothing changed");
-    old.issue_expired("daemon", &["127.0.0.1"]);
+    pair.replace_by(&old.issue_for_years("expired", 2000..2001));
     reload("found one that expired 2001-01-01T00:00:00Z");
     secure_wire(daemon.tcp(), &old.client(Some(&of_old))).assert_open();
 
-    new.issue_local("daemon");
+    pair.replace_by(&new.issue_local("daemon"));
     std::fs::copy(&new.file, &client_ca).expect("copied");
     reload("reloaded: other certificates");
     open.reply().assert_error(0, UNAUTHORIZED);
     open.assert_closed();
     secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
-    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old)), "127.0.0.1").expect("1.3");
+    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old))).expect("1.3");
     assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }

@@ -1,14 +1,14 @@
-//! Peers that close early, read nothing, speak no TLS or do not end their handshake.
+//! Peers whose records split requests, that read late, speak no TLS, or do not finish their
+//! handshake.
 
 use super::*;
 
 #[test]
-fn requests_are_answered_however_records_cut_them() {
+fn requests_are_answered_wherever_tls_records_split_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
-    // There are records that have more bytes than the daemon's buffer takes, with no later byte
-    // that could wake the daemon; records that end within requests; and more records than one read
-    // takes.
+    // Some records have more bytes than the daemon's buffer, and no later byte wakes the daemon.
+    // Some end within a request. Small records are more than one read takes.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -27,9 +27,9 @@ fn requests_are_answered_however_records_cut_them() {
     }
 }
 
-/// Bytes that the daemon passed to TLS while the socket was full must leave without another
-/// request. The size that fills a socket is unknown, so the sizes rise in steps smaller than TLS's
-/// buffer.
+/// Bytes that the daemon passed to TLS while the socket was full must be sent without another
+/// request. The size that fills a socket is unknown, so this test tries sizes in steps smaller than
+/// TLS's buffer.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
@@ -38,10 +38,10 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
     for requests in 8..80 {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        // A small buffer, so that little fills it.
+        // Few replies fill a small buffer.
         socket.set_recv_buffer_size(4_096).expect("a buffer");
-        socket.connect(&house.daemon.tcp().into()).expect("it listens");
-        let mut secured = crate::secure::shake(socket.into(), &client, "127.0.0.1").expect("it shakes hands");
+        socket.connect(&house.daemon.tcp().into()).expect("connected");
+        let mut secured = crate::secure::handshake(socket.into(), &client).expect("TLS");
         for _ in 0..requests {
             secured.write_all(&Ask::of(IDS as u32).flags(EXPLICIT).bytes()).expect("room");
             thread::sleep(Duration::from_millis(1));
@@ -52,7 +52,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
 }
 
 #[test]
-fn a_client_with_or_without_tls_says_which_listener_it_needs() {
+fn a_client_on_a_listener_of_the_wrong_kind_gets_a_hint() {
     let house = House::with("");
     let secure = house.daemon.tcp().to_string();
     assert_refused(&snowbank(["ping", "--address", &secure]), "it speaks TLS: write tls:host:port");
@@ -63,8 +63,8 @@ fn a_client_with_or_without_tls_says_which_listener_it_needs() {
 }
 
 #[test]
-fn a_client_names_a_server_that_does_not_shake_hands() {
-    // The kernel accepts, and nothing answers.
+fn a_client_names_a_server_without_a_tls_handshake() {
+    // The kernel accepts the connection, but no program answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("tls:{}", silent.local_addr().expect("an address"));
     let output = snowbank(["ping", "--address", &address, "--timeout", "4s"]);
@@ -73,16 +73,16 @@ fn a_client_names_a_server_that_does_not_shake_hands() {
 }
 
 #[test]
-fn a_handshake_that_takes_too_long_is_ended() {
+fn a_tls_handshake_longer_than_stall_timeout_is_closed() {
     let house = House::with("[limits]\nstall_timeout = \"4s\"");
     let slow = [&b""[..], b"\x16\x03\x01\x02\x00"].map(|sent| {
-        let mut slow = TcpStream::connect(house.daemon.tcp()).expect("it listens");
+        let mut slow = TcpStream::connect(house.daemon.tcp()).expect("connected");
         slow.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         slow.write_all(sent).expect("room");
         slow
     });
     for mut slow in slow {
-        assert_eq!(slow.read(&mut [0]).expect("an end, and no reset"), 0);
+        assert_eq!(slow.read(&mut [0]).expect("a close without a reset"), 0);
     }
     house.daemon.assert_logs("the handshake was not over within 4s");
     house.wire().assert_open();

@@ -21,7 +21,7 @@ pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 const MAX_FIELD_NAME_LEN: usize = 32;
 
 /// An average year, 365.25 days.
-const YEAR_MS: f64 = 31_557_600_000.0;
+const YEAR_MS: u128 = 31_557_600_000;
 
 impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in
@@ -210,10 +210,15 @@ fn sum(sizes: &[u32]) -> String {
     format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
 }
 
-/// Formats a span in years, such as `4.4 years`, or in seconds if it is below 0.1 years.
+/// Formats a span in years, rounded down, such as `4.35 years`, or in seconds if it is below 0.01
+/// years.
 fn years(span_ms: u128) -> String {
-    let years = span_ms as f64 / YEAR_MS;
-    if years < 0.1 { format!("{} s", span_ms / 1000) } else { format!("{years:.1} years") }
+    let hundredths = span_ms * 100 / YEAR_MS;
+    if hundredths == 0 {
+        format!("{} s", span_ms / 1000)
+    } else {
+        format!("{}.{:02} years", hundredths / 100, hundredths % 100)
+    }
 }
 
 /// Formats a tick as in the text form: `1ms`, `10ms`, `1s`.

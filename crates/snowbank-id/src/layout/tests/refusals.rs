@@ -15,15 +15,15 @@ fn refused(spec: &str, reasons: &[&str]) {
 fn a_refusal_of_too_many_bits_names_sum_life_and_preset() {
     refused(
         "time:37,server:20,sequence:16",
-        &["37 + 20 + 16 = 73 bits", "holds 63", "37 bits of 1ms would last 4.4 years", "preset game"],
+        &["37 + 20 + 16 = 73 bits", "holds 63", "37 bits of 1ms would last 4.35 years", "preset game"],
     );
-    refused("time:41,worker:10,sequence:13", &["= 64 bits", "69.7 years", "preset twitter"]);
+    refused("time:41,worker:10,sequence:13", &["= 64 bits", "69.68 years", "preset twitter"]);
     refused("time:63,worker:1,sequence:1", &["= 65 bits", "make fields smaller"]);
 }
 
 #[test]
 fn layouts_of_too_many_digits_or_values_are_refused() {
-    refused("time:13d,sequence:5d,machine:2d", &["13 + 5 + 2 = 20 digits", "holds 19", "316.9 years"]);
+    refused("time:13d,sequence:5d,machine:2d", &["13 + 5 + 2 = 20 digits", "holds 19", "316.88 years"]);
     refused("time:41,sequence:8d", &["multiply to 2^67.58", "holds 2^63"]);
     refused("time:=1000000,sequence:50", &["multiply to 2^69.94", "1000000 steps of 1ms would last 1000 s"]);
     refused("time:16d,sequence:12", &["multiply to 2^65.16", "holds 2^63"]);

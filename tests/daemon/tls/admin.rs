@@ -1,33 +1,29 @@
-//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake
-//! causes.
+//! The admin listener over TLS: certificates that only cause a warning, and client certificates.
 
 use std::fs::Permissions;
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use crate::secure::{Authority, Pair, tls_section, try_secure};
+use super::*;
 use crate::support::http::{Answer, get, parse, sample, scrape};
-use crate::support::program::{Said, program};
-use crate::support::{Address, Setup, poll};
+use crate::support::program::program;
 use rustls::ClientConfig;
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
-    let mut stream = try_secure(admin.tcp(), client, "127.0.0.1").expect("TLS");
-    // Another host name is allowed: the handshake has already checked the certificate.
+    let mut stream = try_secure(admin.tcp(), client).expect("TLS");
+    // Over TLS any host name is allowed, because the handshake has checked the certificate.
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("the request leaves");
+    stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer and a clean end");
+    stream.read_to_end(&mut answer).expect("a response and a clean close");
     parse(&answer)
 }
 
 #[test]
-fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let later = authority.issue_from("daemon", &["127.0.0.1"], 2990);
-    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("one's own file");
+fn a_world_readable_key_and_a_future_certificate_only_warn() {
+    let authority = Authority::new("authority");
+    let later = authority.issue_for_years("daemon", 2990..3000);
+    std::fs::set_permissions(&later.key, Permissions::from_mode(0o644)).expect("chmod");
     let daemon = Setup::configured(&tls_section(&later, "")).admin().start();
     daemon.assert_logs("valid from 2990-01-01T00:00:00Z on, and clients refuse it until then");
     daemon.assert_logs("can be read by every user of this machine (mode 0644): chmod o-rwx");
@@ -35,7 +31,7 @@ fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
     assert_eq!(ready.code, 200);
     let findings = ready.json()["findings"].clone();
     assert_eq!(findings[0]["name"], "certificate", "{findings}");
-    // The certificate is renewed; a reload takes it.
+    // A reload reads the renewed certificate.
     authority.issue_local("daemon");
     daemon.reload();
     let no_findings = serde_json::json!([]);
@@ -45,10 +41,8 @@ fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
 
 #[test]
 fn a_client_certificate_is_required_if_clients_need_one() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
-    let config = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let authority = Authority::new("authority");
+    let config = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
     let daemon = Setup::new().option("--admin", "tls:127.0.0.1:0").listeners(2).config(&config).start();
     let admin = &daemon.addresses[1];
     let status = |own: Option<&Pair>| {
@@ -66,8 +60,8 @@ fn a_client_certificate_is_required_if_clients_need_one() {
         "{refused}"
     );
     daemon.assert_logs("the peer sent no client certificate");
-    let strange = Authority::new(files.path(), "strange").issue("stranger", &[]);
-    let refused = status(Some(&strange)).refusal(2);
+    let stranger = Authority::new("stranger");
+    let refused = status(Some(&stranger.issue("stranger-client", &[]))).refusal(2);
     assert!(refused.contains("authority"), "{refused}");
 
     let own = authority.issue("operator", &[]);
