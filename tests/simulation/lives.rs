@@ -15,7 +15,7 @@
 //!
 //! [`world`] holds all of the first world, [`events`] draws what happens, [`starts`] begins and
 //! ends processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
-//! promises. In [`tenants`], clients share a source that yields too little, some with [`rates`].
+//! promises. In [`tenants`], clients share a source that yields too little.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it
 //! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
@@ -39,7 +39,6 @@ mod layouts;
 mod lead;
 mod machine;
 mod places;
-mod rates;
 mod recovery;
 mod requests;
 mod site;
