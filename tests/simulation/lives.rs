@@ -21,9 +21,15 @@
 //! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
 //! all processors; `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
 
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::clock::StepRule;
+use snowbank::clock::{Now, StepRule};
+use snowbank::config::{self, Mistakes, Overrides, Settings};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::source::Source;
 use snowbank_client::layout::UnixMicros;
 
 use crate::seeds;
@@ -54,12 +60,35 @@ const SECOND: i64 = 1_000 * MS;
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
-const STEP_RULE: StepRule =
+pub(crate) const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
 /// The true time at which a world starts, within a second.
 const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
+
+/// Makes the shards of a process, each with a lane of every source.
+fn shards(count: usize, sources: &[Arc<Source>], order: Order, seed: u64, now: Now) -> Vec<Shard> {
+    let rings: Vec<Rings> = sources.iter().map(|_| (0..count).map(|_| Ring::default()).collect()).collect();
+    let shard = |index| {
+        let lane = |(source, rings): (&Arc<Source>, &Rings)| {
+            Lane::new(Arc::clone(source), Arc::clone(rings), index, order, now)
+        };
+        Shard::new(index, sources.iter().zip(&rings).map(lane).collect(), seed + index as u64, now)
+    };
+    (0..count).map(shard).collect()
+}
+
+/// Returns the table of a source in a configuration.
+fn source_toml(name: &str, layout: &str, workers: &str) -> String {
+    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+}
+
+/// Reads a configuration file at this wall time.
+pub(crate) fn load(toml: &str, now: UnixMicros) -> Result<Settings, Mistakes> {
+    let file = Some((Path::new("snowbank.toml"), toml));
+    config::load(file, &Overrides::default(), NonZeroUsize::MIN, now)
+}
 
 fn live(seed: u64) {
     live_in(World::new(seed));

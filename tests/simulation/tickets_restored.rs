@@ -2,25 +2,19 @@
 //! restart, until an operator sets where the counter continues. The shipped start, keeper and state
 //! file run, without the daemon's threads.
 
-use std::num::NonZeroUsize;
-use std::path::Path;
-use std::time::Duration;
-
 use crate::alone_with_locks;
+use crate::lives::{STEP_RULE, load};
 use crate::support::machine::Machine;
-use snowbank::clock::{BootMicros, Reading, StepRule};
-use snowbank::config::{self, Overrides, Settings};
+use snowbank::clock::{BootMicros, Reading};
+use snowbank::config::Settings;
 use snowbank::server::simulated::{Ceilings, Place};
 use snowbank_client::layout::{Position, UnixMicros};
 
 const SOURCES: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\n[[sources]]\nname = \"ids\"\n";
 const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
-const STEP_RULE: StepRule =
-    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
 
 fn settings() -> Settings {
-    let file = Some((Path::new("snowbank.toml"), SOURCES));
-    config::load(file, &Overrides::default(), NonZeroUsize::MIN, START.wall).expect("they are right")
+    load(SOURCES, START.wall).expect("the configuration is right")
 }
 
 fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {

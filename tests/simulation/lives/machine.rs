@@ -3,7 +3,7 @@
 use snowbank::clock::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-use super::MS;
+use super::{MS, SECOND};
 
 /// The machine's clocks. True time runs, and the wall clock may show anything.
 pub(crate) struct Machine {
@@ -15,6 +15,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// Makes a machine whose clock is right, some minutes after its boot.
+    pub(crate) fn booted_before(true_us: i64) -> Self {
+        Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None }
+    }
+
     pub(crate) fn wall(&self) -> i64 {
         self.frozen.unwrap_or(self.true_us + self.wall_offset_us)
     }

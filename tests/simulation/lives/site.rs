@@ -4,21 +4,18 @@
 //! again. Start, keeper, state file and locks are the shipped ones, in memory directories.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
-use std::path::Path;
-use std::sync::Arc;
 
-use snowbank::config::{self, Overrides, Settings, SourceSettings};
+use snowbank::config::{Settings, SourceSettings};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
-use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
+use snowbank::shard::{Order, Shard};
+use snowbank_client::layout::{Layout, concurrent_collision};
 use tempfile::TempDir;
 
 use super::machine::Machine;
 use super::places::Place;
-use super::{MS, SECOND, STEP_RULE};
+use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
 /// The first two layouts have the same ID space. IDs of the third are higher: after it, the first
@@ -76,26 +73,16 @@ fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
     concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
 }
 
-fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
+fn draw_source(name: &str, rng: &mut fastrand::Rng) -> String {
     let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
-    let workers = WORKERS[rng.usize(..WORKERS.len())];
-    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+    source_toml(name, layout, WORKERS[rng.usize(..WORKERS.len())])
 }
 
 impl Process {
     fn open_lanes(&mut self, seed: u64, machine: &Machine) {
         let now = self.ceilings.keeper.believe(machine.read());
         let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
-        let rings: Vec<Rings> =
-            sources.iter().map(|_| (0..SHARDS).map(|_| Ring::default()).collect()).collect();
-        let lanes = |index| {
-            let lane = |(source, rings): (&Arc<_>, &Rings)| {
-                Lane::new(Arc::clone(source), Arc::clone(rings), index, Order::Relaxed, now)
-            };
-            sources.iter().zip(&rings).map(lane).collect()
-        };
-        self.shards =
-            (0..SHARDS).map(|index| Shard::new(index, lanes(index), seed + index as u64, now)).collect();
+        self.shards = shards(SHARDS, &sources, Order::Relaxed, seed, now);
     }
 }
 
@@ -106,7 +93,7 @@ impl Site {
         Site {
             seed,
             places: [Place::new(true), Place::new(rng.u8(..3) > 0)],
-            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            machine: Machine::booted_before(true_us),
             highest_wall_us: true_us,
             lowest_wall_us: true_us - 3_600 * SECOND,
             set_at_us: i64::MIN,
@@ -122,12 +109,6 @@ impl Site {
         self.places.iter().all(|place| place.state.is_some())
     }
 
-    fn load(&self, toml: &str) -> Option<Settings> {
-        let file = Some((Path::new("snowbank.toml"), toml));
-        let now = UnixMicros(self.machine.wall());
-        config::load(file, &Overrides::default(), NonZeroUsize::MIN, now).ok()
-    }
-
     /// Draws a configuration without sources that collide, or returns the last one that started.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
@@ -137,8 +118,8 @@ impl Site {
         }
         loop {
             let count = self.rng.usize(1..=2);
-            let toml: String = NAMES[..count].iter().map(|name| source_toml(name, &mut self.rng)).collect();
-            if let Some(settings) = self.load(&toml) {
+            let toml: String = NAMES[..count].iter().map(|name| draw_source(name, &mut self.rng)).collect();
+            if let Ok(settings) = load(&toml, self.machine.read().wall) {
                 return settings;
             }
         }
@@ -221,14 +202,10 @@ impl Site {
             return;
         }
         let sources = process.settings.sources.iter().map(|source| {
-            let SourceSettings { name, layout, worker_ids, .. } = source;
-            format!(
-                "[[sources]]\nname = {name:?}\nlayout = \"{layout}\"\nworker_ids = \"{}\"\n",
-                worker_ids.set
-            )
+            source_toml(&source.name, &source.layout.to_string(), &source.worker_ids.set.to_string())
         });
-        let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
-        if let Some(settings) = self.load(&toml) {
+        let toml = sources.collect::<String>() + &draw_source(NAMES[count], &mut self.rng);
+        if let Ok(settings) = load(&toml, self.machine.read().wall) {
             let is_clean = self.rng.bool();
             self.end(index, is_clean);
             self.start_with(index, settings);

@@ -9,7 +9,6 @@ use snowbank::ceiling::{
 };
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
-use snowbank::shard::{Lane, Ring, Rings, Shard};
 use snowbank::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
@@ -17,7 +16,7 @@ use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;
 use super::storage::{State, owner};
 use super::world::World;
-use super::{SHARDS, STEP_RULE};
+use super::{SHARDS, STEP_RULE, shards};
 use crate::support::directory;
 
 impl World {
@@ -62,13 +61,8 @@ impl World {
         locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
         managed.grant(ceiling);
         self.newest = None;
-        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
-        let shard = |index| {
-            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
-            Shard::new(index, vec![lane], self.seed + index as u64, now)
-        };
         self.daemon = Some(Daemon {
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: shards(SHARDS, &[Arc::clone(&source)], self.order, self.seed, now),
             keeper: Keeper::new(vec![managed], &vec![Reach::Local; self.writers], Arc::clone(&wall), reading),
             locks,
             source,

@@ -11,13 +11,13 @@ use std::time::Duration;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
+use snowbank::shard::{Order, Shard, Taken};
 use snowbank::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 use super::checks::{count_of, intervals};
-use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
+use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};
 
 /// The end of each life, at which the greedy tenants' waits end.
 const LIFE_US: i64 = 300 * MS;
@@ -104,13 +104,8 @@ impl House {
         let grant = Grant::new(numbering.end());
         let source =
             Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
-        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
-        let shard = |index| {
-            // In strict order shards claim nothing ahead, so each position can be accounted for.
-            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
-            Shard::new(index, vec![lane], seed + index as u64, now)
-        };
-        let shards = (0..SHARDS).map(shard).collect();
+        // In strict order shards claim nothing ahead, so each position can be accounted for.
+        let shards = shards(SHARDS, &[Arc::clone(&source)], Order::Strict, seed, now);
         let tenants = tenants(&mut rng);
         let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
         let handed_out = Vec::new();

@@ -2,19 +2,17 @@
 //! between. The shipped start, state file and locks run.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::Arc;
 
-use snowbank::config::{self, Overrides, SourceSettings};
+use snowbank::config::SourceSettings;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::shard::Order;
 use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
 use super::layouts;
 use super::machine::Machine;
-use super::{MS, SECOND, STEP_RULE};
+use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
 /// Sets without a common worker ID. If two sets shared one, each would start above the other's IDs.
@@ -60,17 +58,13 @@ impl Turns {
             }
         };
         let state = rng.bool().then(directory);
-        let boot_at_us = true_us - 500 * SECOND;
-        let machine = Machine { true_us, boot_at_us, wall_offset_us: 0, frozen: None };
+        let machine = Machine::booted_before(true_us);
         Turns { seed, rng, machine, layout, locks: directory(), state, handed_out: HashSet::new() }
     }
 
     fn settings(&self, name: &str, workers: &str) -> Vec<SourceSettings> {
-        let layout = self.layout.to_string();
-        let toml = format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n");
-        let file = Some((Path::new("snowbank.toml"), toml.as_str()));
-        let now = UnixMicros(self.machine.wall());
-        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
+        let toml = source_toml(name, &self.layout.to_string(), workers);
+        let settings = load(&toml, self.machine.read().wall);
         settings.unwrap_or_else(|error| panic!("seed {}: {toml}: {error:?}", self.seed)).sources
     }
 
@@ -127,9 +121,7 @@ impl Turns {
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
         let source = ceilings.keeper.sources().next().expect("it has one");
-        let rings: Rings = std::iter::once(Ring::default()).collect();
-        let lane = Lane::new(Arc::clone(source), rings, 0, Order::Relaxed, now);
-        let mut shard = Shard::new(0, vec![lane], self.seed, now);
+        let shard = &mut shards(1, &[Arc::clone(source)], Order::Relaxed, self.seed, now)[0];
         let longest_us = if self.state.is_some() { 0 } else { tick_us(&self.layout) };
         let until_us = self.machine.true_us + longest_us;
         let mut runs = Vec::new();

@@ -97,7 +97,7 @@ impl World {
         World {
             seed,
             order: if rng.bool() { Order::Relaxed } else { Order::Strict },
-            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            machine: Machine::booted_before(true_us),
             storage,
             writers: rng.usize(1..=2),
             locks: directory(),
