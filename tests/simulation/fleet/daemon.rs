@@ -136,7 +136,8 @@ impl World {
         let member = Member::new(self.link.clone(), names, notes, draw);
         let mut member = member.after(tried.unwrap_or_default());
         let layouts = self.layouts(self.machines[machine].is_turned);
-        let taken = self.take_all(machine, &mut member, &layouts, clocks);
+        let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
+        let taken: Option<Vec<_>> = layouts.iter().map(take).collect();
         self.machines[machine].disk.notes = member.notes().clone();
         let Some(taken) = taken else {
             self.machines[machine].tried = Some(member.into_tried());
@@ -182,21 +183,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Takes the worker IDs of all sources. Returns `None` if a source gets none.
-    fn take_all(
-        &self,
-        machine: usize,
-        member: &mut Member<Link>,
-        layouts: &[SourceLayout],
-        clocks: Clocks,
-    ) -> Option<Vec<Option<Taken>>> {
-        let mut taken = Vec::new();
-        for &of in layouts {
-            taken.push(Some(self.take(machine, member, of, clocks)?));
-        }
-        Some(taken)
-    }
-
+    /// Takes the worker IDs of a source. Returns `None` if it gets none.
     fn take(
         &self,
         machine: usize,

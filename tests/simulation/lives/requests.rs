@@ -90,7 +90,7 @@ impl World {
             6..9 => self.rng.u64(1..500),
             _ => self.rng.u64(1..60_000),
         };
-        self.take_count(index, now, count);
+        self.take_within(index, now, count, None);
     }
 
     /// Asks each shard on which no request waits for one ID.
@@ -101,12 +101,8 @@ impl World {
             let Some(daemon) = daemon else { continue };
             let now = daemon.wall.believe(reading);
             daemon.shards[index].wake(now);
-            self.take_count(index, now, 1);
+            self.take_within(index, now, 1, None);
         }
-    }
-
-    fn take_count(&mut self, index: usize, now: Now, count: u64) {
-        self.take_within(index, now, count, None);
     }
 
     /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. If `wait` is

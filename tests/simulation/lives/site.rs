@@ -131,20 +131,10 @@ impl Site {
         other.is_some_and(|process| process.settings.sources.iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Returns true only sometimes, because a start waits a moment in real time for the lock of
-    /// another process.
-    fn tries_what_is_held(&mut self) -> bool {
-        self.rng.u8(..40) == 0
-    }
-
-    fn start(&mut self, index: usize) {
-        let settings = self.draw_settings(index);
-        self.start_with(index, settings);
-    }
-
     fn start_with(&mut self, index: usize, settings: Settings) {
         let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
-        if is_held && !self.tries_what_is_held() {
+        // A start waits for the lock of another process, in real time. So few starts try that.
+        if is_held && self.rng.u8(..40) > 0 {
             return;
         }
         // Sometimes an operator adopts any state.
@@ -307,7 +297,10 @@ impl Site {
         let lasting_us = self.rng.i64(0..lasting_us);
         self.pass(lasting_us);
         let index = self.rng.usize(..self.places.len());
-        let Some(process) = &self.places[index].process else { return self.start(index) };
+        let Some(process) = &self.places[index].process else {
+            let settings = self.draw_settings(index);
+            return self.start_with(index, settings);
+        };
         let sources = process.settings.sources.len();
         match self.rng.u8(..100) {
             0..80 => {

@@ -104,10 +104,6 @@ impl World {
         Some(stored)
     }
 
-    pub(crate) fn set_state(&mut self, state: State) {
-        self.storage.state = state;
-    }
-
     /// Ends the process, whatever it was doing.
     pub(crate) fn kill(&mut self) {
         self.daemon = None;
@@ -159,12 +155,12 @@ impl World {
         let copy = self.backups[self.rng.usize(..self.backups.len())].clone();
         let replaced = self.storage.state.clone();
         self.newest.get_or_insert(replaced);
-        self.set_state(copy);
+        self.storage.state = copy;
     }
 
     pub(crate) fn put_newest_back(&mut self) {
         if let Some(newest) = self.newest.take() {
-            self.set_state(newest);
+            self.storage.state = newest;
         }
     }
 
@@ -172,7 +168,7 @@ impl World {
     pub(crate) fn lose(&mut self) {
         self.lost += 1;
         self.newest = None;
-        self.set_state(State { identity: self.lost, ..State::default() });
+        self.storage.state = State { identity: self.lost, ..State::default() };
     }
 
     /// Stops cleanly. The trim may fail. Nothing is handed out afterwards, not even blocks claimed
