@@ -18,11 +18,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = patch::read_all(root()).and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
-        Some((command, _)) if command == "list" => {
-            list(&patches);
-            Ok(())
-        }
-        _ => Err("usage: tests/sabotage/run [--list | NAME…]".into()),
+        _ => Err("usage: tests/sabotage/run [NAME…]".into()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,16 +39,6 @@ fn chosen(mut patches: Vec<Patch>, names: &[String]) -> Result<Vec<Patch>, Strin
     }
     patches.retain(|patch| names.is_empty() || names.contains(&patch.name));
     Ok(patches)
-}
-
-/// Prints what each patch changes, what that breaks, and the test that notices it.
-fn list(patches: &[Patch]) {
-    for patch in patches {
-        println!(
-            "{}: {}\n  breaks: {}\n  caught by: {}",
-            patch.name, patch.change, patch.breaks, patch.caught_by
-        );
-    }
 }
 
 /// Tries each patch, and requires red.
@@ -78,7 +64,7 @@ fn run(patches: &[Patch]) -> Result<(), String> {
         let seconds = begun.elapsed().as_secs();
         println!("{}, by {}, {seconds} s: {outcome}", patch.name, patch.caught_by);
         if !matches!(outcome, Outcome::Red(_)) {
-            failures.push(format!("{}: {outcome}", patch.name));
+            failures.push(format!("{}: {}: {outcome}", patch.name, patch.change));
         }
     }
     match failures.is_empty() {
