@@ -1,7 +1,7 @@
 //! Two real daemons that are killed, stopped and started while the client's test draws IDs.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -102,14 +102,8 @@ impl Drop for Daemon {
 }
 
 fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SNOWBANK_") {
-            command.env_remove(name);
-        }
-    }
-    command.arg("serve").arg("--config").arg(config);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = snowbank_testkit::program::command(program);
+    command.arg("serve").arg("--config").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 

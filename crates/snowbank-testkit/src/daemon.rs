@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::output::{Lines, Text};
-use super::program::{Said, program};
+use super::program::{Said, program, run_in};
 use super::wire::{Ask, Reply, Run, Wire};
 use super::{DEADLINE, poll};
 
@@ -180,9 +180,7 @@ impl Setup {
 
     /// Runs another command with this daemon's state and locks.
     pub fn run(&self, arguments: &[&str]) -> Said {
-        let mut command = program();
-        command.args(arguments).env("SNOWBANK_STATE_DIR", self.path("state"));
-        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
+        run_in(self.directory.path(), arguments)
     }
 
     /// Starts the daemon and waits until it listens.

@@ -118,36 +118,33 @@ pub fn has_program(name: &str, package: &str) -> bool {
     is_there
 }
 
-/// A small generator of random numbers, the same for the same seed (xorshift64*, Vigna 2014).
-pub struct Random(u64);
+/// Random numbers, the same for the same seed.
+pub struct Random(fastrand::Rng);
 
 impl Random {
     /// Returns the generator of a seed, and prints the seed for the case that the test fails.
     pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     /// Returns the next number, of 64 random bits.
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.u64(..)
     }
 
     /// Returns a number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
+        self.0.u64(..end)
     }
 
     /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
+        choices[self.0.usize(..choices.len())]
     }
 
     /// Returns this many random bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| (self.next() >> 32) as u8).collect()
+        (0..length).map(|_| self.0.u8(..)).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 use super::faketime::FakeClock;
-use super::program::{Said, program};
+use super::program::{Said, run_in};
 use super::{Daemon, Setup};
 
 /// A simulated machine with its own directories for the state and the locks.
@@ -55,10 +55,8 @@ impl Machine {
     }
 
     /// Runs a command of `snowbank` with this machine's state and locks.
-    pub fn run(&self, args: &[&str]) -> Said {
-        let mut command = program();
-        command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
-        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        run_in(self.directory.path(), arguments)
     }
 
     /// Starts a daemon on this machine.

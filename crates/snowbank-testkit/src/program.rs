@@ -1,7 +1,7 @@
 //! The program's commands, run to their end.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The result of a command.
@@ -36,6 +36,11 @@ pub fn program() -> Command {
         let release = if built().ends_with("release") { " --release" } else { "" };
         panic!("no snowbank in {}: cargo build --bin snowbank{release} makes it", built().display())
     });
+    command(&path)
+}
+
+/// Does the same as [`program`] for the program at this path.
+pub fn command(path: &Path) -> Command {
     let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWBANK_") {
@@ -44,6 +49,13 @@ pub fn program() -> Command {
     }
     command.env_remove("CREDENTIALS_DIRECTORY").stdin(Stdio::null());
     command
+}
+
+/// Runs the program with the state and the locks of this directory.
+pub fn run_in(directory: &Path, arguments: &[&str]) -> Said {
+    let mut command = program();
+    command.args(arguments).env("SNOWBANK_STATE_DIR", directory.join("state"));
+    Said::by(command.env("SNOWBANK_LOCK_DIR", directory.join("locks")))
 }
 
 /// Runs the program with these arguments.
@@ -55,12 +67,10 @@ pub fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said
 /// code and both outputs.
 pub fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let directory = super::directory();
-    let at = |name: &str| directory.path().join(name);
-    std::fs::write(at("snowbank.toml"), toml).expect("the configuration is written");
-    let mut command = program();
-    command.args(arguments).arg("--config").arg(at("snowbank.toml"));
-    command.env("SNOWBANK_STATE_DIR", at("state")).env("SNOWBANK_LOCK_DIR", at("locks"));
-    let Said { code, out, err } = Said::by(&mut command);
+    let config = directory.path().join("snowbank.toml");
+    std::fs::write(&config, toml).expect("the configuration is written");
+    let arguments = [arguments, &["--config", config.to_str().expect("its path is text")]].concat();
+    let Said { code, out, err } = run_in(directory.path(), &arguments);
     (code, out + &err)
 }
 
