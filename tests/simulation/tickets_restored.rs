@@ -1,5 +1,5 @@
-//! A ticket source on a machine restored from a snapshot: its counter is refused, even after a
-//! restart, until an operator sets where the counter continues. The shipped start, keeper and state
+//! A ticket source on a machine restored from a snapshot: requests are refused, even after a
+//! restart of the daemon, until an operator sets the counter. The shipped start, keeper and state
 //! file run, without the daemon's threads.
 
 use crate::alone_with_locks;
@@ -24,7 +24,7 @@ fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
     Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
 
-/// Lets the keeper look, and makes the writes that it wants.
+/// Lets the keeper look, and makes the writes that it starts.
 fn settle(ceilings: &mut Ceilings) {
     for _ in 0..4 {
         for write in ceilings.keeper.look(START).writes {
@@ -34,7 +34,7 @@ fn settle(ceilings: &mut Ceilings) {
     }
 }
 
-/// Returns whether each source can claim.
+/// Returns for each source whether it can claim.
 fn claims(ceilings: &Ceilings) -> Vec<bool> {
     let now = ceilings.keeper.believe(START);
     let claim = |source: &std::sync::Arc<snowbank::source::Source>| {
@@ -59,7 +59,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     ceilings.keeper.sources().for_each(|source| source.note_restored());
     assert_eq!(claims(&ceilings), [false, false]);
     settle(&mut ceilings);
-    assert_eq!(claims(&ceilings), [false, true], "no clock tells what another copy handed out");
+    assert_eq!(claims(&ceilings), [false, true], "no clock shows what another copy has handed out");
     let orders = ceilings.keeper.sources().next().expect("orders");
     assert!(orders.grant().is_lost() && orders.grant().ceiling() == Position(0));
 
@@ -76,7 +76,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let daemon = machine.start(SOURCES);
     assert_eq!(daemon.draw_one(), 5_001);
     daemon.stop();
-    assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "the next start is as any other");
+    assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "a later start continues");
 }
 
 #[test]
@@ -90,6 +90,6 @@ fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     ceilings.keeper.sources().for_each(|source| source.note_restored());
     // Stops before the keeper has looked.
     ceilings.stop().expect("storage works");
-    let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
+    let refused = start(&machine, &settings).map(drop).expect_err("no operator has set the counter");
     assert!(refused.contains("restored from a snapshot"), "{refused}");
 }

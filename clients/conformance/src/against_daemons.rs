@@ -17,7 +17,7 @@ use crate::{Outcome, report};
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
 
-/// The time for a daemon to listen or to end, on a busy machine.
+/// The longest time until a daemon listens or has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest time from the last fault to the end of standard input.
@@ -26,7 +26,7 @@ const CALM_LIMIT: Duration = Duration::from_secs(60);
 /// The time between two faults, in milliseconds.
 const PAUSES_MS: std::ops::Range<u64> = 200..700;
 
-/// The time that a daemon stays away or stopped, in milliseconds.
+/// The time for which a daemon is down or stopped, in milliseconds.
 const OUTAGES_MS: std::ops::Range<u64> = 50..1_500;
 
 /// One daemon.
@@ -57,7 +57,7 @@ impl Daemon {
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(self.port.address()).await.is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended: {status}", self.port.address()).into());
+                return Err(format!("the daemon on {} ended with {status}", self.port.address()).into());
             }
             if Instant::now() > deadline {
                 return Err(
@@ -70,12 +70,11 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        // A child that has ended is a zombie until it is waited for, so no other process has its
-        // ID.
+        // Until the child is waited for, no other process gets its ID, even if it has ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended, and starts another one.
+    /// Waits until the process has ended. Starts it again after the outage.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
         while self.child.try_wait()?.is_none() {
@@ -107,8 +106,8 @@ fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends when
-/// standard input does.
+/// Starts the daemons and prints their endpoints. Makes faults, and prints the event `calm`. Ends
+/// once standard input is closed.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;
@@ -127,11 +126,11 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     }
     report::print(&json!({ "event": "calm" }));
     let closed = timeout(CALM_LIMIT, ended).await;
-    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))??;
+    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?} after `calm`"))??;
     Ok(())
 }
 
-/// Disturbs a random daemon, again and again. The other one is left alone meanwhile.
+/// Disturbs a random daemon, again and again. The other daemon serves meanwhile.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

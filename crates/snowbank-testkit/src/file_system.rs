@@ -12,12 +12,12 @@ pub struct FileSystem {
     directory: TempDir,
 }
 
-/// The smallest file system that `mkfs.xfs` makes.
+/// The size of the smallest file system that `mkfs.xfs` makes.
 const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
-    /// Mounts a file system of this type: in memory (tmpfs) or in a file. Returns `None` if this
-    /// user may not mount.
+    /// Mounts a file system of this type: tmpfs in memory, ext4 and XFS in a file. Returns `None`
+    /// if this user may not mount.
     pub fn mount_as(kind: &str) -> Option<FileSystem> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let point = directory.path().join("disk");
@@ -51,7 +51,7 @@ impl FileSystem {
         let mut ballast = File::create(self.point().join("ballast")).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
-            // The sync leaves no allocation to be done later.
+            // The file system may postpone allocations until a sync.
             let _ = ballast.sync_all();
         }
     }

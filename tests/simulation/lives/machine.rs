@@ -1,4 +1,4 @@
-//! The machine's clocks.
+//! A machine's clocks.
 
 use snowbank::clock::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
@@ -10,7 +10,7 @@ pub(crate) struct Machine {
     pub(crate) true_us: i64,
     pub(crate) boot_at_us: i64,
     pub(crate) wall_offset_us: i64,
-    /// What the wall clock shows, if it stands still.
+    /// The time that the wall clock shows while it stands still.
     pub(crate) frozen: Option<i64>,
 }
 

@@ -1,9 +1,11 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for
 //! more. Large ones are promised all that they request. Modest ones want no more than their share.
-//! Pipelining ones send many requests at once, as clients of front ends do: for these the shard
-//! claims the IDs of the whole turn. Ticks' wake-ups come late at random. No ID is lost or handed out
-//! twice. Each promise is kept. The shares of greedy tenants differ by one position at most. A
-//! request for less than a share waits a few ticks at most, whatever the others request.
+//! Pipelining ones send many requests at once, as clients of front ends do: the shard then claims
+//! the IDs of the whole turn. The wake-ups at ticks are late by a random time.
+//!
+//! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
+//! tenants differ by at most one position. A request for less than a share waits for a few ticks at
+//! most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +21,9 @@ use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use super::checks::{count_of, intervals};
 use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};
 
-/// The end of each life, at which the greedy tenants' waits end.
+/// The length of a life. The greedy tenants' waits end with it.
 const LIFE_US: i64 = 300 * MS;
-/// The most by which a wake-up is late. No ID is lost then, because the burst window is longer.
+/// The most by which a wake-up is late. The burst window is longer, so no ID is lost.
 const LATE_US: u64 = 3_000;
 
 const LAYOUTS: [&str; 5] = [
@@ -56,7 +58,7 @@ struct Ask {
 
 struct Tenant {
     appetite: Appetite,
-    /// The requests that it has sent and that were not read yet, the last one first.
+    /// The requests that it has sent and that the shard has not read yet, the last one first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
     /// Positions claimed for it while it waited.
@@ -90,8 +92,8 @@ impl House {
         let mut rng = fastrand::Rng::with_seed(seed);
         let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
         let workers: WorkerSet = ["0", "0-3"][rng.usize(..2)].parse().expect("worker IDs");
-        let numbering =
-            Numbering::new(Layout::resolve(layout).expect("a layout"), workers).expect("they exist");
+        let numbering = Numbering::new(Layout::resolve(layout).expect("a layout"), workers)
+            .expect("the worker IDs exist");
         let rules = Rules {
             burst_window: BURST_WINDOW,
             max_ahead: MAX_AHEAD,
@@ -237,7 +239,7 @@ impl House {
     }
 
     fn live(&mut self) {
-        let begun = self.source.cursor().expect("it is open");
+        let begun = self.source.cursor().expect("not sealed");
         // First the burst window is used up, so that the greedy tenants start together.
         self.shards[0].wake(self.now);
         let at_hand = self.source.left(&self.source.window(self.now));
@@ -269,12 +271,12 @@ impl House {
         self.handed_out.sort_unstable();
         assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
         let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
-        let ended = self.source.cursor().expect("it is open");
-        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed, and handed to nobody");
+        let ended = self.source.cursor().expect("not sealed");
+        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed positions were lost");
         // All positions up to the end of the greedy tenants' waits are claimed.
         let end_wall = UnixMicros(self.now.wall.0 - self.now.boot.since(self.end).as_micros() as i64);
         let whole = self.numbering.first_of(self.numbering.tick_at(end_wall));
-        assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
+        assert!(ended >= whole, "seed {seed}: {} positions were not claimed", whole.0 - ended.0);
         let greedy = self.tenants.iter().filter(|tenant| tenant.appetite == Appetite::Greedy);
         let shares: Vec<u64> = greedy.map(|tenant| tenant.waited_for).collect();
         let least = shares.iter().min();

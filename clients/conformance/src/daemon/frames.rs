@@ -1,4 +1,4 @@
-//! The bytes of a script's replies, wrong ones too.
+//! The bytes of a script's replies, which may break the protocol.
 
 use snowbank_client::protocol::ErrorCode;
 use snowbank_testkit::wire::{bytes_of_hex, frame};
@@ -9,10 +9,10 @@ const RUNS: u8 = 0x81;
 const LIST: u8 = 0x82;
 const ERROR: u8 = 0xFF;
 
-/// The reply frames that docs/protocol.md shows.
+/// The test vectors of docs/protocol.md for replies.
 const VECTORS: &str = include_str!("../../../../tests/vectors/replies.txt");
 
-/// A tag that no client of the suite reaches: clients count tags up from a small number.
+/// A tag that no client of the suite uses: clients count tags up from a small number.
 const STRANGE_TAG: u16 = 0xEEEE;
 
 fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> Vec<u8> {
@@ -62,14 +62,14 @@ fn number(code: &Code) -> Result<u16, String> {
             .into_iter()
             .find(|code| code.name() == name)
             .map(ErrorCode::to_u16)
-            .ok_or_else(|| format!("no error is named {name}")),
+            .ok_or_else(|| format!("there is no error {name}")),
     }
 }
 
 /// Returns a reply of the vectors, with this tag.
 fn vector(name: &str, tag: u16) -> Result<Vec<u8>, String> {
     let line = VECTORS.lines().find(|line| line.split(" | ").next() == Some(name));
-    let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("no vector is named {name}"))?;
+    let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("there is no vector {name}"))?;
     let mut bytes = bytes_of_hex(hex);
     bytes[6..8].copy_from_slice(&tag.to_le_bytes());
     Ok(bytes)
