@@ -65,7 +65,7 @@ fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<
     let wake_ups = (daemon.voluntary_switches() - wake_ups) as f64 / seconds;
     let cpu_us = crate::micros(server::cpu_of(daemon.id())?.saturating_sub(cpu)) / seconds;
     let resident_kib = daemon.resident_kib();
-    let anonymous_kib = server::anonymous_kib(daemon.id())?;
+    let anonymous_kib = daemon.anonymous_kib();
     let each =
         before_kib.map(|before| anonymous_kib.saturating_sub(before) as f64 * 1024.0 / connections as f64);
     let each = each.map_or_else(|| String::from("–"), |bytes| format!("{bytes:.0}"));

@@ -98,10 +98,3 @@ pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
     }
     Ok(Duration::from_nanos(sum_ns))
 }
-
-/// Returns the anonymous memory of a process: the heap and the stacks, which no file backs.
-pub(crate) fn anonymous_kib(process: u32) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
-}

@@ -20,6 +20,9 @@ const DAEMONS: usize = 2;
 /// The longest time until a daemon listens or has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
+/// The pause between two looks at a daemon that starts or ends.
+const POLL: Duration = Duration::from_millis(10);
+
 /// The longest time from the last fault to the end of standard input.
 const CALM_LIMIT: Duration = Duration::from_secs(60);
 
@@ -54,19 +57,18 @@ impl Daemon {
     }
 
     async fn wait_until_it_listens(&mut self) -> Outcome {
-        let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect(self.port.address()).await.is_err() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended with {status}", self.port.address()).into());
+        let address = self.port.address();
+        let listens = async {
+            while TcpStream::connect(address).await.is_err() {
+                if let Some(status) = self.child.try_wait()? {
+                    return Err(format!("the daemon on {address} ended with {status}").into());
+                }
+                sleep(POLL).await;
             }
-            if Instant::now() > deadline {
-                return Err(
-                    format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()).into()
-                );
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+            Ok(())
+        };
+        let listens = timeout(START_LIMIT, listens).await;
+        listens.map_err(|_| format!("no daemon listens on {address} after {START_LIMIT:?}"))?
     }
 
     fn signal(&self, signal: Signal) {
@@ -76,17 +78,15 @@ impl Daemon {
 
     /// Waits until the process has ended. Starts it again after the outage.
     async fn restart(&mut self, outage: Duration) -> Outcome {
-        let deadline = Instant::now() + START_LIMIT;
-        while self.child.try_wait()?.is_none() {
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "the daemon on {} did not end within {START_LIMIT:?}",
-                    self.port.address()
-                )
-                .into());
+        let address = self.port.address();
+        let ends = async {
+            while self.child.try_wait()?.is_none() {
+                sleep(POLL).await;
             }
-            sleep(Duration::from_millis(10)).await;
-        }
+            std::io::Result::Ok(())
+        };
+        let ended = timeout(START_LIMIT, ends).await;
+        ended.map_err(|_| format!("the daemon on {address} did not end within {START_LIMIT:?}"))??;
         sleep(outage).await;
         self.child = spawn(&self.program, &self.config)?;
         self.wait_until_it_listens().await

@@ -414,23 +414,26 @@ impl Daemon {
 
     /// Returns its resident memory.
     pub fn resident_kib(&self) -> u64 {
+        self.status("VmRSS")
+    }
+
+    /// Returns its resident memory that no file backs: the heap and the stacks.
+    pub fn anonymous_kib(&self) -> u64 {
+        self.status("RssAnon")
+    }
+
+    fn status(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).expect("/proc is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
-        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+        number_of(&std::fs::read_to_string(path).expect("/proc is there"), field)
     }
 
     /// Returns how often its threads have gone to sleep so far.
     pub fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
-        let of_task = |status: String| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            line.expect("Linux counts them").trim().parse().expect("a number")
-        };
         tasks
             // A thread may end between the listing and the reading.
             .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
-            .map(of_task)
+            .map(|status| number_of(&status, "voluntary_ctxt_switches"))
             .sum()
     }
 
@@ -454,6 +457,12 @@ impl Drop for Daemon {
             assert!(!said.contains("panicked"), "the daemon's log:\n{said}");
         }
     }
+}
+
+/// Returns the number of a field in a `status` file of /proc.
+fn number_of(status: &str, field: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.expect("Linux has this field").trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 fn wait(child: &mut Child) -> Option<ExitStatus> {

@@ -13,18 +13,11 @@ pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
 
 pub(crate) type Keys = BTreeMap<String, String>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Reads are never old.
-    Etcd,
-    /// Reads may lag.
-    ZooKeeper,
-}
-
 /// The coordinator, with the faults of its network.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub(crate) kind: Kind,
+    /// True if reads may be old, as at ZooKeeper. At etcd they never are.
+    reads_lag: bool,
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
@@ -47,10 +40,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(kind: Kind, mut rng: fastrand::Rng) -> Server {
+    pub(crate) fn new(reads_lag: bool, mut rng: fastrand::Rng) -> Server {
         Server {
             answer_time: Duration::from_millis(rng.u64(..1_000)),
-            kind,
+            reads_lag,
             keys: Keys::new(),
             older: Keys::new(),
             writes: 0,
@@ -138,7 +131,7 @@ impl Server {
             _ if self.is_away => Err(NoAnswer::passing("away")),
             _ if self.is_reliable => Ok(&self.keys),
             0 => Err(NoAnswer::passing("lost")),
-            1 if self.kind == Kind::ZooKeeper => Ok(&self.older),
+            1 if self.reads_lag => Ok(&self.older),
             _ => Ok(&self.keys),
         }
     }

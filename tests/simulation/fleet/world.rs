@@ -9,7 +9,7 @@ use snowbank_client::layout::{UnixMicros, WorkerSet};
 use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
-use super::server::{Keys, Kind, Link, POLL_PERIOD, Server};
+use super::server::{Keys, Link, POLL_PERIOD, Server};
 use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, draw};
 
 /// All machines, the coordinator, and the IDs that were handed out.
@@ -59,8 +59,7 @@ impl World {
     /// Makes a fleet of this many machines, with worker IDs for this many daemons.
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
-        let server = Server::new(kind, rng.fork());
+        let server = Server::new(seed % 2 == 1, rng.fork());
         let workers_each = 1 + seed / 4 % 2;
         let are_alike = (seed / 16).is_multiple_of(2);
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
