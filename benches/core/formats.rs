@@ -1,4 +1,4 @@
-//! One ID as a text, and back.
+//! Writing an ID as a text in each format, and reading it.
 
 use super::*;
 use snowbank_client::format::{AliasKeys, Codec, Context, Format};

@@ -1,7 +1,7 @@
-//! The core's cost: taking IDs, and writing and reading them in each format.
+//! The cost of the core: taking IDs, and writing and reading them in each format.
 //!
-//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is involved.
-//! No clock is read, and time limits nothing: the layout's tick is a second and holds 2^41 IDs.
+//! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. They use no socket
+//! and read no clock. The clock limits nothing, because a tick is a second and has 2^41 IDs.
 //!
 //! One iteration of `take`, and of every peer, hands out a million IDs, so a median in
 //! **milliseconds reads as nanoseconds per ID**. With several threads, the median is each thread's
@@ -27,9 +27,9 @@ fn main() {
     divan::main();
 }
 
-/// IDs handed out in one iteration.
+/// The number of IDs that one iteration hands out.
 const IDS: u64 = 1_000_000;
-/// Requests that a connection pipelines: this many takes share one reading of the clock.
+/// The number of requests that a connection pipelines. They share one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);
@@ -73,8 +73,7 @@ impl Daemon {
         Daemon { source, rings, order, shards_made: AtomicUsize::new(0) }
     }
 
-    /// Returns the next shard. Divan asks for one for each thread, and for as many in the next
-    /// sample.
+    /// Returns the next shard. Divan requests one for each thread, in each sample.
     fn taker(&self) -> Taker {
         let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
@@ -110,8 +109,8 @@ impl Taker {
     }
 }
 
-/// Measures takes from a shard's current block, its ring or a claim, with a wake-up every 64
-/// requests.
+/// Measures takes from a shard's current block, its ring or a claim, with [`DEEP`] requests per
+/// wake-up.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

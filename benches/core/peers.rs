@@ -1,4 +1,4 @@
-//! The most similar crate, ferroid, one ID at a time.
+//! The cost of an ID of ferroid, the most similar crate.
 
 use super::*;
 use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator};

@@ -1,4 +1,4 @@
-//! CPU per request of the daemon, the echo server and Redis, in alternating rounds.
+//! CPU per request of the daemon, the echo server and Redis, measured in turn.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,7 @@ use crate::load::{Exchange, Load};
 use crate::server::{self, Server};
 use crate::{Effort, median};
 
-/// The time under load before each measurement, in which buffers, caches and the processor's clock
-/// settle.
+/// The time under load before each measurement, in which caches and the processor's clock settle.
 const WARM: Duration = Duration::from_millis(300);
 
 struct Shape {
@@ -34,7 +33,7 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// Name, shards and order.
+/// The name, the shards and the order of each daemon.
 const DAEMONS: [(&str, &str, &str); 4] = [
     ("snowbank, 1 shard", "1", "relaxed"),
     ("snowbank, 1 shard, strict", "1", "strict"),
@@ -42,7 +41,7 @@ const DAEMONS: [(&str, &str, &str); 4] = [
     ("snowbank, 2 shards, strict", "2", "strict"),
 ];
 
-/// A server, and its processor time for each request, in µs, by round.
+/// A server that is measured. `rounds` has the CPU time of a request in each round, in µs.
 struct Contender<'a> {
     name: &'static str,
     address: SocketAddr,
@@ -59,9 +58,9 @@ impl<'a> Contender<'a> {
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## CPU per request\n");
-    println!("NEXT of 1 ID. The first row is the floor; ratios are medians of the rounds' ratios to it.");
+    println!("NEXT of 1 ID. The first row is the lowest cost. A ratio is the median over the rounds.");
     let next = Exchange { request: Ask::of(1).default_wait().bytes(), reply_size: 24, marker: (4, 0x81) };
-    // The counter starts with as many digits as it will end with, so that replies have one size.
+    // The counter never gets another digit, so that all replies have one size.
     let incr = Exchange {
         request: b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n".to_vec(),
         reply_size: ":1000000000000\r\n".len(),
@@ -86,7 +85,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
                 redis.command("SET k 1000000000000", "+OK\r\n")?;
                 contenders.push(Contender::new("Redis INCR", redis.address, redis.id(), &incr));
             }
-            None => println!("\nRedis is left out: no `redis-server` on PATH."),
+            None => println!("\nRedis is left out: PATH has no `redis-server`."),
         }
         measure(effort, shape, &mut contenders)?;
         print(shape, &contenders);

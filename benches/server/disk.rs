@@ -1,4 +1,4 @@
-//! Single IDs while the disk is slow: a raise of a ceiling must not delay a request.
+//! The latency of single IDs while the disk is slow: a raise of a ceiling must not delay a request.
 
 use std::io;
 use std::thread;
@@ -13,23 +13,24 @@ use crate::{Effort, server};
 /// 10,000 requests a second.
 const EVERY: Duration = Duration::from_micros(100);
 
-/// Measures the latency of single IDs at 10,000/s, from the moment that each was due: on the disk
-/// as it is, and on one that takes 500 ms for each sync.
+/// Prints the latency of single IDs at 10,000/s, on the disk as it is, and on a disk that takes 500
+/// ms for each sync. A latency counts from the moment at which its request was due.
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Single IDs while the disk is slow\n");
     println!(
-        "10,000 requests of one ID a second for {} s, from the moment that each was due.\n",
+        "10,000 requests of one ID a second for {} s. A latency counts from the time at which its request was \
+         due.\n",
         stretch.as_secs()
     );
     println!("| a sync takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
     println!("|---|---:|---:|---:|---:|");
     let directory = tempfile::tempdir()?;
-    for (index, (name, orders)) in [("what it takes", ""), ("500 ms", "sync stall 500")].iter().enumerate() {
+    for (index, (name, orders)) in [("its usual time", ""), ("500 ms", "sync stall 500")].iter().enumerate() {
         let state = directory.path().join(format!("state-{index}"));
         let disk = FailingDisk::new(&state, directory.path().join("control"));
         let daemon = disk.under(server::daemon(&state)).option("--worker-id", "0").start();
-        // Only now is the disk slow: the start's syncs are not measured.
+        // The disk is slow from now on, so the syncs of the start are not measured.
         disk.order(orders);
         print_times(name, &measure(&daemon, stretch)?);
     }

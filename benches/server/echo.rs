@@ -1,8 +1,8 @@
-//! The floor: a bare single-thread epoll server that answers each NEXT of one ID with 24 bytes, or
-//! each INCR with a number of 19 digits.
+//! The lowest cost of any server: a single-thread epoll server that answers each NEXT of one ID
+//! with 24 bytes, or each INCR with a number of 19 digits.
 //!
-//! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: any
-//! further cost of a server is its own.
+//! One turn is one `recv`, one `send` and a share of one `epoll_wait`. Every server has these
+//! costs. What a server costs beyond them is its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,20 +18,20 @@ struct Exchange {
     reply: &'static [u8],
 }
 
-/// 12 is the value of the frame's length field.
+/// The marker is the value of the frame's length field.
 const NEXT: Exchange =
     Exchange { marker: 12, reply: b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0" };
 const INCR: Exchange = Exchange { marker: b'*', reply: b":2123826781336245015\r\n" };
 
 const INPUT_SIZE: usize = 64 * 1024;
-/// More requests of either kind than fit into the input.
+/// More requests of either form than fit into the input.
 const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, which happens when the parent process ends. If `of_incr` is
-/// set, clients speak Redis' protocol.
+/// Serves until standard input ends, as it does when the parent process ends. If `of_incr` is true,
+/// clients speak Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

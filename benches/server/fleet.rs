@@ -9,7 +9,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## A fleet on etcd\n");
     let Some(etcd) = Etcd::start() else { return Ok(()) };
     println!(
-        "Time from before the fork to the first ID over TCP. Targets: 50 ms; after kill -9 as without a fleet.\n"
+        "Time from before the fork to the first ID over TCP. Targets: 50 ms after a clean stop; after kill -9 \
+         the same as without a fleet.\n"
     );
     start::print_header();
     let directory = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! The daemon's CPU, wake-ups and memory without requests.
+//! CPU, wake-ups and memory of a daemon without requests.
 
 use std::io;
 use std::thread;
@@ -10,23 +10,23 @@ use snowbank_testkit::{Ask, Daemon};
 
 use crate::{Effort, server};
 
-/// The time after a start or the last request until only an idle daemon's timers are left.
+/// The time after a start or a request until only the timers of an idle daemon run.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The daemon's own limit of connections.
 const CONNECTIONS: u64 = 10_000;
-/// Descriptors for everything that is not a connection.
+/// The number of descriptors for everything that is not a connection.
 const OTHER_FILES: u64 = 64;
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Idle\n");
     println!(
-        "Over {} s soon after use, while the ceiling is still raised once a second. Targets: 10 wake-ups a second, \
-         2 MiB that no file backs, 1 KiB for each connection.",
+        "Over {} s soon after use, while the ceiling still rises once a second. Targets: 10 wake-ups a second, \
+         2 MiB of anonymous memory, 1 KiB for each connection.",
         stretch.as_secs_f64()
     );
     println!(
-        "Each connection has had one ID. Memory that no file backs is the heap and the threads' stacks.\n"
+        "Each connection has drawn one ID. Anonymous memory, which no file backs, is the heap and the stacks.\n"
     );
     println!("| connections | wake-ups/s | CPU µs/s | resident KiB | anonymous KiB | bytes/connection |");
     println!("|---:|---:|---:|---:|---:|---:|");
@@ -37,7 +37,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let before_kib = row(&daemon, stretch, 0, None)?;
 
     let files = getrlimit(Resource::Nofile);
-    // If the limit stays too low, fewer connections are opened.
+    // If the limit stays low, fewer connections are opened.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
     let connections = CONNECTIONS.min(allowed);
@@ -55,7 +55,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Measures one row of the table. Returns the memory that no file backs.
+/// Measures and prints one row of the table. Returns the anonymous memory.
 fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<u64>) -> io::Result<u64> {
     let begin = Instant::now();
     let wake_ups = daemon.voluntary_switches();
@@ -65,7 +65,7 @@ fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<
     let wake_ups = (daemon.voluntary_switches() - wake_ups) as f64 / seconds;
     let cpu_us = crate::micros(server::cpu_of(daemon.id())?.saturating_sub(cpu)) / seconds;
     let resident_kib = daemon.resident_kib();
-    let anonymous_kib = server::anonymous_kib(daemon.id())?;
+    let anonymous_kib = daemon.anonymous_kib();
     let each =
         before_kib.map(|before| anonymous_kib.saturating_sub(before) as f64 * 1024.0 / connections as f64);
     let each = each.map_or_else(|| String::from("–"), |bytes| format!("{bytes:.0}"));

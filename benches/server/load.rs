@@ -1,8 +1,8 @@
 //! The load generator: one thread, one epoll, a closed loop on each connection.
 //!
-//! It shares the machine's cores with the server that it measures, so it does as little as it can:
-//! one `recv` and one `send` for all that a connection has in flight, and a look at one byte of
-//! each reply. So all replies must have one size.
+//! It shares the machine's cores with the server that it measures, so it does little: one `recv`
+//! and one `send` for all that a connection has in flight, and a check of one byte of each reply.
+//! So all replies must have one size.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use rustix::event::{Timespec, epoll};
 
 use crate::{micros, server};
 
-/// A server that does not complete a reply within this time has failed.
+/// The longest time until a reply is complete. A server that takes longer has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for events, so that a stretch ends even if the server answers nothing.
 const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -28,8 +28,8 @@ pub(crate) struct Exchange {
     pub(crate) marker: (usize, u8),
 }
 
-/// Requests on several connections, and how many each has in flight. A connection sends again when
-/// all of them are answered, so that every server sees batches of the same size.
+/// Requests on several connections. Each has `depth` requests in flight, and sends again when all
+/// of them are answered, so that every server gets batches of the same size.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) exchange: &'a Exchange,
@@ -91,7 +91,7 @@ impl Exchange {
     fn check(&self, replies: &[u8]) -> io::Result<()> {
         let (at, byte) = self.marker;
         match replies.chunks(self.reply_size).find(|reply| reply[at] != byte) {
-            Some(reply) => Err(io::Error::other(format!("refused: {}", reply.escape_ascii()))),
+            Some(reply) => Err(io::Error::other(format!("the server refused: {}", reply.escape_ascii()))),
             None => Ok(()),
         }
     }

@@ -1,12 +1,12 @@
 //! The cost of the daemon, compared with the lowest cost of any server on this machine.
 //!
-//! `cargo bench --bench server` runs every table. `-- --only cpu` runs one of them. `-- --quick`
-//! runs all of them in some minutes, with rough figures. The processes that the benchmark starts
-//! listen on loopback alone, and end with it. No figure is judged, because figures depend on the
-//! machine and on its other work.
+//! `cargo bench --bench server` prints every table. Options come after `--`: `--only cpu` prints
+//! one table, `--quick` prints all of them in a minute, with rough figures. The processes that the
+//! benchmark starts listen on loopback alone, and end with it. It judges no figure, because figures
+//! depend on the machine and on its other work.
 //!
-//! - [`echo`]: the floor, a server that does nothing but move bytes.
-//! - [`server`]: servers as child processes, and what the kernel says of them.
+//! - [`echo`]: the server with the lowest cost, which only moves bytes.
+//! - [`server`]: servers as child processes, and their figures in /proc.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`cpu`], [`idle`], [`start`], [`fleet`], [`disk`]: the tables.
 
@@ -28,7 +28,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo bench --bench server --")]
 struct Options {
-    /// Only this table (repeatable)
+    /// Print only this table (repeatable)
     #[arg(long, value_enum)]
     only: Vec<Table>,
     #[command(flatten)]
@@ -75,20 +75,19 @@ struct Effort {
     /// The length of each measured stretch, in seconds
     #[arg(long)]
     seconds: Option<f64>,
-    /// Number of times that each figure is taken; medians are printed
+    /// How often each figure is measured; the medians are printed
     #[arg(long)]
     rounds: Option<usize>,
 }
 
 impl Effort {
-    /// Returns the length of a stretch: `seconds` if that is a duration, or else the table's
-    /// proposal.
+    /// Returns the length of a stretch: `seconds` if given and valid, or else the table's proposal.
     fn stretch(&self, proposed: Duration, quick: Duration) -> Duration {
         let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         asked.unwrap_or(if self.quick { quick } else { proposed })
     }
 
-    /// Returns the number of rounds: `rounds`, or else the table's proposal.
+    /// Returns the number of rounds: `rounds` if given, or else the table's proposal.
     fn rounds(&self, proposed: usize, quick: usize) -> usize {
         self.rounds.unwrap_or(if self.quick { quick } else { proposed }).max(1)
     }

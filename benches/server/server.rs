@@ -1,4 +1,4 @@
-//! Servers as child processes, and what the kernel says of them.
+//! Servers as child processes, and their figures in /proc.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use snowbank_testkit::{DEADLINE, Port, Setup};
 use tempfile::TempDir;
 
-/// Sets up a daemon with this state directory. The setup's own directory may be in memory, where a
-/// sync costs nothing.
+/// Sets up a daemon with this state directory. The directory of the setup itself may be in memory,
+/// where a sync costs nothing.
 pub(crate) fn daemon(state: &Path) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", state).env("SNOWBANK_LOG_LEVEL", "error")
 }
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the echo server: this program once more.
     pub(crate) fn echo() -> io::Result<Server> {
-        // At the program's path, a build may have put another file meanwhile.
+        // A build may have replaced the file at this program's path.
         let mut command = Command::new("/proc/self/exe");
         let mut child = command.arg("echo").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -88,8 +88,8 @@ impl Drop for Server {
     }
 }
 
-/// Sums what the scheduler has counted for each thread of a process, in nanoseconds. `stat` counts
-/// in hundredths of a second, too coarse for a stretch of one second.
+/// Returns the CPU time of all threads of a process, from `schedstat`, which has nanoseconds.
+/// `stat` has hundredths of a second, which is too coarse for a stretch of one second.
 pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
     let mut sum_ns = 0;
     for task in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -97,11 +97,4 @@ pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
         sum_ns += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
     }
     Ok(Duration::from_nanos(sum_ns))
-}
-
-/// Returns the resident memory of a process that no file backs (heap and stacks), in KiB.
-pub(crate) fn anonymous_kib(process: u32) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
 }

@@ -12,13 +12,13 @@ use crate::{Effort, median};
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## Start\n");
     println!(
-        "Time from before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after kill -9. For \
-         Redis, if it is installed: to the first reply to INCR, without persistence.\n"
+        "Time from before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after \
+         kill -9. For Redis, if it is installed, to the first reply to INCR, without persistence.\n"
     );
     print_header();
     let directory = tempfile::tempdir()?;
     let state = directory.path().join("state");
-    print_times("none kept", first_ids(effort, true, || server::daemon(Path::new("none"))));
+    print_times("without state", first_ids(effort, true, || server::daemon(Path::new("none"))));
     for (end, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
         print_times(end, first_ids(effort, is_clean, || server::daemon(&state)));
     }
@@ -33,11 +33,11 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the daemon once per round. Returns the milliseconds to each first ID.
+/// Starts the daemon once per round. Returns the time to each first ID, in milliseconds.
 pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Setup) -> Vec<f64> {
     let mut times = Vec::new();
-    // The first start may find no state yet, or the state after another kind of stop, and is not
-    // counted.
+    // The first start is not counted: it may find no state, or one that another kind of stop has
+    // left.
     for round in 0..=effort.rounds(20, 5) {
         let setup = daemon();
         let begin = Instant::now();
@@ -46,7 +46,7 @@ pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Se
         if round > 0 {
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }
-        // Without this call, the drop kills it with SIGKILL.
+        // Otherwise the drop kills the daemon with SIGKILL.
         if is_clean {
             daemon.stop();
         }

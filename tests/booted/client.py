@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Asks a daemon for IDs while it is restarted, and says what became of every connection and every ID.
+"""Draws IDs from a daemon while it is restarted, and reports the fate of all connections and IDs.
 
     client.py ADDRESS SECONDS
 
-holds 100 connections open, each asking for a batch every 20 ms, and opens 100 more each second, each of which asks once and
-closes. A connection that ends in order (the daemon stops) is opened again. Prints one line of JSON; exits with 1 if a
-connection was refused, an ID came twice, or a reply was not what the protocol says.
+Holds 100 connections, and requests a batch on each every 20 ms. Also opens 100 connections each second for one request. If
+the daemon closes a connection because it stops, opens another one. Prints one line of JSON. Exits with 1 if a connection was
+refused, an ID came twice, or a reply broke the protocol.
 
-Independent of Snowbank's own client on purpose: written from docs/protocol.md alone.
+Written from docs/protocol.md alone, without Snowbank's own client.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def take(body):
 
 
 async def ask(reader, writer, tag):
-    """One batch. False if the daemon said that it stops, or if the reply was wrong."""
+    """Draws a batch. Returns False if the daemon stops, or if the reply breaks the protocol."""
     writer.write(next_frame(BATCH, tag))
     more = True
     while more:
@@ -77,7 +77,7 @@ async def connect(address):
 
 
 async def hold(address, until):
-    """One connection that asks again and again, opened again when the daemon has ended it."""
+    """Requests batches on a connection. Opens another one when the daemon has closed it."""
     tag = 0
     while time.monotonic() < until:
         streams = await connect(address)
@@ -97,7 +97,7 @@ async def hold(address, until):
 
 
 async def once(address):
-    """One connection that asks once. It may be told that the daemon stops, and then asks the next one."""
+    """Requests a batch on a new connection. Tries again on another one if the daemon stops."""
     for tag in range(10):
         streams = await connect(address)
         if streams is None:

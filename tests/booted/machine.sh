@@ -1,19 +1,19 @@
-# Sourced by tests/booted/run: machines with a systemd of their own, booted from one root, which they leave as it is.
+# Sourced by tests/booted/run: machines with their own systemd, booted from one root, which they do not change.
 #
-#   boot NAME [DISK] boots a machine; what it writes is kept in memory, and gone when it ends; the directory DISK is its /srv/disk
-#   on NAME COMMAND  runs a command there
-#   end_machines     ends all of them, waits for it, and leaves nothing mounted
-# Wants $root (a directory with Debian) and $work (a directory for logs).
+#   boot NAME [DISK] boots a machine. Its writes stay in memory until it ends. Its /srv/disk is the host's directory DISK
+#   on NAME COMMAND  runs a command on a machine
+#   end_machines     ends all machines, and leaves nothing mounted
+# Needs $root (a directory with Debian) and $work (a directory for logs).
 
-# The host's PIDs of each machine's systemd-nspawn (below `timeout`, which ends it whatever happens) and of its PID 1.
+# For each machine, the host's PIDs of `timeout`, which runs systemd-nspawn and ends it at last, and of the machine's PID 1.
 declare -A nspawn_of=() init_of=()
 
 boot() {
     local name=$1 found="" state
-    # A disk of the host that can be made to hang, for one machine.
+    # A disk of the host, which the tests make hang.
     local disk=()
     [ "${2:-}" = "" ] || disk=(--bind="$2:/srv/disk")
-    # Not registered with the host's systemd, which need not run: so this works in a container as well.
+    # The machine is not registered with the host's systemd, which need not run. So this works in a container, too.
     SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout -s KILL 1800 systemd-nspawn --quiet --register=no --keep-unit \
         --volatile=overlay --private-network --machine="snowbank-$$-$name" --hostname="$name" --directory="$root" "${disk[@]}" --boot \
         </dev/null >"$work/boot-$name.log" 2>&1 &
@@ -38,7 +38,7 @@ boot() {
     return 1
 }
 
-# The host's PID of the machine's PID 1.
+# Prints the host's PID of the machine's PID 1.
 first_process() {
     local nspawn process
     nspawn=$(pgrep -P "${nspawn_of[$1]}") || return 1
@@ -58,7 +58,7 @@ on() {
     nsenter -t "${init_of[$name]}" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb "$@"
 }
 
-# The host's PID of a process that has this PID in the machine.
+# Prints the host's PID of a process that has this PID in the machine.
 host_pid() {
     local name=$1 inner=$2 process space
     space=$(readlink "/proc/${init_of[$name]}/ns/pid")
@@ -75,7 +75,7 @@ host_pid() {
 end_machines() {
     local name
     for name in "${!nspawn_of[@]}"; do
-        # The machine ends with its PID 1, and systemd-nspawn after it, which takes its mounts away.
+        # When its PID 1 ends, the machine ends. Then systemd-nspawn removes its mounts and ends.
         init=${init_of[$name]:-$(first_process "$name" || true)}
         [ -z "$init" ] || kill -KILL "$init" 2>/dev/null || true
         for _ in $(seq 100); do

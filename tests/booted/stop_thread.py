@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Stops one thread of a process from outside, until the process is gone. Needs root.
+"""Stops one thread of a process from outside, until the process ends. Needs root.
 
     stop_thread.py PID THREAD      THREAD: its name, as `ps -L` shows it
 """
@@ -9,7 +9,7 @@ import os
 import sys
 
 PTRACE_ATTACH = 16
-WALL = 0x40000000  # threads that are no children of this process
+WALL = 0x40000000  # waits also for threads that are not children of this process
 
 process, name = sys.argv[1:]
 tasks = f"/proc/{process}/task"
@@ -20,9 +20,9 @@ libc = ctypes.CDLL(None, use_errno=True)
 if libc.ptrace(PTRACE_ATTACH, thread, None, None) != 0:
     sys.exit(f"cannot stop thread {name}: {os.strerror(ctypes.get_errno())}")
 os.waitpid(thread, WALL)
-print(f"{name} stands still", flush=True)
-# The thread is never continued, so signals do not wake it: each is reported here as a stop. Its end must be waited for, or
-# the process would stay as a zombie.
+print(f"{name} is stopped", flush=True)
+# The thread never continues. Each signal to it is reported here as a stop. This program waits for the end of the thread,
+# because the process would stay a zombie until then.
 while True:
     _, status = os.waitpid(thread, WALL)
     if not os.WIFSTOPPED(status):

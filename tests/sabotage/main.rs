@@ -1,8 +1,7 @@
-//! Sabotage: small changes to the shipped sources, each of which breaks a promise, and the test
-//! that notices it. `cargo test` builds nothing of this: `tests/tidy/sabotages.rs` checks that each
-//! patch still applies, and that the test that it names exists. `tests/sabotage/run` does the rest:
-//! it applies each patch to a copy of the sources, builds the copy, runs the named test and
-//! requires red.
+//! Sabotages: small patches to the shipped sources. Each breaks a promise, and names the test that
+//! must fail then. `tests/sabotage/run` applies each patch to a copy of the sources, builds the
+//! copy, and requires that the named test fails. `cargo test` does not do that. It checks that each
+//! patch applies and that the named test exists, in `tests/tidy/sabotages.rs`.
 
 mod patch;
 mod workshop;
@@ -18,11 +17,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = patch::read_all(root()).and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
-        Some((command, _)) if command == "list" => {
-            list(&patches);
-            Ok(())
-        }
-        _ => Err("usage: tests/sabotage/run [--list | NAME…]".into()),
+        _ => Err("usage: tests/sabotage/run [NAME…]".into()),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,23 +34,13 @@ fn root() -> &'static Path {
 
 fn chosen(mut patches: Vec<Patch>, names: &[String]) -> Result<Vec<Patch>, String> {
     if let Some(unknown) = names.iter().find(|name| !patches.iter().any(|patch| patch.name == **name)) {
-        return Err(format!("no patch is named {unknown}; they are in tests/sabotage/patches"));
+        return Err(format!("there is no patch {unknown}; tests/sabotage/patches has all of them"));
     }
     patches.retain(|patch| names.is_empty() || names.contains(&patch.name));
     Ok(patches)
 }
 
-/// Prints what each patch changes, what that breaks, and the test that notices it.
-fn list(patches: &[Patch]) {
-    for patch in patches {
-        println!(
-            "{}: {}\n  breaks: {}\n  caught by: {}",
-            patch.name, patch.change, patch.breaks, patch.caught_by
-        );
-    }
-}
-
-/// Tries each patch, and requires red.
+/// Tries each patch, and requires that its test fails.
 fn run(patches: &[Patch]) -> Result<(), String> {
     for patch in patches {
         patch.apply(root())?;
@@ -67,8 +52,8 @@ fn run(patches: &[Patch]) -> Result<(), String> {
     for test in tests {
         // A test that fails without the patch proves nothing.
         match workshop.run(test)? {
-            Outcome::Green => println!("{test}, on the sources as they are: {}", Outcome::Green),
-            other => return Err(format!("{test}, on the sources as they are: {other}")),
+            Outcome::Green => println!("{test}, on the unpatched sources: {}", Outcome::Green),
+            other => return Err(format!("{test}, on the unpatched sources: {other}")),
         }
     }
     let mut failures = Vec::new();
@@ -78,11 +63,11 @@ fn run(patches: &[Patch]) -> Result<(), String> {
         let seconds = begun.elapsed().as_secs();
         println!("{}, by {}, {seconds} s: {outcome}", patch.name, patch.caught_by);
         if !matches!(outcome, Outcome::Red(_)) {
-            failures.push(format!("{}: {outcome}", patch.name));
+            failures.push(format!("{}: {}: {outcome}", patch.name, patch.change));
         }
     }
     match failures.is_empty() {
         true => Ok(()),
-        false => Err(format!("not caught:\n{}", failures.join("\n"))),
+        false => Err(format!("these sabotages were not caught:\n{}", failures.join("\n"))),
     }
 }

@@ -1,6 +1,6 @@
-//! One sabotage: the change, the broken promise, and the test that must notice. A patch is a
-//! unified diff without line numbers, so that it stays valid while code around it moves. Its lines
-//! that begin with a space or a minus must occur exactly once in the file.
+//! A sabotage: the change, the promise that it breaks, and the test that must fail. A patch is a
+//! unified diff without line numbers, so that it still applies when code around it moves. Its lines
+//! that begin with a space or a minus must be in the file exactly once.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ pub(crate) struct Patch {
     pub(crate) name: String,
     /// The change, in words.
     pub(crate) change: String,
-    /// The number of the promise, and how it breaks.
+    /// The promise that breaks, with its number, and the effect.
     pub(crate) breaks: String,
-    /// The test that must turn red.
+    /// The test that must fail.
     pub(crate) caught_by: TestName,
     edits: Vec<Edit>,
 }
@@ -32,12 +32,12 @@ pub(crate) struct TestName(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
     pub(crate) package: &'static str,
-    /// The start of its unit tests' names.
+    /// The prefix of its unit tests' names.
     prefix: &'static str,
     pub(crate) sources: &'static str,
 }
 
-/// The daemon's library is the last: its tests have no prefix.
+/// All libraries. The daemon's is the last, because its tests have no prefix.
 const LIBRARIES: [Library; 6] = [
     Library { package: "snowbank-client", prefix: "snowbank_client::", sources: "clients/rust/src" },
     Library { package: "snowbank-id", prefix: "snowbank_id::", sources: "crates/snowbank-id/src" },
@@ -47,12 +47,12 @@ const LIBRARIES: [Library; 6] = [
     Library { package: "snowbank", prefix: "", sources: "src" },
 ];
 
-/// The build of a test.
+/// The kind of a test, which decides how it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite<'a> {
     /// A unit test of that library.
     Unit(Library),
-    /// A model of every interleaving.
+    /// A loom model of that library.
     Loom(Library),
     /// A folder in tests/.
     Integration(&'a str),
@@ -106,7 +106,7 @@ impl Patch {
                 let file = &edit.file;
                 let times = found.len();
                 return Err(format!(
-                    "{name} does not apply: its lines are {times} times in {file}:\n{}",
+                    "{name} does not apply: {file} has these lines {times} times, and must have them once:\n{}",
                     edit.old
                 ));
             };
@@ -124,16 +124,16 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
         if let Some(name) = line.strip_prefix("--- ") {
             file = Some(name.to_owned());
         } else if line.starts_with("@@") {
-            let file = file.clone().ok_or("a hunk before its file")?;
+            let file = file.clone().ok_or("a hunk comes before its file")?;
             edits.push(Edit { file, old: String::new(), new: String::new() });
         } else {
-            let edit = edits.last_mut().ok_or("a line before its hunk")?;
+            let edit = edits.last_mut().ok_or("a line comes before its hunk")?;
             let (mark, rest) = line.split_at_checked(1).unwrap_or((" ", ""));
             let texts: &mut [&mut String] = match mark {
                 " " => &mut [&mut edit.old, &mut edit.new],
                 "-" => &mut [&mut edit.old],
                 "+" => &mut [&mut edit.new],
-                _ => return Err(format!("neither kept, removed nor added: {line}")),
+                _ => return Err(format!("a line must begin with a space, a minus or a plus: {line}")),
             };
             for text in texts {
                 text.push_str(rest);
@@ -142,13 +142,13 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
         }
     }
     if edits.is_empty() || edits.iter().any(|edit| edit.old == edit.new) {
-        return Err(String::from("it changes nothing"));
+        return Err(String::from("the diff changes nothing"));
     }
     Ok(edits)
 }
 
 impl TestName {
-    /// Returns the build that the test needs.
+    /// Returns the kind of the test.
     pub(crate) fn suite(&self) -> Suite<'_> {
         match self.integration() {
             Some((binary, _)) => Suite::Integration(binary),

@@ -7,15 +7,15 @@ use std::process::Command;
 
 use crate::patch::{Patch, Suite, TestName};
 
-/// Longer than any test takes on the unpatched sources, on a slow machine.
+/// The time limit of a test. Each takes less on the unpatched sources, also on a slow machine.
 const TEST_LIMIT_S: &str = "120";
-/// The exit codes of `timeout` if the limit was reached: ended by TERM, or by KILL.
+/// The exit codes of `timeout` after the time limit: it ended the test by TERM, or by KILL.
 const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
 
-/// The folders that are not copied: build output and history.
+/// The folders that are not copied: build output, history, and failures that proptest has saved.
 const NOT_COPIED: [&str; 3] = ["target", ".git", "proptest-regressions"];
 
-/// A copy of the sources with a target directory of its own, so that dependencies are built once.
+/// A copy of the sources. It has its own target directory, so dependencies are built only once.
 pub(crate) struct Workshop {
     sources: PathBuf,
     copy: PathBuf,
@@ -23,12 +23,12 @@ pub(crate) struct Workshop {
 }
 
 pub(crate) enum Outcome {
-    /// It failed, with this first panic.
+    /// The test failed: its first panic.
     Red(String),
     Green,
     /// The sources do not compile: the compiler's message.
     DoesNotCompile(String),
-    /// It ran into the deadline and was ended.
+    /// The test reached the time limit.
     Endless,
 }
 
@@ -115,7 +115,7 @@ impl Workshop {
             let is_test = message["profile"]["test"].as_bool()?;
             is_test.then_some(PathBuf::from(message["executable"].as_str()?))
         });
-        executable.map(Ok).ok_or_else(|| format!("cargo built nothing for {test}"))
+        executable.map(Ok).ok_or_else(|| format!("cargo built no executable for {test}"))
     }
 
     fn execute(&self, executable: &Path, name: &str) -> Result<Outcome, String> {
@@ -140,7 +140,7 @@ impl Workshop {
     }
 }
 
-/// Makes `to` a copy of `from`. Leaves equal files alone, because cargo compares modification
+/// Makes `to` a copy of `from`. Does not write equal files, because cargo compares modification
 /// times.
 fn mirror(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;

@@ -1,23 +1,24 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a
 //! simulated coordinator. Answers are lost, writes are done late, reads are old, leaders change,
 //! the coordinator is away or loses its data. Clocks of machines differ by minutes and step.
-//! Machines are cut off from the coordinator. Daemons are killed, stopped, paused for longer than
-//! their ceilings reach, and resumed twice from one memory snapshot. Disks are copied to other
-//! machines while their daemons run, and older copies are put back. There are more daemons than
-//! numbers, so that they collide. Daemons whose number the coordinator picks keep one record, as
-//! `DiskStore` does. Other daemons act within the pause of a start. In some fleets each daemon has
-//! two sources, each source has two worker IDs, the daemons have two horizons, or an operator
-//! replaces the ID space while daemons of the earlier one run.
+//! Machines are cut off from the coordinator. Daemons are killed, stopped, paused until their
+//! clocks are past their ceilings, and resumed twice from one memory snapshot. Disks are copied to
+//! other machines while their daemons run, and older copies are put back. There are more daemons
+//! than worker IDs, so daemons compete for them. A daemon whose worker ID the coordinator picks
+//! keeps one record, as `DiskStore` does. Other daemons act within the pause of a start. In some
+//! fleets each daemon has two sources, each source has two worker IDs, the daemons have two
+//! horizons, or an operator replaces the ID space while daemons of the earlier one run.
 //!
-//! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out
-//! IDs at all.
+//! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
+//! IDs.
 //!
 //! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`]
-//! the life of a daemon, [`operator`] has the shipped commands, and [`copies`] copies memories and
+//! the life of a daemon, [`operator`] uses the shipped commands, and [`copies`] copies memories and
 //! disks.
 //!
-//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays it
-//! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id` runs longer.
+//! A failing test prints its seed: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays
+//! that seed alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id`
+//! runs longer.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,16 +42,16 @@ mod world;
 const SECOND: i64 = 1_000_000;
 const HORIZON: Duration = Duration::from_secs(24);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
-/// The settings of half of the machines, in fleets that are not configured alike.
+/// The settings of every second machine, in fleets with two configurations.
 const OTHER_HORIZON: Duration = Duration::from_secs(40);
 const OTHER_MAX_AHEAD: Duration = Duration::from_secs(2);
 const FLEET: &str = "simulated";
-/// The sources of a daemon, if it has two. A constant tells their IDs apart.
+/// The sources of a daemon. If it has two, a constant field in their layouts tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];
 const STEPS: usize = 250;
 /// The machines of a large fleet, the daemons for which it has worker IDs, and its steps.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
-/// The number of writes of a coordinator where nothing but the marker was ever written.
+/// The number of writes while only the marker has been written.
 const MARKER_WRITES: u64 = 1;
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
@@ -87,7 +88,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     fn numbering(&self) -> Numbering {
-        Numbering::new(self.of.layout(), self.ids.clone()).expect("it has the worker IDs")
+        Numbering::new(self.of.layout(), self.ids.clone()).expect("the worker IDs exist")
     }
 
     fn each(&self) -> impl Iterator<Item = Worker> + '_ {
@@ -101,8 +102,8 @@ pub(crate) struct Worker {
     id: u64,
 }
 
-/// Returns the clocks of a machine, which do not run within a call: a member's answers and pauses
-/// take no time of the world.
+/// Returns a machine's clocks. They stand still during a member's calls, because answers and pauses
+/// take none of the world's time.
 fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
@@ -125,7 +126,7 @@ fn no_id_is_handed_out_twice() {
     assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
 }
 
-/// The second restore comes before the clocks are past the floor of the first one.
+/// The second restore comes while the floor of the first one is still ahead of the clocks.
 #[test]
 fn two_restores_in_a_row_repeat_nothing() {
     seeds::run(3_000, |seed| drop(live_in(World::restored_twice(seed), 2 * STEPS)));
@@ -136,8 +137,8 @@ fn a_large_fleet_repeats_nothing() {
     let (machines, numbers, steps) = LARGE;
     seeds::run(1, |seed| {
         let world = live_in(World::of(seed, machines, numbers), steps);
-        // In few runs (seed 615) the coordinator goes away before a daemon has a number, and stays
-        // away. Nobody may start then.
+        // In few runs (seed 615) the coordinator goes away before any daemon has a worker ID, and
+        // stays away. Then no daemon may start.
         let server = world.link.server();
         let was_away = server.is_away && server.writes == MARKER_WRITES;
         assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.writes);

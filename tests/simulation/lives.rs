@@ -1,29 +1,36 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
 //! and ID clock. Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms
-//! to a day, and one layout's life ends. One or two writers make ceilings durable. Their writes
-//! take time, overtake each other, hang, fail, and end after they were abandoned. The shipped code
-//! for state files writes and reads them on a disk in memory. A crash cuts a write off at any call.
-//! A power failure loses sectors that were not synced, and may damage one of the two copies.
-//! Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
-//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal
-//! within a boot.
+//! to a day, and one layout ends during the simulation. One or two writers make ceilings durable.
+//! Their writes take time, overtake each other, hang, fail, and end after they were abandoned. The
+//! shipped code for state files writes and reads a disk in memory. A crash cuts a write off at any
+//! call. A power failure loses sectors that were not synced, and may damage one of the two copies.
+//! The process crashes and stops at any point, clients pause for minutes or hours, and a second
+//! daemon tries to start. Older copies replace the state. Until the next boot, the marks in the
+//! machine's lock files reveal them.
 //!
-//! A second world, [`site`], has two daemons, several sources, and boots; layouts, worker IDs and
-//! states change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of
-//! any length. [`lead`] watches the ID clock after a far step back. In [`counter`] the first world
-//! has a ticket source. [`layouts`] draws layouts by chance.
+//! [`world`] holds this world, [`events`] draws what happens, [`starts`] begins and ends processes,
+//! [`requests`] asks for IDs, [`checks`] and [`recovery`] check the promises. In [`counter`] the
+//! source is a ticket source. [`lead`] watches the ID clock after a far step back. [`layouts`]
+//! draws random layouts.
 //!
-//! [`world`] holds all of the first world, [`events`] draws what happens, [`starts`] begins and
-//! ends processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
-//! promises. In [`tenants`], clients share a source that yields too little, some with [`rates`].
+//! Three modules have worlds of their own. [`site`] is a machine with two daemons and several
+//! sources, whose layouts, worker IDs and states change from one start to the next. [`turns`]
+//! changes the worker IDs at clean restarts, with ticks of any length. In [`tenants`], clients
+//! share a source that yields too little.
 //!
-//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it
-//! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
-//! all processors; `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
+//! A failing test prints its seed: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays
+//! that seed alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs
+//! longer, on all processors; `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
 
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::clock::StepRule;
+use snowbank::clock::{Now, StepRule};
+use snowbank::config::{self, Mistakes, Overrides, Settings};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::source::Source;
 use snowbank_client::layout::UnixMicros;
 
 use crate::seeds;
@@ -39,7 +46,6 @@ mod layouts;
 mod lead;
 mod machine;
 mod places;
-mod rates;
 mod recovery;
 mod requests;
 mod site;
@@ -55,12 +61,35 @@ const SECOND: i64 = 1_000 * MS;
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
-const STEP_RULE: StepRule =
+pub(crate) const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// The true time at which a world starts, within a second.
+/// The true time at which worlds begin. A part of a second is added.
 const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
+
+/// Makes the shards of a process, each with a lane of every source.
+fn shards(count: usize, sources: &[Arc<Source>], order: Order, seed: u64, now: Now) -> Vec<Shard> {
+    let rings: Vec<Rings> = sources.iter().map(|_| (0..count).map(|_| Ring::default()).collect()).collect();
+    let shard = |index| {
+        let lane = |(source, rings): (&Arc<Source>, &Rings)| {
+            Lane::new(Arc::clone(source), Arc::clone(rings), index, order, now)
+        };
+        Shard::new(index, sources.iter().zip(&rings).map(lane).collect(), seed + index as u64, now)
+    };
+    (0..count).map(shard).collect()
+}
+
+/// Returns the table of a source in a configuration.
+fn source_toml(name: &str, layout: &str, workers: &str) -> String {
+    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+}
+
+/// Reads a configuration file at this wall time.
+pub(crate) fn load(toml: &str, now: UnixMicros) -> Result<Settings, Mistakes> {
+    let file = Some((Path::new("snowbank.toml"), toml));
+    config::load(file, &Overrides::default(), NonZeroUsize::MIN, now)
+}
 
 fn live(seed: u64) {
     live_in(World::new(seed));
@@ -86,69 +115,66 @@ fn live_in(mut world: World) {
     world.recover();
 }
 
+/// Serves requests for so many steps of this length.
+fn serve(world: &mut World, steps: u32, step_us: i64) {
+    for _ in 0..steps {
+        world.machine.true_us += step_us;
+        world.note_wall();
+        world.keep();
+        world.advance();
+        world.take();
+    }
+}
+
 /// Kills a process again and again after it has served for a while.
 fn crash_again_and_again(seed: u64) {
     let mut world = World::new(seed);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
-    let uptime_us = (50 * MS).max(10 * world.tick_us());
+    let step_us = MS.max(world.tick_us() / 5);
     for _ in 0..200 {
         world.start();
-        let killed_at_us = world.machine.true_us + uptime_us;
-        while world.machine.true_us < killed_at_us {
-            world.machine.true_us += uptime_us / 50;
-            world.note_wall();
-            world.take();
-            world.advance();
-            world.keep();
-        }
+        serve(&mut world, 50, step_us);
         world.kill();
     }
-    let ceiling = world.read().expect("stored before use").ceiling;
+    let ceiling = world.read().expect("a stored ceiling").ceiling;
     let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
     let most_us = world.horizon().as_micros() as i64 + SECOND.max(2 * world.tick_us());
-    assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
+    assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead of the wall clock");
     world.recover();
 }
 
-/// Boots a machine again whose own clock is slow. Its time server corrects the clock later. IDs
-/// flow from then on, because the grants of the earlier boot prove that this step is right.
+/// Boots a machine again, with a clock that is slow until a time server corrects it. The correction
+/// is believed at once, because the grants of the earlier boot prove that it is right.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
     world.start();
-    let serve = |world: &mut World| {
-        for _ in 0..20 {
-            world.machine.true_us += 100 * MS;
-            world.note_wall();
-            world.keep();
-            world.advance();
-            world.take();
-        }
-        world.granted
-    };
-    let before = serve(&mut world);
+    serve(&mut world, 20, 100 * MS);
+    let before = world.granted;
     assert!(before > 0, "seed {seed}: no IDs");
     if seed.is_multiple_of(2) {
         world.stop();
     }
     world.reboot();
-    // Up to 55 s pass before the start: less than the largest step that is believed at once.
+    // Less time than `max_step`, the largest step that is believed at once.
     world.machine.true_us += world.rng.i64(0..55 * SECOND);
     world.machine.wall_offset_us = -3_600 * SECOND;
     world.start();
-    assert_eq!(serve(&mut world), before, "seed {seed}: an hour ahead of the clock");
+    serve(&mut world, 20, 100 * MS);
+    assert_eq!(world.granted, before, "seed {seed}: IDs an hour ahead of the clock");
     world.machine.wall_offset_us = 0;
-    assert!(serve(&mut world) > before, "seed {seed}: refused though the clock is right");
+    serve(&mut world, 20, 100 * MS);
+    assert!(world.granted > before, "seed {seed}: no IDs, although the clock is right");
 }
 
 #[test]
-fn a_clock_slow_at_boot_is_followed_once_it_is_right() {
-    seeds::live(0..100, boot_with_a_slow_clock);
+fn a_clock_that_is_slow_at_boot_is_followed_once_corrected() {
+    seeds::run_fixed(0..100, boot_with_a_slow_clock);
 }
 
 #[test]
-fn the_lead_shrinks_after_a_far_step_back_and_nobody_is_refused() {
-    seeds::live(0..40, lead::step_back_far);
+fn a_far_step_back_slows_the_id_clock_and_refuses_no_request() {
+    seeds::run_fixed(0..40, lead::step_back_far);
 }
 
 #[test]
@@ -157,8 +183,8 @@ fn tenants_get_their_promised_ids_and_even_shares_of_the_rest() {
 }
 
 #[test]
-fn a_crash_loop_gains_less_than_the_wall_clock() {
-    seeds::live(0..20, crash_again_and_again);
+fn a_crash_loop_does_not_run_ahead_of_the_wall_clock() {
+    seeds::run_fixed(0..20, crash_again_and_again);
 }
 
 #[test]
@@ -173,11 +199,11 @@ fn a_daemons_life_keeps_the_promises_with_any_layout() {
 
 #[test]
 fn changing_worker_ids_delays_no_first_id() {
-    seeds::run(60, |seed| turns::take_turns(seed, Sets::Apart));
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::Disjoint));
 }
 
 #[test]
-fn changing_worker_ids_puts_no_start_beyond_the_next_ticks() {
+fn changing_worker_ids_starts_by_the_tick_after_the_next() {
     seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
 }
 

@@ -14,16 +14,17 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Shared by tests of this program that take a machine's locks, and held alone by tests that start
-/// a process: until that process runs its program, it has the locks of this process open.
+/// Keeps worker ID locks out of child processes. A child that has not begun its program yet has all
+/// open files of this process, and with them its locks. So a test that takes locks holds this lock
+/// with others, and a test that starts a process holds it alone.
 static LOCKS: RwLock<()> = RwLock::new(());
 
-/// Waits until no test starts a process.
+/// Waits until no test starts a process. The caller may then take worker ID locks.
 fn with_locks() -> RwLockReadGuard<'static, ()> {
     LOCKS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until no other test has locks.
+/// Waits until no other test has worker ID locks. The caller may then start a process.
 fn alone_with_locks() -> RwLockWriteGuard<'static, ()> {
     LOCKS.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,26 +1,21 @@
-//! The seeds of a simulation, spread over all processors. `SNOWBANK_SEED=N` runs one alone.
-//! `SNOWBANK_SEEDS=N` runs N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
+//! Runs a simulation for many seeds, on all processors. `SNOWBANK_SEED=N` runs seed N alone.
+//! `SNOWBANK_SEEDS=N` runs N seeds, from `SNOWBANK_FIRST_SEED` on (default 0).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Runs this many seeds, or those that the environment names. Returns how many they are. The first
-/// seed that fails is printed, and ends the test.
+/// Runs the seeds that the environment names, or else the first `usual` seeds. Returns the number
+/// of seeds. The first seed that fails is printed, and ends the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
-    let seeds = match from_environment("SNOWBANK_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = from_environment("SNOWBANK_FIRST_SEED").unwrap_or(0);
-            first..first + from_environment("SNOWBANK_SEEDS").unwrap_or(usual)
-        }
-    };
-    live(seeds.clone(), life);
-    seeds.end - seeds.start
+    let first = from_environment("SNOWBANK_FIRST_SEED").unwrap_or(0);
+    let count = from_environment("SNOWBANK_SEEDS").unwrap_or(usual);
+    run_fixed(first..first + count, life)
 }
 
-/// Runs these seeds.
-pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
+/// Runs these seeds, or `SNOWBANK_SEED` alone. Returns the number of seeds.
+pub(crate) fn run_fixed(seeds: Range<u64>, life: impl Fn(u64) + Sync) -> u64 {
+    let seeds = from_environment("SNOWBANK_SEED").map_or(seeds, |seed| seed..seed + 1);
     let next = AtomicU64::new(seeds.start);
     let has_failed = AtomicBool::new(false);
     let work = || {
@@ -36,6 +31,7 @@ pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    seeds.end - seeds.start
 }
 
 /// Prints the seed of a life that panics.
@@ -55,5 +51,5 @@ impl Drop for Reporter<'_> {
 
 fn from_environment(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
 }

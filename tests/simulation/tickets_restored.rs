@@ -1,26 +1,20 @@
-//! A ticket source on a machine restored from a snapshot: its counter is refused, even after a
-//! restart, until an operator sets where the counter continues. The shipped start, keeper and state
+//! A ticket source on a machine restored from a snapshot: requests are refused, even after a
+//! restart of the daemon, until an operator sets the counter. The shipped start, keeper and state
 //! file run, without the daemon's threads.
 
-use std::num::NonZeroUsize;
-use std::path::Path;
-use std::time::Duration;
-
 use crate::alone_with_locks;
+use crate::lives::{STEP_RULE, load};
 use crate::support::machine::Machine;
-use snowbank::clock::{BootMicros, Reading, StepRule};
-use snowbank::config::{self, Overrides, Settings};
+use snowbank::clock::{BootMicros, Reading};
+use snowbank::config::Settings;
 use snowbank::server::simulated::{Ceilings, Place};
 use snowbank_client::layout::{Position, UnixMicros};
 
 const SOURCES: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\n[[sources]]\nname = \"ids\"\n";
 const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
-const STEP_RULE: StepRule =
-    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
 
 fn settings() -> Settings {
-    let file = Some((Path::new("snowbank.toml"), SOURCES));
-    config::load(file, &Overrides::default(), NonZeroUsize::MIN, START.wall).expect("they are right")
+    load(SOURCES, START.wall).expect("the configuration is right")
 }
 
 fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
@@ -30,7 +24,7 @@ fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
     Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
 
-/// Lets the keeper look, and makes the writes that it wants.
+/// Lets the keeper look, and makes the writes that it starts.
 fn settle(ceilings: &mut Ceilings) {
     for _ in 0..4 {
         for write in ceilings.keeper.look(START).writes {
@@ -40,7 +34,7 @@ fn settle(ceilings: &mut Ceilings) {
     }
 }
 
-/// Returns whether each source can claim.
+/// Returns for each source whether it can claim.
 fn claims(ceilings: &Ceilings) -> Vec<bool> {
     let now = ceilings.keeper.believe(START);
     let claim = |source: &std::sync::Arc<snowbank::source::Source>| {
@@ -65,7 +59,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     ceilings.keeper.sources().for_each(|source| source.note_restored());
     assert_eq!(claims(&ceilings), [false, false]);
     settle(&mut ceilings);
-    assert_eq!(claims(&ceilings), [false, true], "no clock tells what another copy handed out");
+    assert_eq!(claims(&ceilings), [false, true], "no clock shows what another copy has handed out");
     let orders = ceilings.keeper.sources().next().expect("orders");
     assert!(orders.grant().is_lost() && orders.grant().ceiling() == Position(0));
 
@@ -82,7 +76,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let daemon = machine.start(SOURCES);
     assert_eq!(daemon.draw_one(), 5_001);
     daemon.stop();
-    assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "the next start is as any other");
+    assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "a later start continues");
 }
 
 #[test]
@@ -96,6 +90,6 @@ fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     ceilings.keeper.sources().for_each(|source| source.note_restored());
     // Stops before the keeper has looked.
     ceilings.stop().expect("storage works");
-    let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
+    let refused = start(&machine, &settings).map(drop).expect_err("no operator has set the counter");
     assert!(refused.contains("restored from a snapshot"), "{refused}");
 }

@@ -1,8 +1,8 @@
-//! Tidy: what a reader of comments and documents cannot see. Links lead somewhere, names and paths
-//! exist, lines and files are not too long.
+//! Tidy: checks that links lead somewhere, that names and paths in comments and pages exist, and
+//! that lines, functions and files are not too long.
 //!
-//! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what
-//! to write.
+//! `cargo test --test tidy` fails with a line for each offence: the file, the line, what was found,
+//! and what to write.
 
 mod markdown;
 mod readme;
@@ -33,11 +33,10 @@ const TOP_FOLDERS: &[&str] = &[
 /// Names of folders that are built or installed, at any depth.
 const BUILT: &[&str] = &["dist", "node_modules", "target"];
 
-/// Folders that are built, drawn by chance, or not text.
+/// Folders with build output, random files, or files that are not text.
 const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
 
-/// Endings of the files that are read. Files without an ending are read, too, if they begin with
-/// `#!`.
+/// Endings of the files that are read. A file without an ending is read if it begins with `#!`.
 const ENDINGS: &[&str] = &[".js", ".md", ".py", ".rs", ".service", ".sh", ".socket", ".toml", ".yml"];
 
 /// A text file of the repository, with its path from the root.
@@ -69,7 +68,7 @@ fn words_names_and_sizes_are_tidy() {
 fn every_dependency_is_explained() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let page = include_str!("../../docs/architecture.md");
-    // Crates of their own, which are not a part of what is shipped or tested.
+    // Workspaces of their own, which are not shipped.
     let outside = ["clients/rust/bench/Cargo.toml", "fuzz/Cargo.toml"];
     let manifests = repository.files.iter().filter(|file| file.path.ends_with("Cargo.toml"));
     for File { path, text } in manifests.filter(|file| !outside.contains(&&*file.path)) {
@@ -81,7 +80,7 @@ fn every_dependency_is_explained() {
             }
             let Some((name, _)) = line.split_once(" = ").filter(|_| within) else { continue };
             let explained = name.starts_with("snowbank") || page.contains(&format!("`{name}`"));
-            assert!(explained, "{path}: docs/architecture.md does not say what {name} is for");
+            assert!(explained, "{path}: docs/architecture.md must say what `{name}` is for");
         }
     }
 }
@@ -90,7 +89,7 @@ impl Repository {
     fn read(root: &Path) -> Repository {
         let mut repository = Repository::default();
         repository.walk(root, "");
-        assert!(repository.files.len() > 100, "the search finds too few files: {}", repository.files.len());
+        assert!(repository.files.len() > 100, "found only {} files", repository.files.len());
         for file in repository.files.iter().filter(|file| file.path.ends_with(".rs")) {
             for part in file.text.split("fn ").skip(1).chain(file.text.split("mod ").skip(1)) {
                 let end = part.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(part.len());
@@ -141,10 +140,10 @@ impl Repository {
         }
         for (line, prose) in prose(file) {
             for path in paths(prose).filter(|path| !self.has(path)) {
-                report(line, format!("there is no {path}"), "name a file that exists".into());
+                report(line, format!("{path} does not exist"), "name a file that exists".into());
             }
             for name in names(prose).filter(|_| markdown).filter(|name| !self.names.contains(*name)) {
-                report(line, format!("there is no {name}"), "name a function that exists".into());
+                report(line, format!("{name} does not exist"), "name a function that exists".into());
             }
         }
         offences
@@ -173,7 +172,7 @@ impl Repository {
                     (false, page) => page.is_some_and(|page| anchors(&page.text).any(|is| is == heading)),
                 };
                 if !found {
-                    report(line, format!("the link {target} leads nowhere"), "mend it".into());
+                    report(line, format!("the link {target} leads nowhere"), "mend the link".into());
                 }
             }
         }
@@ -184,7 +183,7 @@ impl Repository {
 fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
     for (index, line) in text.lines().enumerate() {
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
-            report(index + 1, line.to_owned(), "keep what both sides meant".into());
+            report(index + 1, line.to_owned(), "resolve the conflict".into());
         }
     }
 }
@@ -206,7 +205,7 @@ fn prose(file: &File) -> Vec<(usize, &str)> {
     }
 }
 
-/// Returns words that are a path of this repository: `lifecycle/start.rs`, `tests/long`,
+/// Returns words that look like a path of this repository: `lifecycle/start.rs`, `tests/long`,
 /// `src/source`.
 fn paths(prose: &str) -> impl Iterator<Item = &str> {
     let words = prose.split(|c: char| !c.is_ascii_alphanumeric() && !"_./-*".contains(c));

@@ -1,6 +1,6 @@
 //! Markdown: the width of lines, the rows of tables, and the headings that links lead to.
 
-/// The widest line of Markdown. Tables, code and lines without a space may be wider.
+/// The most columns of a line of Markdown. Tables, code and a single long word may be wider.
 const MARKDOWN_WIDTH: usize = 100;
 
 /// Returns the lines outside of code blocks, with their numbers.
@@ -13,6 +13,7 @@ pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// Reports each line that is too wide.
 pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) {
     for (line, text) in unfenced(text) {
         let unbroken = text.trim_start_matches(['-', '*', ' ', '>']).split_whitespace().count() <= 1;
@@ -23,12 +24,11 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
     }
 }
 
-/// Checks that each row of a table has as many cells as the row above it. Rows that a merge joined
-/// have more.
+/// Checks that each row of a table has as many cells as the row above. A merge may join two rows.
 pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
     let mut above = None;
     for (line, text) in unfenced(text) {
-        // A bar in code is no border.
+        // A bar in code is not a border of a cell.
         let cells = text.starts_with('|').then(|| text.split('`').step_by(2).map(bars).sum::<usize>());
         if let (Some(above), Some(cells)) = (above, cells)
             && above != cells
@@ -47,7 +47,7 @@ fn bars(text: &str) -> usize {
     text.matches('|').count() - text.matches("\\|").count()
 }
 
-/// Returns a link's path from the root.
+/// Returns the path from the root to which a link in the file `from` leads.
 pub(super) fn resolve(from: &str, link: &str) -> String {
     if link.is_empty() {
         return from.to_owned();

@@ -1,4 +1,4 @@
-//! README's Rust lines, and the program of the Rust client's README, compile unchanged in a fresh
+//! Compiles the Rust code of README.md and of the Rust client's README.md, unchanged, in a new
 //! crate.
 
 use std::fs;
@@ -11,7 +11,7 @@ fn block<'a>(page: &'a str, first_line: &str) -> &'a str {
     block.split_once("```").expect("the end of the block").0
 }
 
-/// Writes a file unless it already has that content, so that a second run builds nothing.
+/// Writes a file, unless it already has that content: so a second run builds nothing.
 fn write(path: &Path, content: &str) {
     if fs::read_to_string(path).ok().as_deref() != Some(content) {
         fs::write(path, content).expect("a writable file");
@@ -26,7 +26,7 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let fresh = place.join("application");
     fs::create_dir_all(fresh.join("src/bin")).expect("a folder");
-    // Puts the checkout beside the crate, as README says.
+    // Puts the sources beside the crate, as README.md says.
     let _ = fs::remove_file(place.join("snowbank"));
     std::os::unix::fs::symlink(root, place.join("snowbank")).expect("a symbolic link");
 
@@ -37,7 +37,7 @@ fn the_snippets_compile_in_a_fresh_crate() {
     let lines = block(&readme, "rust");
     let main = format!("async fn main() -> Result<(), snowbank_client::Error> {{\n{lines}Ok(())\n}}\n");
     write(&fresh.join("src/bin/lines.rs"), &format!("#[tokio::main(flavor = \"current_thread\")]\n{main}"));
-    // Uses the tested versions, without asking a registry.
+    // With this lock file, cargo takes the versions of this repository and asks no registry.
     fs::copy(root.join("Cargo.lock"), fresh.join("Cargo.lock")).expect("a copy");
 
     let output = Command::new(env!("CARGO"))

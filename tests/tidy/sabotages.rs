@@ -8,8 +8,7 @@ use patch::TestName;
 #[path = "../sabotage/patch.rs"]
 mod patch;
 
-/// The most patches. Each binds lines of the sources: whoever changes the lines must change the
-/// patch, too.
+/// The most patches. A change to lines that a patch names must change the patch, too.
 const PATCHES_MAX: usize = 120;
 
 #[test]
@@ -18,12 +17,12 @@ fn each_sabotage_applies_and_its_test_exists() {
     let patches = patch::read_all(root).expect("patches that can be read");
     for patch in &patches {
         patch.apply(root).unwrap_or_else(|fault| panic!("{fault}"));
-        assert!(exists(&patch.caught_by, root), "{}: there is no test {}", patch.name, patch.caught_by);
+        assert!(exists(&patch.caught_by, root), "{}: no test is named {}", patch.name, patch.caught_by);
     }
-    assert!(patches.len() <= PATCHES_MAX, "found {} patches; remove some", patches.len());
+    assert!(patches.len() <= PATCHES_MAX, "{} patches; at most {PATCHES_MAX} are allowed", patches.len());
 }
 
-/// Returns whether the sources have a test of that name, judged by its file alone.
+/// Returns whether the file in which the test must be has a function of its name.
 fn exists(test: &TestName, root: &Path) -> bool {
     let sources = test.library().sources;
     let in_crate = test.in_crate();

@@ -1,10 +1,9 @@
-//! The parameters of functions. A tuple that is taken apart in a signature hides parameters from
-//! its reader.
+//! The parameters of functions. A parameter that takes a tuple apart hides more parameters.
 
 use super::File;
 
-/// Returns a line for each function of the daemon and its crates that takes a tuple apart in its
-/// signature.
+/// Returns a line for each function of the daemon and its crates whose signature takes a tuple
+/// apart.
 pub(super) fn tuple_parameters(files: &[File]) -> Vec<String> {
     let is_ours =
         |path: &str| path.ends_with(".rs") && (path.starts_with("src/") || path.starts_with("crates/"));
@@ -15,7 +14,7 @@ pub(super) fn tuple_parameters(files: &[File]) -> Vec<String> {
             if takes_apart(signature) {
                 let name = signature.split(['(', '<']).next().unwrap_or_default();
                 found.push(format!(
-                    "{}: {name} takes a tuple apart; make it a type or plain parameters",
+                    "{}: a parameter of {name} takes a tuple apart; use a type or several parameters",
                     file.path
                 ));
             }

@@ -1,15 +1,14 @@
-//! The size of files and functions, which must be divided by subject if they are longer, and the
-//! width of comments.
+//! The length of files and functions, and the width of comments.
 
 use super::File;
 
-/// The most lines of a file.
+/// The most lines of a file. A longer file must be divided by subject.
 const FILE_LINES_MAX: usize = 600;
 
-/// The most lines of a function. Tests do not count.
+/// The most lines of a function outside of tests.
 const FUNCTION_LINES_MAX: usize = 60;
 
-/// The most columns of a comment, which has no formatter.
+/// The most columns of a comment. rustfmt does not wrap comments.
 const COMMENT_COLUMNS_MAX: usize = 100;
 
 /// Returns a line for each comment that is too wide. Tables and drawings may be wider.
@@ -26,7 +25,7 @@ pub(super) fn too_wide(files: &[File]) -> Vec<String> {
             let is_wide = line.chars().count() > COMMENT_COLUMNS_MAX;
             if is_wide && !is_drawing && !comment.starts_with('|') {
                 found.push(format!(
-                    "{}:{}: a comment wider than {COMMENT_COLUMNS_MAX} columns",
+                    "{}:{}: a comment has more than {COMMENT_COLUMNS_MAX} columns; wrap it",
                     file.path,
                     at + 1
                 ));
@@ -43,14 +42,14 @@ pub(super) fn too_long(files: &[File]) -> Vec<String> {
     for file in rust() {
         let lines = file.text.lines().count();
         if lines > FILE_LINES_MAX {
-            found.push(format!("{}: {lines} lines, {FILE_LINES_MAX} at most", file.path));
+            found.push(format!("{}: {lines} lines, more than {FILE_LINES_MAX}; divide it", file.path));
         }
     }
     let is_test = |path: &str| path.contains("tests") || path.ends_with("vectors.rs");
     let shipped = rust().filter(|file| file.path.contains("src/") && !is_test(&file.path));
     for (lines, name) in shipped.flat_map(functions) {
         if lines > FUNCTION_LINES_MAX {
-            found.push(format!("{name}: {lines} lines, {FUNCTION_LINES_MAX} at most"));
+            found.push(format!("{name}: {lines} lines, more than {FUNCTION_LINES_MAX}; divide it"));
         }
     }
     found

@@ -1,6 +1,6 @@
-//! The contents of a Debian that boots with systemd: the package as installed, its service as
-//! shipped, a client, a disk whose syncs take long, and units that print the service's sandbox on
-//! the console.
+//! The contents of a Debian that boots with systemd: the installed package with its service, a
+//! client, a disk with slow syncs, and units that print facts about the service's sandbox on the
+//! console.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,8 @@ use crate::guest::{self, SYNC_US, fault, install};
 use crate::qemu::Machine;
 use crate::support::failing_disk;
 
-/// The operator's own files. `snowbank@plain` has no access to the kernel's log, by the settings in
-/// docs/systemd.md.
+/// The operator's files. The instance `snowbank@plain` has no access to the kernel's log, as
+/// docs/systemd.md explains.
 const FILES: &[(&str, &str)] = &[
     (
         "etc/default/snowbank",
@@ -67,7 +67,7 @@ const ENABLED: &[(&str, &str)] = &[
     ("vm-tickets.service", "/etc/systemd/system/vm-tickets.service"),
 ];
 
-/// Draws tickets. The lines after the first are only reached on a machine that was restored.
+/// Draws tickets. The first command ends only on a machine that was restored.
 const TICKETS: &str = r#"
 /usr/lib/vm/client tickets 127.0.0.1:7660 /run/highest
 ended() { echo "TICKETS the daemon ended with $(systemctl show -P ExecMainStatus snowbank)"; }
@@ -80,7 +80,7 @@ systemctl start snowbank.service
 exec /usr/lib/vm/client tickets 127.0.0.1:7660 /run/unused
 "#;
 
-/// Writes facts to the console once both services run.
+/// Prints facts once both services run.
 const FACTS: &str = r#"
 fact() { printf 'FACT %s\n' "$*"; }
 for unit in snowbank snowbank@plain; do
@@ -97,8 +97,8 @@ done
 fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
 "#;
 
-/// The facts that the console must show: the same sandbox for both services, and the kernel's log
-/// for one of them alone.
+/// The facts that the console must show: both services have the same sandbox, and only one of them
+/// reads the kernel's log.
 const EXPECTED: &[&str] = &[
     "snowbank: active, user snowbank",
     "snowbank: drop-ins: /run/systemd/generator/snowbank.service.d/10-kernel-log.conf",
@@ -119,7 +119,7 @@ const EXPECTED: &[&str] = &[
     "dmesg_restrict: 1",
 ];
 
-/// Adds to a Debian what the test needs, and packs it. `root` has the package installed.
+/// Adds the files of the test to the Debian in `root`, which has the package installed. Packs it.
 pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Machine, String> {
     let client = std::env::current_exe().map_err(|error| error.to_string())?;
     install(root, &client, "usr/lib/vm/client")?;

@@ -1,11 +1,11 @@
 //! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback. In
-//! the guest, a shell runs a daemon of a fleet, with IDs and a shared counter, and starts it again
-//! whenever it ends.
+//! the guest, a shell runs a daemon of a fleet, which hands out IDs and tickets of a shared
+//! counter. The shell starts the daemon again whenever it ends.
 //!
-//! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or
-//! that the other copy hands out. One copy keeps its worker ID. The other one's daemon ends, and
-//! its next start takes another number. If there is no notice, this holds from that daemon's end
-//! on.
+//! One copy keeps its worker ID. The daemon of the other copy ends, and its next start takes
+//! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket of the
+//! time before the save, and none of the other copy. If the copies notice nothing, this holds from
+//! the end of the one daemon on.
 
 mod life;
 
@@ -26,14 +26,14 @@ use crate::{FIRST, SECOND, THIRD, WATCHED, check};
 
 /// The exit code of a daemon whose next start may succeed.
 const LOST: i32 = 3;
-/// The longest wait: far more than an emulated machine needs on a busy host.
+/// The longest wait for events. An emulated machine on a busy host needs far less.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// If the two copies notice nothing, one of them ends within this time. A raise of the ceiling,
-/// after half of the horizon, would come far later.
+/// The time within which the daemon of one copy ends, if the copies notice nothing. The next raise
+/// of a ceiling, after half of the horizon, would come far later.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Drivers that Debian's kernel has as modules, in the order of loading.
+/// Drivers that Debian's kernel has as modules, in the order in which they must be loaded.
 const DRIVERS: [&str; 3] =
     ["net/core/failover.ko", "drivers/net/net_failover.ko", "drivers/net/virtio_net.ko"];
 
@@ -67,8 +67,8 @@ client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
 
-/// Sets the clock once a connection to this machine breaks, as a restored machine's time service
-/// does: no connection outlives a restore.
+/// Sets the clock, as the time service of a restored machine does. It waits for the end of a
+/// connection to this machine, because no connection outlives a restore.
 const STEP: &str = r#"{
     while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
     now=$(($(date +%s) + 30))
@@ -76,14 +76,14 @@ const STEP: &str = r#"{
     echo "STEPPED $now"
 } &"#;
 
-/// The sign by which the copies notice that they were restored.
+/// The sign by which the copies notice the restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
     /// Their kernels report other generation IDs.
     Generation,
     /// Their clocks are set.
     Clock,
-    /// No sign. One copy writes its key on a new connection to the coordinator.
+    /// No sign. Still, one copy finds at the coordinator that the other one has its key.
     Nothing,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
     })
 }
 
-/// In the guest, draws from a source forever, and prints what comes.
+/// Runs in the guest: draws from a source forever, and prints the replies.
 pub(crate) fn draw(address: &str, source: &str) {
     let source = source.parse().expect("an index");
     let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
@@ -142,7 +142,7 @@ impl Round {
         let proxy = etcd.proxy();
         let port = proxy.url().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default();
         self.prepare(&format!("127.0.0.1:{port}"), directory)?;
-        // Takes a connection, and never reads from it.
+        // Accepts a connection, and never reads from it.
         let held = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let held_port = held.local_addr().map_err(|error| error.to_string())?.port().to_string();
         let step = if self.notice == Notice::Clock { STEP } else { "" }.replace("PORT", &held_port);
@@ -156,7 +156,7 @@ impl Round {
         let before = Life::read(&original[0].console()?)?;
         check(
             before.ends.is_empty() && before.noticed_us.is_none(),
-            "the original ended, or noticed a restore",
+            "the original's daemon ended, or logged a restore",
         )?;
 
         if self.is_cut {
@@ -177,7 +177,7 @@ impl Round {
         if !self.is_noticed() {
             await_lives(&mut copies, |lives| lives.iter().any(|life| !life.ends.is_empty()))?;
             let after = resumed.elapsed();
-            check(after < ENDED_WITHIN, &format!("a copy ended only after {after:?}"))?;
+            check(after < ENDED_WITHIN, &format!("the first daemon ended only after {after:?}"))?;
             println!("{}: one copy's daemon ended after {:.1} s", self.name, after.as_secs_f64());
         }
         await_lives(&mut copies, |lives| self.is_settled(lives))?;
@@ -209,8 +209,8 @@ impl Round {
         Ok(())
     }
 
-    /// Returns true once both copies serve after their notice. Without a notice, the copy whose
-    /// daemon ended must serve under another number.
+    /// Returns true once both copies serve after their notice. Without a notice, returns true once
+    /// the copy whose daemon has ended serves under another worker ID.
     fn is_settled(&self, lives: &[Life]) -> bool {
         match self.is_noticed() {
             true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
@@ -230,7 +230,7 @@ impl Round {
             let late = |life: &Life| life.drawn(IDS, life.noticed_us.unwrap_or_default()).collect::<Vec<_>>();
             let twice = repeated(lives.iter().flat_map(late).collect());
             return Err(format!(
-                "not exactly one copy goes on: daemons ended with {ends:?}, {twice} IDs came twice"
+                "exactly one daemon must end; exit codes of the ends: {ends:?}; {twice} IDs came twice"
             ));
         };
         let worker = before.drawn(IDS, 0).map(|draw| twitter_worker(draw.first)).next();
@@ -245,15 +245,15 @@ impl Round {
         )?;
         let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
         let other = stayed.drawn(IDS, since_us(stayed)).find(|draw| !has_number(draw));
-        check(other.is_none(), &format!("the copy that goes on has another number: {other:?}"))?;
+        check(other.is_none(), &format!("the copy whose daemon goes on has another worker ID: {other:?}"))?;
         let late = moved.drawn(IDS, since_us(moved)).find(has_number);
-        check(late.is_none(), &format!("the copy that ends hands out under its number: {late:?}"))?;
+        check(late.is_none(), &format!("the copy whose daemon ended uses its earlier worker ID: {late:?}"))?;
         let reason = moved.reason.as_deref().unwrap_or_default();
         check(
             moved.ends == [LOST] && reason.contains("has it now"),
-            &format!("{:?} {reason:?}", moved.ends),
+            &format!("ended with {:?}: {reason:?}", moved.ends),
         )?;
-        check(stayed.reason.is_none(), "the copy that goes on lost its number")?;
+        check(stayed.reason.is_none(), "the copy whose daemon goes on lost its worker ID")?;
 
         for (source, words) in [(IDS, "IDs"), (TICKETS, "tickets")] {
             let new = |life: &Life| life.drawn(source, since_us(life)).collect::<Vec<_>>();
@@ -263,8 +263,8 @@ impl Round {
             check(twice == 0, &format!("{twice} {words} were handed out twice: {counts:?}"))?;
             let all = lives.iter().flat_map(|life| life.drawn(source, 0)).collect();
             println!(
-                "{}: {} {words} before the save, {} of the copy that goes on, {} of the other one, none twice; {} of earlier \
-                 requests are in both",
+                "{}: {} {words} before the save, {} of the copy whose daemon goes on, {} of the other one, none \
+                 twice; {} of earlier requests are in both",
                 self.name,
                 counts[0],
                 counts[1],
@@ -277,8 +277,8 @@ impl Round {
     }
 }
 
-/// Checks that while the coordinator is out of reach, requests from the notice on are refused, and
-/// no daemon ends.
+/// Checks that both copies refuse requests from their notice on, and that no daemon ends, while the
+/// coordinator is out of reach.
 fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     let is_refused = |life: &Life| {
         let noticed_us = life.noticed_us.unwrap_or(i64::MAX);
@@ -290,13 +290,16 @@ fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     for life in await_lives(copies, |_| true)? {
         let noticed_us = life.noticed_us.unwrap_or_default();
         let late = life.draws.iter().find(|draw| draw.asked_us >= noticed_us);
-        check(late.is_none(), &format!("{late:?}, noticed at {noticed_us}, and the coordinator is away"))?;
-        check(life.ends.is_empty(), "a daemon ends while the coordinator is away")?;
+        check(
+            late.is_none(),
+            &format!("{late:?} came after the notice at {noticed_us}, while the coordinator is away"),
+        )?;
+        check(life.ends.is_empty(), "a daemon ended while the coordinator is away")?;
     }
     Ok(())
 }
 
-/// Waits until the consoles show enough.
+/// Waits until the consoles show enough events.
 fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Result<Vec<Life>, String> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -307,13 +310,13 @@ fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Resu
         }
         if Instant::now() > deadline || !machines.iter_mut().all(Vm::is_running) {
             let all = consoles.join("\n== the next machine's console\n");
-            return Err(format!("not enough within {} s; the console:\n{all}", LIMIT.as_secs()));
+            return Err(format!("too few events within {LIMIT:?}; the consoles:\n{all}"));
         }
         thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Makes a small machine that reaches the coordinator.
+/// Makes a small machine that can reach the coordinator.
 fn machine(
     [kernel, busybox, modules]: [&Path; 3],
     script: &str,

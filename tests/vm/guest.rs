@@ -1,5 +1,5 @@
-//! The contents of the machine: the daemon, its clients, a shell that starts them, and a disk whose
-//! syncs take long.
+//! The contents of a small machine: the daemon, its clients, a shell that starts them, and a disk
+//! with slow syncs. The events that the console of a machine shows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) const SYNC_US: i64 = 200_000;
 pub(crate) const SOURCES: &str =
     "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
-/// Makes a file system of the daemon, its clients and a shell. The machine begins with this script.
+/// Makes a file system with the daemon, its clients and a shell. The machine runs `script` first.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
     for directory in ["bin", "proc", "sys", "dev", "tmp"] {
         let path = root.join(directory);
@@ -56,7 +56,7 @@ pub(crate) fn install(root: &Path, from: &Path, to: &str) -> Result<(), String> 
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(fault(&to))
 }
 
-/// Strips a program if `strip` is available: symbols are most of its size.
+/// Strips a program if `strip` is installed. Symbols are most of its size.
 pub(crate) fn strip(program: &Path) {
     let _ = Command::new("strip").arg(program).status();
 }
@@ -83,12 +83,12 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// In the guest, requests IDs on one connection forever, and prints them.
+/// Runs in the guest: requests IDs on one connection forever, and prints them.
 pub(crate) fn client(address: &str) {
     let mut wire = connect(address);
     loop {
         let asked_us = wall_us();
-        // Requests enough IDs that the shard claims ahead.
+        // So many IDs that the shard claims ahead.
         match wire.call(&Ask::of(200).wait_ms(10_000).bytes()) {
             Came::Runs(_, runs) => {
                 for run in runs {
@@ -102,7 +102,7 @@ pub(crate) fn client(address: &str) {
     }
 }
 
-/// Connects as soon as the daemon listens.
+/// Connects once the daemon listens.
 pub(crate) fn connect(address: &str) -> Wire {
     let address = Address::Tcp(address.parse().expect("an address"));
     loop {
@@ -130,7 +130,7 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
-    /// The lines about the ticket source.
+    /// The events of the ticket source.
     pub(crate) tickets: Vec<Ticket>,
     /// The facts, without their prefix.
     pub(crate) facts: Vec<String>,
@@ -141,11 +141,12 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Reads a console whose last line may be incomplete.
+    /// Reads a console. Its last line may be incomplete.
     pub(crate) fn read(console: &str) -> Result<Said, String> {
         let mut said = Said::default();
         let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        // A copy's console may begin with the end of a line that was begun before the save.
+        // The first line of a copy's console may lack a beginning, which was printed before the
+        // save.
         for line in whole.lines().map(str::trim_end) {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());

@@ -1,15 +1,15 @@
-//! A machine whose saved state is resumed several times: the shipped daemon in a virtual machine
-//! (qemu, emulated), a client beside it that keeps every ID, and copies of the machine that go on
-//! from one moment under other VM generation IDs.
+//! Restores of a virtual machine (qemu, emulated). The shipped daemon runs in the machine, beside a
+//! client that prints every ID. The machine is saved once and resumed several times, under the same
+//! VM generation ID and under others.
 //!
-//! - `guest`: the client, what its console shows, and a file system that has little but the daemon.
-//! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
-//! - `tickets`: the ticket source, which stops for good in a restored machine.
+//! - `guest`: the client, the events that a console shows, and the contents of a small machine.
+//! - `booted`: a Debian that systemd boots, with the daemon as its packaged service.
+//! - `tickets`: the ticket source, which hands out nothing in a restored machine.
 //! - `fleet`: two copies of one machine at one coordinator.
-//! - `qemu`: the machine from outside.
+//! - `qemu`: the virtual machine, seen from outside.
 //!
 //! Without arguments this program does nothing. `tests/vm/run` fetches the parts of the machines
-//! and calls it.
+//! and calls this program.
 
 mod booted;
 mod fleet;
@@ -26,12 +26,11 @@ use std::time::{Duration, Instant};
 use guest::{Reply, Said};
 use qemu::{Machine, Vm};
 
-/// Generations are any 128 bits.
+/// A generation ID may be any 128 bits.
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "22222222-2222-2222-2222-222222222222";
 const THIRD: &str = "33333333-3333-3333-3333-333333333333";
-/// The time for which each copy is watched once its IDs flow. Watching may take longer, because the
-/// machine is emulated.
+/// The shortest time for which a machine is watched once its IDs flow.
 const WATCHED: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
@@ -46,7 +45,7 @@ fn main() -> ExitCode {
             return end(fleet::run([kernel, busybox, modules].map(Path::new)));
         }
         // Other options that cargo passes to every test.
-        _ => println!("a restored virtual machine takes minutes: tests/vm/run"),
+        _ => println!("this test takes minutes; run tests/vm/run"),
     }
     ExitCode::SUCCESS
 }
@@ -61,7 +60,7 @@ fn end(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Makes the Debian from a kernel and a root file system, and resumes it.
+/// Makes the Debian from a kernel and a root file system, saves it, and resumes it.
 fn run(kernel: &Path, root: &Path) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let machine = booted::machine(kernel, root, directory.path())?;
@@ -78,7 +77,7 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
     let saved = at("saved");
     original.save(&saved)?;
     let before = Said::read(&original.console()?)?;
-    check(before.noticed_us.is_none(), "the original was restored from nothing, and says that it was")?;
+    check(before.noticed_us.is_none(), "the original was not restored, and its daemon logs a restore")?;
     check_grows(&before.replies, "the original")?;
     tickets::check_counts(&before.tickets, "the original")?;
     check_facts(&before, machine)?;
@@ -97,9 +96,9 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         let lived: Vec<Reply> = before.replies.iter().chain(&after.replies).copied().collect();
         check_grows(&lived, name)?;
         if generation == FIRST {
-            check(after.noticed_us.is_none(), "the same generation is taken for another one")?;
+            check(after.noticed_us.is_none(), "the daemon logs a restore under the same generation ID")?;
             tickets::check_counts(&[&before.tickets[..], &after.tickets].concat(), name)?;
-            println!("{name}: {} IDs, nothing noticed, none twice in its life", ids(&after.replies).count());
+            println!("{name}: {} IDs, none twice; no restore is logged", ids(&after.replies).count());
         } else {
             check_notice(&after, name)
                 .and_then(|()| tickets::check_stops(&before.tickets, &after, name))
@@ -113,14 +112,14 @@ fn check(holds: bool, reason: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
 }
 
-/// Checks that the machine is as expected.
+/// Checks the facts that the machine prints.
 fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     for fact in &said.facts {
         println!("the original: {fact}");
     }
     match said.facts.iter().map(String::as_str).eq(machine.facts.iter().copied()) {
         true => Ok(()),
-        false => Err(format!("the original is not what it is to be:\n{}", machine.facts.join("\n"))),
+        false => Err(format!("the original must print these facts:\n{}", machine.facts.join("\n"))),
     }
 }
 
@@ -139,7 +138,7 @@ fn watch(vm: &mut Vm, name: &str, is_enough: impl Fn(&Said) -> bool) -> Result<(
             }
         }
         if Instant::now() > deadline || !vm.is_running() {
-            return Err(format!("{name}: not enough within {} s; its console:\n{console}", LIMIT.as_secs()));
+            return Err(format!("{name}: too few events within {LIMIT:?}; its console:\n{console}"));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -149,36 +148,36 @@ fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
     replies.iter().flat_map(|reply| reply.first..=reply.last)
 }
 
-/// Checks that the IDs of one machine's life, saved and resumed as if nothing had happened,
-/// increase on its connection, so none comes twice.
+/// Checks that the IDs on the connection of a machine increase, also over a save and a resume. So
+/// no ID comes twice.
 fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
-        Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
+        Some(pair) => Err(format!("{name}: {:?} came after {:?}", pair[1], pair[0])),
         None => Ok(()),
     }
 }
 
-/// Checks that the daemon logs the restore. IDs requested from then on come only after two syncs,
-/// which the guest's disk makes slow, and the daemon logs the end of the syncs.
+/// Checks that the daemon logs the restore. IDs requested from then on must come only after two
+/// syncs, which are slow on the guest's disk. The daemon logs the end of the syncs.
 fn check_notice(said: &Said, name: &str) -> Result<(), String> {
-    let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
-    let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
+    let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: the daemon logs no restore"))?;
+    let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the daemon logs no durable ceilings"))?;
     let first = said
         .replies
         .iter()
         .filter(|reply| reply.asked_us >= noticed_us)
         .min_by_key(|reply| reply.answered_us);
-    let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
-    // The notice is logged after the syncs have begun: subtract the time that the guest may need to
-    // log it.
+    let first = first.ok_or_else(|| format!("{name}: no IDs came after the notice"))?;
+    // The daemon logs the notice after it has begun the syncs. The guest may need a quarter of a
+    // sync for that.
     let silence_us = 2 * guest::SYNC_US - guest::SYNC_US / 4;
     let waited_us = first.answered_us - noticed_us;
-    check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;
-    check(renewed_us - noticed_us >= silence_us, &format!("{name}: renewed without two syncs"))?;
+    check(waited_us >= silence_us, &format!("{name}: {waited_us} us after the notice came {first:?}"))?;
+    check(renewed_us - noticed_us >= silence_us, &format!("{name}: ceilings renewed without two syncs"))?;
     let late = said.replies.iter().filter(|reply| reply.asked_us < noticed_us);
     println!(
-        "{name}: noticed; {} IDs asked for before that; then none for {} ms, until the ceiling was durable again; {} IDs in \
-         all, none twice in its life",
+        "{name}: {} IDs were requested before the notice; then none came for {} ms, until the ceiling was durable \
+         again; {} IDs in all, none twice",
         ids(&late.copied().collect::<Vec<_>>()).count(),
         waited_us / 1_000,
         ids(&said.replies).count()

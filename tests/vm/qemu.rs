@@ -1,4 +1,4 @@
-//! A virtual machine, and its monitor.
+//! A virtual machine of qemu, and qemu's monitor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -20,14 +20,14 @@ pub(crate) struct Machine {
     /// The file system from which it boots, and on which it runs.
     pub(crate) initrd: PathBuf,
     pub(crate) memory_mib: u32,
-    /// True if it reaches this machine's loopback, at 10.0.2.2.
+    /// True if it can reach this machine's loopback, as 10.0.2.2.
     pub(crate) has_network: bool,
     pub(crate) arguments: &'static str,
     /// The lines that it must print once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 
-/// A machine that runs, or waits to continue. Dropping it ends the machine.
+/// A machine that runs, or that has a saved state and waits. Dropping this value ends it.
 pub(crate) struct Vm {
     process: Child,
     console: PathBuf,
@@ -35,7 +35,8 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
-    /// Starts a machine that boots, or that waits to continue from a saved state.
+    /// Starts a machine. With a saved state, it reads that state and waits for
+    /// [`resume`](Vm::resume). Without, it boots.
     pub(crate) fn start(
         machine: &Machine,
         directory: &Path,
@@ -85,7 +86,7 @@ impl Vm {
     pub(crate) fn save(&mut self, to: &Path) -> Result<(), String> {
         self.call("stop", json!({}))?;
         self.call("migrate", json!({ "uri": format!("exec:cat > '{}'", to.display()) }))?;
-        await_until("the state to be saved", || {
+        await_until("the end of the save", || {
             let answer = self.call("query-migrate", json!({})).ok()?;
             (answer["status"] == "completed").then_some(())
         })?;
@@ -93,15 +94,15 @@ impl Vm {
         Ok(())
     }
 
-    /// Waits until a machine's saved state has been read.
+    /// Waits until the machine has read its saved state.
     pub(crate) fn await_read(&mut self) -> Result<(), String> {
-        await_until("the saved state to be read", || {
+        await_until("the end of the read of the saved state", || {
             let answer = self.call("query-status", json!({})).ok()?;
             (answer["status"] != "inmigrate").then_some(())
         })
     }
 
-    /// Lets a machine continue after its saved state has been read.
+    /// Lets a machine continue from its saved state.
     pub(crate) fn resume(&mut self) -> Result<(), String> {
         self.call("cont", json!({})).map(drop)
     }
@@ -147,5 +148,5 @@ fn await_until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> Result<T,
         }
         thread::sleep(Duration::from_millis(20));
     }
-    Err(format!("within {} s not: {what}", LIMIT.as_secs()))
+    Err(format!("waited {} s in vain for {what}", LIMIT.as_secs()))
 }

@@ -1,7 +1,7 @@
-//! A ticket source on a machine that is restored: the client that draws from it, and the lines that
-//! its console must show. No clock shows a copy which numbers another copy has handed out. So its
-//! counter stops at the notice, stays refused over a restart of the daemon, and continues once
-//! `snowbank ticket set` gives its start.
+//! A ticket source on a machine that is restored: the client that draws from it, and the events
+//! that the console must show. No clock tells a copy which numbers another copy has handed out. So
+//! requests are refused once the daemon has noticed the restore, even after a restart, until
+//! `snowbank ticket set` says where the counter continues.
 
 use std::fs;
 use std::thread;
@@ -12,13 +12,12 @@ use crate::guest::{Said, connect, wall_us};
 use crate::support::wire::{Ask, NO_CEILING, Reply};
 
 const SOURCE: u16 = 1;
-/// If no number comes for this long, the guest takes its counter as stopped. The ceilings' syncs
-/// take far less.
+/// If no number comes for this long, the counter has stopped. The syncs of ceilings take far less.
 const REFUSED_FOR_US: i64 = 5_000_000;
 /// The exit code of a start that needs an operator.
 const REFUSED: i32 = 2;
 
-/// A line about the ticket source.
+/// An event of the ticket source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ticket {
     /// A request got these numbers.
@@ -27,7 +26,7 @@ pub(crate) enum Ticket {
     Refused { asked_us: i64, code: u16 },
     /// The daemon ended with this exit code.
     Ended(i32),
-    /// A start was refused because of the restored counter, in a line that names the command.
+    /// A start was refused because of the restored counter. Its message names the command.
     Named,
     /// `snowbank ticket set` stored this value.
     Set(u64),
@@ -58,8 +57,8 @@ impl Ticket {
     }
 }
 
-/// In the guest, draws and prints numbers until none has come for a while. Then leaves the highest
-/// number in a file.
+/// Runs in the guest: draws and prints numbers until none has come for a while. Then writes the
+/// highest number to a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
     let mut highest = 0;
@@ -81,32 +80,32 @@ pub(crate) fn client(address: &str, highest_file: &str) {
     fs::write(highest_file, highest.to_string()).expect("the highest number is written");
 }
 
-/// Checks that numbers come without a gap or a refusal, over the whole life of a machine that was
-/// not restored.
+/// Checks that the numbers of a machine come without a gap or a refusal.
 pub(crate) fn check_counts(tickets: &[Ticket], name: &str) -> Result<(), String> {
     let mut next = 1;
     for ticket in tickets {
         match *ticket {
             Ticket::Came { first, last, .. } if first == next => next = last + 1,
             Ticket::Set(0) => {}
-            _ => return Err(format!("{name}: {ticket:?}, where {next} was to come")),
+            _ => return Err(format!("{name}: expected the number {next}, found {ticket:?}")),
         }
     }
     check(next > 1, &format!("{name}: no ticket came"))
 }
 
-/// Returns true once the guest has gone through all steps of a restored machine's counter.
+/// Returns true once a restored machine has handed out a number after `ticket set`.
 pub(crate) fn goes_on(tickets: &[Ticket]) -> bool {
     let set = tickets.iter().rposition(|ticket| matches!(ticket, Ticket::Set(_)));
     set.is_some_and(|at| tickets[at..].iter().any(|ticket| matches!(ticket, Ticket::Came { .. })))
 }
 
 /// Checks a machine that was restored: each request from the notice on is refused, and so is the
-/// next start. After `ticket set`, numbers come above those of the whole life.
+/// next start. After `ticket set`, the numbers are above all earlier ones.
 pub(crate) fn check_stops(before: &[Ticket], after: &Said, name: &str) -> Result<(), String> {
     let noticed_us = after.noticed_us.unwrap_or_default();
     let set = after.tickets.iter().position(|ticket| matches!(ticket, Ticket::Set(_)));
-    let (until_set, since_set) = after.tickets.split_at(set.ok_or(format!("{name}: no ticket set"))?);
+    let (until_set, since_set) =
+        after.tickets.split_at(set.ok_or(format!("{name}: the guest has not run `ticket set`"))?);
     let life: Vec<Ticket> = before.iter().chain(until_set).copied().collect();
     let numbers: Vec<Ticket> = life
         .iter()
@@ -124,18 +123,18 @@ pub(crate) fn check_stops(before: &[Ticket], after: &Said, name: &str) -> Result
     check(refused > 0, &format!("{name}: no ticket was refused"))?;
     let ends = until_set.iter().filter(|ticket| matches!(ticket, Ticket::Ended(_)));
     let has_ended = ends.eq(&[Ticket::Ended(0), Ticket::Ended(REFUSED)]);
-    check(has_ended, &format!("{name}: no clean stop, then a refused start: {until_set:?}"))?;
-    check(after.tickets.contains(&Ticket::Named), &format!("{name}: no line names the command"))?;
+    check(has_ended, &format!("{name}: expected a clean stop and a refused start, found {until_set:?}"))?;
+    check(after.tickets.contains(&Ticket::Named), &format!("{name}: no message names `ticket set`"))?;
 
     let highest = numbers.iter().filter_map(last_number).max().unwrap_or_default();
     // The journal may show a line later than it was logged.
     let mut since_set = since_set.iter().filter(|ticket| **ticket != Ticket::Named);
     let goes_on = since_set.next() == Some(&Ticket::Set(highest))
         && matches!(since_set.next(), Some(Ticket::Came { first, .. }) if *first == highest + 1);
-    check(goes_on, &format!("{name}: it does not go on above {highest}: {:?}", after.tickets))?;
+    check(goes_on, &format!("{name}: expected numbers above {highest}, found {:?}", after.tickets))?;
     println!(
-        "{name}: {refused} requests for tickets refused, none served from the notice on, nor after a restart; set to \
-         {highest}, it goes on above"
+        "{name}: {refused} requests for tickets were refused, also after a restart; set to {highest}, the counter \
+         goes on above"
     );
     Ok(())
 }

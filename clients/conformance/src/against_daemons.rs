@@ -1,7 +1,7 @@
 //! Two real daemons that are killed, stopped and started while the client's test draws IDs.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,8 +17,11 @@ use crate::{Outcome, report};
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
 
-/// The time for a daemon to listen or to end, on a busy machine.
+/// The longest time until a daemon listens or has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The pause between two looks at a daemon that starts or ends.
+const POLL: Duration = Duration::from_millis(10);
 
 /// The longest time from the last fault to the end of standard input.
 const CALM_LIMIT: Duration = Duration::from_secs(60);
@@ -26,7 +29,7 @@ const CALM_LIMIT: Duration = Duration::from_secs(60);
 /// The time between two faults, in milliseconds.
 const PAUSES_MS: std::ops::Range<u64> = 200..700;
 
-/// The time that a daemon stays away or stopped, in milliseconds.
+/// The time for which a daemon is down or stopped, in milliseconds.
 const OUTAGES_MS: std::ops::Range<u64> = 50..1_500;
 
 /// One daemon.
@@ -54,40 +57,36 @@ impl Daemon {
     }
 
     async fn wait_until_it_listens(&mut self) -> Outcome {
-        let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect(self.port.address()).await.is_err() {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended: {status}", self.port.address()).into());
+        let address = self.port.address();
+        let listens = async {
+            while TcpStream::connect(address).await.is_err() {
+                if let Some(status) = self.child.try_wait()? {
+                    return Err(format!("the daemon on {address} ended with {status}").into());
+                }
+                sleep(POLL).await;
             }
-            if Instant::now() > deadline {
-                return Err(
-                    format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()).into()
-                );
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+            Ok(())
+        };
+        let listens = timeout(START_LIMIT, listens).await;
+        listens.map_err(|_| format!("no daemon listens on {address} after {START_LIMIT:?}"))?
     }
 
     fn signal(&self, signal: Signal) {
-        // A child that has ended is a zombie until it is waited for, so no other process has its
-        // ID.
+        // Until the child is waited for, no other process gets its ID, even if it has ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended, and starts another one.
+    /// Waits until the process has ended. Starts it again after the outage.
     async fn restart(&mut self, outage: Duration) -> Outcome {
-        let deadline = Instant::now() + START_LIMIT;
-        while self.child.try_wait()?.is_none() {
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "the daemon on {} did not end within {START_LIMIT:?}",
-                    self.port.address()
-                )
-                .into());
+        let address = self.port.address();
+        let ends = async {
+            while self.child.try_wait()?.is_none() {
+                sleep(POLL).await;
             }
-            sleep(Duration::from_millis(10)).await;
-        }
+            std::io::Result::Ok(())
+        };
+        let ended = timeout(START_LIMIT, ends).await;
+        ended.map_err(|_| format!("the daemon on {address} did not end within {START_LIMIT:?}"))??;
         sleep(outage).await;
         self.child = spawn(&self.program, &self.config)?;
         self.wait_until_it_listens().await
@@ -102,19 +101,13 @@ impl Drop for Daemon {
 }
 
 fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SNOWBANK_") {
-            command.env_remove(name);
-        }
-    }
-    command.arg("serve").arg("--config").arg(config);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = snowbank_testkit::program::command(program);
+    command.arg("serve").arg("--config").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends when
-/// standard input does.
+/// Starts the daemons and prints their endpoints. Makes faults, and prints the event `calm`. Ends
+/// once standard input is closed.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;
@@ -133,11 +126,11 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     }
     report::print(&json!({ "event": "calm" }));
     let closed = timeout(CALM_LIMIT, ended).await;
-    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))??;
+    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?} after `calm`"))??;
     Ok(())
 }
 
-/// Disturbs a random daemon, again and again. The other one is left alone meanwhile.
+/// Disturbs a random daemon, again and again. The other daemon serves meanwhile.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

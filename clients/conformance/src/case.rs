@@ -14,15 +14,15 @@ const CASES: &str = include_str!("../cases.json");
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// The abilities that the case needs in a client. A test skips a case with a need that its
-    /// language cannot meet.
+    /// The abilities that a client needs for the case. If a client lacks one, its test skips the
+    /// case.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// Options for the client.
     #[serde(default)]
     pub(crate) options: Map<String, Value>,
     pub(crate) daemons: Vec<DaemonScript>,
-    /// Steps for the test. This program passes them on.
+    /// Steps for the test, to which this program passes them on.
     pub(crate) steps: Vec<Value>,
 }
 
@@ -32,8 +32,7 @@ pub(crate) struct Case {
 pub(crate) struct DaemonScript {
     #[serde(default)]
     pub(crate) listen: Listen,
-    /// The endpoint's lives, one after the other. The test's `life` steps lead from one to the
-    /// next.
+    /// The endpoint's lives, one after the other. A `life` step of the test begins the next one.
     pub(crate) lives: Vec<Life>,
 }
 
@@ -53,7 +52,7 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID of answers without a script, whose IDs count up from it. The default is 1.
+    /// The first ID of answers without a script. Their IDs count up. The default is 1.
     pub(crate) first: Option<u64>,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
@@ -61,10 +60,10 @@ pub(crate) struct Life {
     pub(crate) info_padding: usize,
     /// The token that the daemon asks for.
     pub(crate) token: Option<String>,
-    /// The answers to the first NEXT requests. Later ones are answered as an ordinary daemon does.
+    /// The answers to the first NEXT requests. Later requests get an ordinary daemon's answers.
     pub(crate) next: Vec<Answer>,
-    /// The number of NEXT requests that the daemon reads from a connection before it answers the
-    /// first. 0 is as good as 1.
+    /// The number of NEXT requests that the daemon reads from a connection before it answers them.
+    /// With 0 or 1, it answers each at once.
     pub(crate) gather: usize,
     /// The most connections that the client may make.
     pub(crate) max_connections: Option<usize>,
@@ -80,7 +79,7 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, also those of the life before, and nobody answers.
+    /// A stopped process: connections stay open, also those of the life before, and get no answer.
     Frozen,
     /// Accepts and closes.
     Closes,
@@ -100,16 +99,16 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answer {
-    /// The required members of the request. A member that is missing here is not checked.
+    /// The request that the case expects.
     pub(crate) expect: Expect,
-    /// The frames of the reply. If none are given, an ordinary daemon's are sent, or nothing if
-    /// `then` is not [`Then::GoOn`] and `cut` is missing.
+    /// The frames of the reply. Without frames, the daemon sends an ordinary reply. If `then` is
+    /// not [`Then::GoOn`] and `cut` is missing, it sends nothing.
     pub(crate) frames: Vec<FrameSpec>,
-    /// Waits for the test's `release`, after the event `held`.
+    /// Prints the event `held`, and waits for the test's `release`.
     pub(crate) hold: bool,
     /// Sends only the first bytes.
     pub(crate) cut: Option<usize>,
-    /// Sends byte after byte, each in a packet of its own.
+    /// Sends each byte in a packet of its own.
     pub(crate) trickle: bool,
     pub(crate) then: Then,
     /// The number of requests that get this answer. The default is 1.
@@ -129,7 +128,7 @@ pub(crate) enum Then {
     Silence,
 }
 
-/// The required members of a NEXT request. A member that is missing here is not checked.
+/// The members that a NEXT request must have. A member that is missing here may be anything.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {
@@ -140,7 +139,7 @@ pub(crate) struct Expect {
     pub(crate) partial: Option<bool>,
 }
 
-/// One frame of a reply.
+/// A frame of a reply.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum FrameSpec {
@@ -170,7 +169,7 @@ pub(crate) struct ErrorSpec {
     pub(crate) message: String,
 }
 
-/// An error's code: its name, or a number, which may be that of a later version.
+/// An error's code: its name, or its number, which version 1 need not define.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Code {
@@ -191,5 +190,5 @@ pub(crate) fn all() -> Outcome<Vec<Case>> {
 /// Returns the case of that name.
 pub(crate) fn find(name: &str) -> Outcome<Case> {
     let found = all()?.into_iter().find(|case| case.name == name);
-    Ok(found.ok_or_else(|| format!("no case is named {name}; `snowbank-conformance list` lists them"))?)
+    Ok(found.ok_or_else(|| format!("there is no case {name}; `snowbank-conformance list` lists them"))?)
 }

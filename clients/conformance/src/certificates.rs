@@ -1,4 +1,4 @@
-//! Files of a case: certificates that are made when it starts, and sockets.
+//! The directory of a case, with its certificates and sockets.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Certificates {
     }
 
     /// Writes the files that a client may need: the authority, the client's certificate and key, an
-    /// authority that no daemon knows, and a client certificate that this authority signed. Returns
+    /// authority that no daemon trusts, and a certificate that this other authority signed. Returns
     /// the files' names and paths.
     pub(crate) fn write(&self) -> Outcome<Vec<(&'static str, PathBuf)>> {
         let other = Authority::new("another authority")?;

@@ -1,8 +1,8 @@
-//! A scripted daemon: one endpoint, and what is behind it in each of its lives.
+//! A scripted daemon: an endpoint, and the server behind it in each of its lives.
 //!
 //! ```text
-//!   endpoint ─▶ life 0 ─▶ life 1 ─▶ …      a task each; its end closes all of its connections
-//!                 └─ a connection: a task of the life
+//!   endpoint ─▶ life 0 ─▶ life 1 ─▶ …   each is a task; its end closes its connections
+//!                 └─ a connection: a task of its life
 //! ```
 
 mod connection;
@@ -88,8 +88,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the current life. A daemon that freezes keeps its connections: the task that owns them
-    /// is returned.
+    /// Ends the current life. If the daemon freezes, its connections stay open: returns the task
+    /// that owns them.
     fn end_life(&mut self, next: Kind) -> Vec<AbortHandle> {
         let Some(Running { state, tasks }) = self.current.take() else { return Vec::new() };
         state.end();
@@ -110,18 +110,18 @@ impl Daemon {
         }
     }
 
-    /// Notes what the test has not played.
+    /// Notes the parts of the script that the test has not played.
     pub(crate) fn end(&self) {
         if let Some(running) = &self.current {
             running.state.end();
         }
         if self.begun < self.script.lives.len() {
-            self.report.fault(format!("daemon {}: life {} was not begun", self.index, self.begun));
+            self.report.fault(format!("daemon {}: the test did not begin life {}", self.index, self.begun));
         }
     }
 }
 
-/// Accepts connections until the task is aborted, which ends them all.
+/// Accepts connections until the task is aborted. The abort ends all of them.
 async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
     let mut connections = JoinSet::new();
     loop {
@@ -130,7 +130,7 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
         let endpoint = endpoint.clone();
         let life = Arc::clone(&life);
         connections.spawn(async move {
-            // A client may close at any time. What it did wrong is in the report.
+            // A client may close its connection at any time, so an error here is not its fault.
             drop(attend(stream, &endpoint, life).await);
         });
         while connections.try_join_next().is_some() {}
@@ -150,7 +150,7 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
             stream.write_all(&refusal).await?;
             stream.shutdown().await?;
-            // A close with unread bytes would reset the connection, and the refusal could be lost.
+            // A close with unread bytes resets the connection, and the client may lose the refusal.
             let mut rest = Vec::new();
             drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);
             Ok(())

@@ -1,10 +1,9 @@
-//! Scripted daemons that every client of Snowbank is tested against. README.md says how to use this
-//! program.
+//! Scripted daemons that test every client of Snowbank. README.md says how to use this program.
 //!
 //! ```text
-//!   cases.json ─▶ play ─▶ daemon (one or two) ◀─ connections ─ the client under test
+//!   cases.json ─▶ play ─▶ daemons ◀─ connections ─ the client under test
 //!                  ▲ │
-//!      its words   │ ▼   JSON lines, exit code
+//!      its lines   │ ▼   JSON lines, exit code
 //!                the client's own test
 //! ```
 
@@ -18,7 +17,7 @@ mod report;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// A result whose error is the reason in words.
+/// A result whose error is a reason for a person.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";

@@ -1,5 +1,5 @@
-//! One case: its daemons, the line that describes it, and the test's lines until standard input
-//! ends.
+//! Plays a case: starts its daemons, prints the line that describes it, and follows the test's
+//! lines until standard input ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::report::{self, Report};
 /// The longest time that a case may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Plays a case. The error says what was expected and what came.
+/// Plays a case. The error is the client's first fault: what was expected, and what came.
 pub(crate) async fn play(case: Case) -> Outcome {
     let certificates = Certificates::new()?;
     let files = certificates.write()?;
@@ -36,7 +36,7 @@ pub(crate) async fn play(case: Case) -> Outcome {
         "options": with_defaults(options),
         "steps": steps,
     });
-    // At the start of a text, a file's name such as `$ca_file` stands for its path.
+    // A text that begins with a file's name, such as `$ca_file`, gets the file's path there.
     let mut line = case.to_string();
     for (name, path) in files {
         line = line.replace(&format!("\"${name}"), &format!("\"{}", path.display()));
@@ -50,7 +50,7 @@ pub(crate) async fn play(case: Case) -> Outcome {
     report.first().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
-/// Follows the test's words: `life N` and `release N`, where N is a daemon's index.
+/// Follows the test's lines: `life N` and `release N`, where N is the index of a daemon.
 async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Outcome {
     while let Some(line) = words.next_line().await? {
         let words = line.trim().split_once(' ');
@@ -60,7 +60,7 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
             Some(("life", daemon)) => daemon.next_life().await?,
             Some(("release", daemon)) => daemon.release(),
             _ => {
-                let known = "`life N` and `release N` are known";
+                let known = "expected `life N` or `release N`, with the index of a daemon";
                 return Err(format!("{line:?} came on standard input; {known}").into());
             }
         }
@@ -68,7 +68,7 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
     Ok(())
 }
 
-/// Adds default options: limits that even a busy machine meets.
+/// Adds default options: time limits that are long enough on a busy machine.
 fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
     let patient = [
         ("timeout_ms", 20_000),

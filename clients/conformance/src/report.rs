@@ -1,4 +1,4 @@
-//! The output of this program while it plays a case: lines of JSON, and the verdict.
+//! The output of this program: lines of JSON, and the faults of the client.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -22,8 +22,7 @@ impl Report {
     }
 }
 
-/// Prints one line on standard output. Ignores a failure: the test, which reads the lines, has then
-/// ended.
+/// Prints a line on standard output. Ignores errors, which mean that the test has ended.
 pub(crate) fn print(line: &impl Display) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

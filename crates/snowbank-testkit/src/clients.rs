@@ -8,7 +8,7 @@ use super::skip;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Returns the directory of the newest clients.
+/// Returns the directory in which the newest clients are installed.
 pub fn place() -> PathBuf {
     Path::new(ROOT).join("target/clients")
 }
@@ -18,7 +18,7 @@ pub fn script(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/clients").join(name)
 }
 
-/// Returns a part of the newest clients, or else [`skip`]s.
+/// Returns the path of a part of the newest clients. Calls [`skip`] if it is missing.
 pub fn newest(part: &str) -> Option<PathBuf> {
     let path = place().join(part);
     if path.exists() {
@@ -28,7 +28,8 @@ pub fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a command succeeds, such as one that loads a library. If it fails, [`skip`]s.
+/// Returns whether a command succeeds, such as one that loads a library. Calls [`skip`] if it
+/// fails.
 pub fn can_run(command: &mut Command, what: &str) -> bool {
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {

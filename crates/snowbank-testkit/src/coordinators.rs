@@ -1,5 +1,5 @@
-//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts, and
-//! swallows answers.
+//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts off,
+//! and drops answers.
 
 mod etcd;
 mod proxy;
@@ -23,7 +23,7 @@ pub use self::zookeeper::ZooKeeper;
 
 /// The files with which a coordinator serves TLS.
 pub struct Tls {
-    /// Certificates of the authority that signs its clients' certificates.
+    /// The certificate of the authority that signs its clients' certificates.
     pub ca: PathBuf,
     /// Its own certificate.
     pub certificate: PathBuf,
@@ -74,10 +74,10 @@ impl Server {
         let log = self.path("log");
         let address = self.address();
         let uses_tls = self.tls.is_some();
-        let file = File::create(&log).expect("a log");
-        let copy = file.try_clone().expect("a log");
+        let file = File::create(&log).expect("a log file");
+        let copy = file.try_clone().expect("a log file");
         command.stdin(Stdio::null()).stdout(file).stderr(copy);
-        let child = self.child.insert(command.spawn().expect("it was found before"));
+        let child = self.child.insert(command.spawn().expect("the program was found"));
         poll(&format!("{name} answers"), || {
             if let Ok(Some(status)) = child.try_wait() {
                 panic!("{name}: {status}: {}", fs::read_to_string(&log).unwrap_or_default());
@@ -125,7 +125,7 @@ pub trait Coordinator {
 
     /// Returns its process ID while it runs.
     fn id(&self) -> u32 {
-        self.server().child.as_ref().expect("it runs").id()
+        self.server().child.as_ref().expect("the coordinator runs").id()
     }
 
     /// Makes it serve only TLS from its next run on.
@@ -143,11 +143,11 @@ pub trait Coordinator {
 
     /// Removes its data, while it does not run.
     fn lose_data(&mut self) {
-        assert!(self.server().child.is_none(), "it runs");
+        assert!(self.server().child.is_none(), "the coordinator still runs");
         fs::remove_dir_all(self.server().data()).expect("its data can be removed");
     }
 
-    /// Saves its data, as a nightly job does. It is down meanwhile.
+    /// Saves its data, as a nightly job does. The coordinator is down meanwhile.
     fn back_up(&mut self) {
         self.kill();
         let data = self.server().data();
@@ -158,7 +158,7 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Puts the saved data in the place of its own. It is down meanwhile.
+    /// Replaces its data by the saved data. The coordinator is down meanwhile.
     fn restore(&mut self) {
         self.kill();
         self.lose_data();
@@ -168,7 +168,7 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Returns a text that stands for the value of a key, and differs after each write.
+    /// Returns a text that has the value of a key, and that differs after each write.
     fn get(&self, key: &str) -> String;
 
     /// Writes a key.
@@ -181,7 +181,7 @@ pub trait Coordinator {
     /// user's name.
     fn require_password(&self, password: &str) -> &'static str;
 
-    /// Returns its message about a wrong password.
+    /// Returns the words by which it refuses a wrong password.
     fn wrong_password(&self) -> &'static str;
 
     /// Returns its endpoint in a configuration.
@@ -205,8 +205,8 @@ pub trait Coordinator {
     }
 }
 
-/// Runs a test on etcd alone, for rules that are the same at each coordinator. If
-/// `SNOWBANK_COORDINATORS` is set, as in `tests/long`, runs it on each.
+/// Runs a test of a rule that is the same at each coordinator: on etcd alone, or on each if
+/// `SNOWBANK_COORDINATORS` is set, as in `tests/long`.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);
@@ -225,7 +225,7 @@ pub fn each(test: impl Fn(&mut dyn Coordinator) + Sync) {
         let ended = catch_unwind(AssertUnwindSafe(|| test(coordinator.as_mut())));
         coordinator.kill();
         if let Err(panic) = ended {
-            println!("on {name}");
+            println!("the test failed on {name}");
             resume_unwind(panic);
         }
     };

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::output::{Lines, Text};
-use super::program::{Said, program};
+use super::program::{Said, program, run_in};
 use super::wire::{Ask, Reply, Run, Wire};
 use super::{DEADLINE, poll};
 
@@ -30,7 +30,7 @@ pub enum Address {
 impl Address {
     fn of_line(line: &str) -> Address {
         let text = line.split_once(" on ").map(|(_, text)| text);
-        let text = text.unwrap_or_else(|| panic!("not a listening line: {line:?}"));
+        let text = text.unwrap_or_else(|| panic!("expected a line `… on ADDRESS`, found {line:?}"));
         if let Some(path) = text.strip_prefix("unix:") {
             return Address::Unix(path.into());
         }
@@ -45,7 +45,7 @@ impl Address {
     pub fn tcp(&self) -> SocketAddr {
         match self {
             Address::Tcp(address) | Address::Tls(address) => *address,
-            Address::Unix(path) => panic!("{} is no TCP address", path.display()),
+            Address::Unix(path) => panic!("unix:{} is not a TCP address", path.display()),
         }
     }
 }
@@ -124,21 +124,21 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// Adds a listener for clients of Redis on a free loopback port. Its address is the daemon's
-    /// second.
+    /// Adds a listener for clients of Redis on a free loopback port. It is the second of the
+    /// daemon's `addresses`.
     pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
-    /// Adds a listener for clients of this protocol on a free loopback port. Its address is the
-    /// daemon's second.
+    /// Adds a listener for clients of this protocol on a free loopback port. It is the second of
+    /// the daemon's `addresses`.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port. Its address is the daemon's last. Removes
-    /// the drain delay of a stop.
+    /// Adds an admin listener on a free loopback port. It is the last of the daemon's `addresses`.
+    /// Sets the drain delay to 0.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
@@ -146,8 +146,8 @@ impl Setup {
 
     /// Hands over a listening socket under this name, as a service manager does.
     pub fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
-        // The shell moves the socket to the descriptor that the protocol requires. Then the shell
-        // becomes the daemon, so the process ID stays.
+        // The shell moves the socket to the descriptor that the protocol requires, and then becomes
+        // the daemon by `exec`, which keeps the process ID.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
         setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
         setup
@@ -180,16 +180,14 @@ impl Setup {
 
     /// Runs another command with this daemon's state and locks.
     pub fn run(&self, arguments: &[&str]) -> Said {
-        let mut command = program();
-        command.args(arguments).env("SNOWBANK_STATE_DIR", self.path("state"));
-        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
+        run_in(self.directory.path(), arguments)
     }
 
     /// Starts the daemon and waits until it listens.
     pub fn start(self) -> Daemon {
         self.try_start().unwrap_or_else(|mut daemon| {
             let _ = daemon.child.kill();
-            panic!("the daemon does not listen; its log:\n{}", daemon.log())
+            panic!("the daemon does not listen. Its log:\n{}", daemon.log())
         })
     }
 
@@ -226,7 +224,7 @@ impl Setup {
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("the daemon runs where it should have ended; its log:\n{}", stderr.so_far())
+            panic!("the daemon still runs and should have ended. Its log:\n{}", stderr.so_far())
         });
         Ended { code: status.code(), stdout: stdout.whole(), stderr: stderr.whole() }
     }
@@ -244,20 +242,20 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Waits for the end of a start that printed no listener.
+    /// Waits for the end of a daemon that has printed no listener.
     pub fn of(mut daemon: Daemon) -> Ended {
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
     }
 
-    /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error
-    /// that has all of `parts`.
+    /// Checks that the daemon refused to start for a cause that lasts: exit code 2, and one line on
+    /// standard error that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
     }
 
-    /// Checks that this is a refusal to start for a cause that may pass: exit code 3, one line, all
-    /// of `parts`.
+    /// Checks that the daemon refused to start for a cause that may pass: exit code 3, and one line
+    /// on standard error that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal_for_now(&self, parts: &[&str]) {
         self.assert_refusal_with(3, parts);
@@ -267,9 +265,9 @@ impl Ended {
     fn assert_refusal_with(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
-        assert_eq!(self.stderr.lines().count(), 1, "one line, found:\n{}", self.stderr);
+        assert_eq!(self.stderr.lines().count(), 1, "expected one line, found:\n{}", self.stderr);
         for part in parts {
-            assert!(self.stderr.contains(part), "{part:?} is not in {:?}", self.stderr);
+            assert!(self.stderr.contains(part), "expected {part:?} in {:?}", self.stderr);
         }
     }
 }
@@ -326,15 +324,15 @@ impl Daemon {
         if self.status.is_some() { self.stderr.whole() } else { self.stderr.so_far() }
     }
 
-    /// Waits until its log has the text. A thread reads the log, some time after it was written.
+    /// Waits until its log has the text. A thread collects the log, so a line comes a bit late.
     pub fn assert_logs(&self, part: &str) {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until the daemon has its worker IDs. A daemon that still waits for them listens too,
-    /// but later ends the connections that it accepted meanwhile.
+    /// Waits until the daemon has its worker IDs. A daemon that waits for them listens, too, but
+    /// ends the connections that it accepted meanwhile.
     pub fn assert_has_numbers(&self) {
-        // A daemon logs this only once it has them.
+        // A daemon logs this only once it has its worker IDs.
         self.assert_logs("the kernel's log");
     }
 
@@ -343,7 +341,8 @@ impl Daemon {
         replace(&self.path(name), text);
     }
 
-    /// Draws IDs, by requests with no wait, until one is refused with this code. Returns the runs.
+    /// Draws IDs by requests that do not wait, until a request is refused with this code. Returns
+    /// the runs.
     pub fn draw_until(&self, ask: Ask, code: u16) -> Vec<Run> {
         const REQUESTS_BETWEEN_PAUSES: usize = 20;
         let mut wire = self.connect();
@@ -361,7 +360,7 @@ impl Daemon {
         runs
     }
 
-    /// Makes the daemon reload. Returns the lines that it logged meanwhile.
+    /// Makes the daemon reload its configuration. Returns the lines that it logged meanwhile.
     pub fn reload(&self) -> String {
         const ENDS: [&str; 3] =
             ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
@@ -380,10 +379,10 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
 
-    /// Stops all of its threads where they are, until SIGCONT. Returns once they stand still.
+    /// Stops all of its threads, until SIGCONT. Returns once all of them have stopped.
     pub fn stand_still(&self) {
         self.signal(Signal::STOP);
-        poll("all threads of the daemon stand still", || {
+        poll("the stop of all threads of the daemon", || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).expect("/proc is there");
             let stat = |task: std::io::Result<std::fs::DirEntry>| {
                 std::fs::read_to_string(task.ok()?.path().join("stat")).ok()
@@ -392,10 +391,10 @@ impl Daemon {
         });
     }
 
-    /// Waits for its end and gives its exit code; `None` if a signal ended it.
+    /// Waits for its end. Returns its exit code, or `None` if a signal ended it.
     pub fn wait(&mut self) -> Option<i32> {
         let status = wait(&mut self.child)
-            .unwrap_or_else(|| panic!("the daemon does not end; its log:\n{}", self.log()));
+            .unwrap_or_else(|| panic!("the daemon does not end. Its log:\n{}", self.log()));
         self.status = Some(status);
         status.code()
     }
@@ -413,25 +412,28 @@ impl Daemon {
         self.wait();
     }
 
-    /// Returns its resident memory in KiB.
+    /// Returns its resident memory.
     pub fn resident_kib(&self) -> u64 {
+        self.status("VmRSS")
+    }
+
+    /// Returns its resident memory that no file backs: the heap and the stacks.
+    pub fn anonymous_kib(&self) -> u64 {
+        self.status("RssAnon")
+    }
+
+    fn status(&self, field: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(path).expect("/proc is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
-        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+        number_of(&std::fs::read_to_string(path).expect("/proc is there"), field)
     }
 
     /// Returns how often its threads have gone to sleep so far.
     pub fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
-        let of_task = |status: String| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            line.expect("Linux counts them").trim().parse().expect("a number")
-        };
         tasks
             // A thread may end between the listing and the reading.
             .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
-            .map(of_task)
+            .map(|status| number_of(&status, "voluntary_ctxt_switches"))
             .sum()
     }
 
@@ -457,6 +459,12 @@ impl Drop for Daemon {
     }
 }
 
+/// Returns the number of a field in a `status` file of /proc.
+fn number_of(status: &str, field: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.expect("Linux has this field").trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let deadline = std::time::Instant::now() + DEADLINE;
     while std::time::Instant::now() < deadline {
@@ -474,7 +482,7 @@ pub fn replace(path: &Path, text: &str) {
     let unfinished = path.with_extension("unfinished");
     std::fs::write(&unfinished, text).expect("the file is written");
     let private = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(&unfinished, private).expect("one's own file");
+    std::fs::set_permissions(&unfinished, private).expect("the mode of an own file can be set");
     std::fs::rename(&unfinished, path).expect("the file is put in place");
 }
 

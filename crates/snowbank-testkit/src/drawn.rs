@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 /// as many.
 const DIGITS: usize = 19;
 
-/// The IDs that a client has drawn.
+/// The IDs that a client has drawn, by source.
 #[derive(Default)]
 pub struct Drawn {
     /// All IDs so far.

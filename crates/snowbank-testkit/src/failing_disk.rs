@@ -1,5 +1,5 @@
-//! A disk that fails on demand under the real daemon: a library for `LD_PRELOAD`, compiled here,
-//! and the file with its orders. `failing_disk.c` lists the orders.
+//! A disk under the real daemon that fails on demand. A library for `LD_PRELOAD`, compiled here,
+//! obeys a file of orders. `failing_disk.c` explains the orders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ pub const ENOSPC: i32 = 28;
 /// Input/output error.
 pub const EIO: i32 = 5;
 
-/// Operation not permitted: the error that a service manager's restriction causes.
+/// Operation not permitted: the error if a service manager forbids a call.
 pub const EPERM: i32 = 1;
 
 /// The disk under one directory.
@@ -22,16 +22,17 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// Makes a disk under `directory` that works for now. `control` is a file outside of it.
+    /// Makes a disk under `directory` that works for now. `control`, the file of orders, is outside
+    /// of it.
     pub fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
-        let directory = directory.canonicalize().expect("it is there");
+        let directory = directory.canonicalize().expect("the directory is there");
         let disk = FailingDisk { directory, control };
         disk.works();
         disk
     }
 
-    /// Puts the disk under a daemon.
+    /// Makes a daemon use the disk.
     pub fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", library())
@@ -44,8 +45,8 @@ impl FailingDisk {
         self.control.with_extension("record")
     }
 
-    /// Returns the calls so far, in order, each with the path within the directory. A call on an
-    /// open file that stalls has a second line, `stall`.
+    /// Returns the calls so far, in order, each with the path within the directory. After a call on
+    /// an open file that stalls comes a second line, `stall`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -65,7 +66,7 @@ impl FailingDisk {
 
     /// Sets the result of the disk's calls from now on.
     pub fn order(&self, lines: &str) {
-        // A rename puts the order in place, so that no call reads half of it.
+        // The rename replaces the file in one step, so that no call reads half of the orders.
         let unfinished = self.control.with_extension("new");
         std::fs::write(&unfinished, lines).expect("the order is written");
         std::fs::rename(&unfinished, &self.control).expect("the order is given");

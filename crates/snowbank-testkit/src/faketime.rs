@@ -1,6 +1,6 @@
-//! The wall clock of a daemon, set at will by libfaketime, which is preloaded into the shipped
-//! binary. The boot and the monotonic clock stay true, as on a real machine whose wall clock is
-//! set.
+//! A daemon's wall clock that tests set, by libfaketime, which is preloaded into the shipped
+//! program. The boot clock and the monotonic clock stay right, as on a real machine whose wall
+//! clock is set.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Setup;
 use super::ids::unix_ms;
 
-/// Returns the library. `None` if it is not installed: the test was [`skip`](super::skip)ped.
+/// Returns the path of the library. Calls [`skip`](super::skip) if it is not installed.
 fn library() -> Option<PathBuf> {
     const NAME: &str = "faketime/libfaketimeMT.so.1";
     let is_there = |directory: &Path| Some(directory.join(NAME)).filter(|path| path.exists());
@@ -25,9 +25,9 @@ fn library() -> Option<PathBuf> {
 /// A change of the clock, which happened between two moments.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Until this moment the clock was as before.
+    /// Until this moment the clock showed its earlier time.
     pub before: Instant,
-    /// From this moment on it is as set.
+    /// From this moment on the clock shows the new time.
     pub after: Instant,
 }
 
@@ -76,7 +76,7 @@ impl FakeClock {
     /// Stops the clock at the start of its next second, because the library can only stop it at
     /// whole seconds. Returns the step, and that instant in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
-        /// The clock stops this early, so that it never steps back.
+        /// The clock is stopped this long before its second begins, so that it never steps back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;
@@ -95,21 +95,21 @@ impl FakeClock {
         let unfinished = self.file.with_extension("new");
         std::fs::write(&unfinished, text).expect("the time is written");
         let before = Instant::now();
-        // A rename puts the file in place, so that no reader finds half of it.
+        // The rename replaces the file in one step, so that no reader finds half of it.
         std::fs::rename(&unfinished, &self.file).expect("the clock is set");
         Step { before, after: Instant::now() }
     }
 }
 
-/// Removes the files that the library leaves behind for a process that could not clean up.
+/// Removes the files that the library leaves behind if a process is killed.
 pub fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
 }
 
-/// Returns the right time at a moment, in Unix ms. `Instant` and the system's clock are read
-/// together once, so that all moments are on one scale.
+/// Returns the right time at a moment, in Unix ms. All moments are on one scale, because `Instant`
+/// and the system's clock are read together only once.
 pub fn true_unix_ms(moment: Instant) -> f64 {
     static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
         let tightest = (0..100).map(|_| {

@@ -12,39 +12,30 @@ pub struct FileSystem {
     directory: TempDir,
 }
 
-/// The smallest file system that `mkfs.xfs` makes.
+/// The size of the smallest file system that `mkfs.xfs` makes.
 const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
-    /// Mounts a file system of this type: in memory (tmpfs) or in a file. Returns `None` if this
-    /// user may not mount.
+    /// Mounts a file system of this type: tmpfs in memory, ext4 and XFS in a file. Returns `None`
+    /// if this user may not mount.
     pub fn mount_as(kind: &str) -> Option<FileSystem> {
-        let make: &[&str] = match kind {
-            "tmpfs" => {
-                let mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"];
-                return Self::mount_with(&mount, None);
-            }
-            // No blocks are reserved for root.
-            "ext4" => &["mkfs.ext4", "-q", "-m", "0"],
-            _ => &["mkfs.xfs", "-q"],
-        };
-        Self::mount_with(&["mount", "-o", "loop"], Some(make))
-    }
-
-    fn mount_with(command: &[&str], make: Option<&[&str]>) -> Option<FileSystem> {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let point = directory.path().join("disk");
         let image = directory.path().join("image");
         std::fs::create_dir(&point).expect("a directory");
-        let mut command = command.to_vec();
-        let mut is_made = true;
-        if let Some(make) = make {
-            File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).expect("an image");
-            is_made = run(make, &image);
-            command.push(image.to_str().expect("its path is text"));
-        }
-        if !is_made || !run(&command, &point) {
-            super::skip(&format!("cannot make and mount a file system: {command:?}"));
+        File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).expect("an image");
+        let is_made = match kind {
+            "tmpfs" => true,
+            // No blocks are reserved for root.
+            "ext4" => run(&["mkfs.ext4", "-q", "-m", "0"], &image),
+            _ => run(&["mkfs.xfs", "-q"], &image),
+        };
+        let mount = match kind {
+            "tmpfs" => ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"],
+            _ => ["mount", "-t", kind, "-o", "loop", image.to_str().expect("its path is text")],
+        };
+        if !is_made || !run(&mount, &point) {
+            super::skip(&format!("cannot make and mount a file system: {mount:?}"));
             return None;
         }
         Some(FileSystem { directory })
@@ -60,7 +51,7 @@ impl FileSystem {
         let mut ballast = File::create(self.point().join("ballast")).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
-            // The sync leaves no allocation to be done later.
+            // The file system may postpone allocations until a sync.
             let _ = ballast.sync_all();
         }
     }

@@ -1,4 +1,4 @@
-//! A client of a front end that speaks bytes.
+//! A client of front ends that sends and reads bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ impl FrontEndClient {
     /// Reads this many bytes.
     pub fn read(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
-        self.0.read_exact(&mut bytes).expect("as many bytes");
+        self.0.read_exact(&mut bytes).expect("the reply has as many bytes");
         bytes
     }
 
@@ -39,16 +39,16 @@ impl FrontEndClient {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             let size = self.0.read_until(b'\n', &mut line).expect("a line");
-            assert!(size > 0, "closed after {line:?}");
+            assert!(size > 0, "the daemon closed the connection after {line:?}");
         }
         line.truncate(line.len() - 2);
         String::from_utf8(line).expect("text")
     }
 
-    /// Reads to the end.
+    /// Reads until the daemon closes the connection.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
-        self.0.read_to_end(&mut rest).expect("closed in order");
+        self.0.read_to_end(&mut rest).expect("the daemon closes the connection without a reset");
         rest
     }
 }

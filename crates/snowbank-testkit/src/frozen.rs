@@ -1,5 +1,5 @@
-//! Stops one thread of a running daemon from outside, by ptrace(2), as a deadlock would. The daemon
-//! needs no hook for that.
+//! Stops one thread of a running daemon from outside, by ptrace(2), as a deadlock would. So the
+//! daemon needs no hook for tests.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -26,9 +26,10 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops the thread, and asks `holds` whether the daemon notices that. The daemon excuses a
-    /// keeper that is stopped while it waits for storage. So if the daemon notices nothing, the
-    /// thread continues and is stopped again: five stops at most.
+    /// Stops the thread, and returns what `holds` finds. `holds` returns first whether the daemon
+    /// has noticed the stop. A daemon does not notice that its keeper is stopped while the keeper
+    /// waits for storage. Then the thread continues for a moment and is stopped again, up to five
+    /// times in all.
     pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

@@ -14,7 +14,7 @@ use super::frontend::FrontEndClient;
 pub struct Answer {
     /// The status code.
     pub code: u16,
-    /// The names are in lower case.
+    /// The headers. Their names are in lower case.
     headers: Vec<(String, String)>,
     /// Everything after the headers.
     pub body: String,
@@ -26,7 +26,7 @@ impl Answer {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether it has this header, written in lower case.
+    /// Returns whether it has this header: `name: value`, in lower case.
     pub fn has(&self, header: &str) -> bool {
         let same = |(name, value): &(String, String)| format!("{name}: {}", value.to_lowercase()) == header;
         self.headers.iter().any(same)
@@ -48,12 +48,12 @@ pub fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     fn talk(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
         stream.write_all(request).expect("the request leaves");
         let mut answer = Vec::new();
-        // A reset after the answer is an end too.
+        // The daemon may also end the connection by a reset after its answer.
         let _ = stream.read_to_end(&mut answer);
         answer
     }
     match address {
-        Address::Tls(address) => panic!("{address} speaks TLS"),
+        Address::Tls(address) => panic!("tls:{address} is a TLS listener, and this client has no TLS"),
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, DEADLINE).expect("the admin listener is there");
             stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
@@ -67,7 +67,7 @@ pub fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Sends a request with this method and these headers, each with its line end.
+/// Sends a request and reads the answer. Each of the headers ends with its line end.
 pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
     let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
@@ -75,7 +75,7 @@ pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer
 }
 
 impl FrontEndClient {
-    /// Sends a GET with these headers, each with its line end, and reads the answer.
+    /// Sends a GET and reads the answer. Each of the headers ends with its line end.
     pub fn get(&mut self, target: &str, headers: &str) -> Answer {
         self.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
         self.answer(true)
@@ -126,18 +126,18 @@ pub fn finding(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
 /// Parses an answer whose body is not chunked.
 pub fn parse(bytes: &[u8]) -> Answer {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no HTTP answer: {text:?}"));
     let mut lines = head.lines();
     let code = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
     let headers = lines.map(|line| {
         let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}"));
         (name.to_ascii_lowercase(), value.trim().to_owned())
     });
-    let code = code.unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let code = code.unwrap_or_else(|| panic!("no HTTP answer: {text:?}"));
     Answer { code, headers: headers.collect(), body: body.to_owned() }
 }
 
-/// Returns the samples of a scrape, each with its name and labels as in the text.
+/// Scrapes the daemon's metrics. Returns each sample with its name and labels as in the text.
 pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     let answer = get(daemon, "/metrics");
     assert_eq!(answer.code, 200, "{answer:?}");
@@ -149,9 +149,9 @@ pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     samples.map(sample).collect()
 }
 
-/// Returns one sample.
+/// Returns the value of the sample with this name and these labels.
 #[track_caller]
 pub fn sample(samples: &[(String, f64)], name: &str) -> f64 {
     let found = samples.iter().find(|(other, _)| other == name);
-    found.unwrap_or_else(|| panic!("no {name} in {samples:#?}")).1
+    found.unwrap_or_else(|| panic!("expected {name} in {samples:#?}")).1
 }

@@ -1,4 +1,4 @@
-//! The tests' own arithmetic of IDs: Twitter's layout, and distinctness.
+//! The tests' own arithmetic of IDs: the fields of Twitter's layout, and a search for duplicates.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ pub fn twitter_unix_ms(id: u64) -> u64 {
     (id >> 22) + TWITTER_EPOCH_UNIX_MS
 }
 
-/// Returns datacenter and worker of an ID of Twitter's layout as one number.
+/// Returns the worker ID of an ID of Twitter's layout: datacenter and worker as one number.
 pub fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
@@ -43,5 +43,5 @@ pub fn assert_distinct(mut runs: Vec<Run>) {
     let total = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(total, ids.len(), "IDs handed out twice, {pair:?} among them");
+    assert_eq!(total, ids.len(), "IDs were handed out twice; these runs overlap: {pair:?}");
 }

@@ -1,13 +1,10 @@
-//! Shared by the black-box tests: the real daemon as a child process, an independent client of the
-//! protocol, and the arithmetic of a few layouts. None of it uses Snowbank's own library, because a
-//! mistake made on both sides of the wire would go unnoticed. Every wait ends at [`DEADLINE`],
+//! Helpers of the black-box tests: the real daemon as a child process, an independent client of the
+//! protocol, and the arithmetic of a few layouts. None of them uses Snowbank's own library, because
+//! a test would not notice a mistake on both sides of the wire. Every wait ends at [`DEADLINE`],
 //! which a working daemon never reaches. No wait is a measurement.
 
-#![allow(
-    clippy::new_without_default,
-    reason = "a new machine or service manager makes directories and sockets"
-)]
-#![allow(clippy::should_implement_trait, reason = "random numbers have no end")]
+#![allow(clippy::new_without_default, reason = "`new` makes directories and sockets")]
+#![allow(clippy::should_implement_trait, reason = "`Random` is no iterator")]
 
 pub mod clients;
 pub mod coordinators;
@@ -67,12 +64,12 @@ pub fn directory() -> tempfile::TempDir {
 #[track_caller]
 pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("--archive").args([from, to]).status();
-    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
+    assert!(copied.is_ok_and(|status| status.success()), "cannot copy {from:?} to {to:?}");
 }
 
 /// Returns the lock files of a directory, in the order of their worker IDs.
 pub fn lock_files(locks: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(locks).expect("it holds locks");
+    let entries = std::fs::read_dir(locks).expect("the lock directory can be read");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
     files.sort();
     files
@@ -85,7 +82,7 @@ pub fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = probe() {
             return answer;
         }
-        assert!(Instant::now() < deadline, "within {DEADLINE:?} not: {what}");
+        assert!(Instant::now() < deadline, "waited {DEADLINE:?} in vain for: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -99,8 +96,8 @@ pub fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
     });
 }
 
-/// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails:
-/// nothing is skipped there.
+/// Reports that a test cannot run here. The test must return then. Panics if `CI` is set, where no
+/// test may be skipped.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
     // Written directly to the stream, because the test harness hides the output of a test that
@@ -108,7 +105,7 @@ pub fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
-/// Returns whether a program is installed, or else [`skip`]s.
+/// Returns whether a program is installed. Calls [`skip`] if it is not.
 pub fn has_program(name: &str, package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
@@ -118,36 +115,33 @@ pub fn has_program(name: &str, package: &str) -> bool {
     is_there
 }
 
-/// A small generator of random numbers, the same for the same seed (xorshift64*, Vigna 2014).
-pub struct Random(u64);
+/// Random numbers, the same for the same seed.
+pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Returns the generator of a seed, and prints the seed for the case that the test fails.
+    /// Returns the generator of a seed. Prints the seed, which a failing test shows.
     pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     /// Returns the next number, of 64 random bits.
     pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0.u64(..)
     }
 
     /// Returns a number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 16) % end
+        self.0.u64(..end)
     }
 
     /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
+        choices[self.0.usize(..choices.len())]
     }
 
     /// Returns this many random bytes.
     pub fn bytes(&mut self, length: usize) -> Vec<u8> {
-        (0..length).map(|_| (self.next() >> 32) as u8).collect()
+        (0..length).map(|_| self.0.u8(..)).collect()
     }
 }

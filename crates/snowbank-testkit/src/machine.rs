@@ -1,11 +1,11 @@
-//! A machine whose daemons start and end, while its state, its locks and its clock stay.
+//! A machine that keeps its state, its locks and its clock while daemons start and end on it.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
 use super::faketime::FakeClock;
-use super::program::{Said, program};
+use super::program::{Said, run_in};
 use super::{Daemon, Setup};
 
 /// A simulated machine with its own directories for the state and the locks.
@@ -20,8 +20,8 @@ impl Machine {
         Machine { directory: super::directory(), clock: None }
     }
 
-    /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here:
-    /// the test was skipped.
+    /// Makes a machine whose wall clock can be set. Calls [`skip`](super::skip) if that is not
+    /// possible here.
     pub fn with_clock() -> Option<Machine> {
         let machine = Machine::new();
         let clock = FakeClock::new(machine.directory.path())?;
@@ -30,7 +30,7 @@ impl Machine {
 
     /// Returns its wall clock.
     pub fn clock(&self) -> &FakeClock {
-        self.clock.as_ref().expect("a machine whose clock can be set")
+        self.clock.as_ref().expect("the machine was made with a clock")
     }
 
     /// Returns a path in its directory.
@@ -55,10 +55,8 @@ impl Machine {
     }
 
     /// Runs a command of `snowbank` with this machine's state and locks.
-    pub fn run(&self, args: &[&str]) -> Said {
-        let mut command = program();
-        command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
-        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        run_in(self.directory.path(), arguments)
     }
 
     /// Starts a daemon on this machine.

@@ -37,21 +37,21 @@ impl Manager {
         Manager { socket, directory }
     }
 
-    /// Makes it the manager of a daemon.
+    /// Makes this the manager of a daemon.
     pub fn over(&self, setup: Setup) -> Setup {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
-    /// Returns the next message; `None` if none comes for this long.
+    /// Returns the next message. Returns `None` if none comes within this time.
     pub fn next_within(&self, patience: Duration) -> Option<Message> {
-        self.socket.set_read_timeout(Some(patience)).expect("a patience");
+        self.socket.set_read_timeout(Some(patience)).expect("a timeout can be set");
         let mut message = [0; 4_096];
         let size = self.socket.recv(&mut message).ok()?;
         let text = std::str::from_utf8(&message[..size]).expect("text");
         Some(Message(text.lines().map(str::to_owned).collect()))
     }
 
-    /// Reads messages until `does` holds for one.
+    /// Reads messages until `does` holds for one, and returns that one.
     #[track_caller]
     pub fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
         let deadline = Instant::now() + DEADLINE;
@@ -62,7 +62,7 @@ impl Manager {
                 other => others.extend(other),
             }
         }
-        panic!("within {DEADLINE:?} not: {what}; came: {others:?}");
+        panic!("waited {DEADLINE:?} in vain for: {what}; other messages: {others:?}");
     }
 
     /// Returns all messages within this time.
@@ -78,7 +78,7 @@ impl Manager {
     /// Fills the socket, as if the manager had stopped reading.
     pub fn stand_still(&self) {
         let socket = UnixDatagram::unbound().expect("a socket");
-        socket.set_nonblocking(true).expect("a mode");
+        socket.set_nonblocking(true).expect("the socket can be made non-blocking");
         while socket.send_to(b"FULL=1\n", self.directory.path().join("notify")).is_ok() {}
     }
 

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use super::{DEADLINE, poll};
 
-/// Lines as they come.
+/// The lines of a child's output, as they come.
 pub(crate) struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-/// All that comes, collected by a thread so that the writer never waits.
+/// The whole output of a child. A thread collects it, so that the child never waits.
 pub(crate) struct Text {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,

@@ -1,5 +1,5 @@
-//! Evidence that the machine kept processes waiting: the time that their threads spent in the queue
-//! for a core, which the kernel counts, and how much too late a thread of this process wakes up.
+//! Evidence that the machine was too busy to run a process. The kernel counts the time for which a
+//! thread waits for a core. Also, a thread of this process notices if it wakes up too late.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The least time that counts as a pause.
+/// The shortest wait that counts as a pause.
 const PAUSE: Duration = Duration::from_millis(300);
 /// The time between two looks at the threads.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ impl PauseWatch {
 
     pub(crate) fn end(self) -> Pauses {
         drop(self.end);
-        Pauses(self.thread.join().expect("it only reads files"))
+        Pauses(self.thread.join().expect("the watch does not panic"))
     }
 }
 

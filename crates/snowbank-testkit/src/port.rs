@@ -1,7 +1,8 @@
-//! Ports for servers that must know their port before they listen, or come back on the same port.
-//! The kernel gives ports of its own range to every connection, so a free port of that range may be
-//! taken before a server binds it. These ports are below that range. Each is reserved by an
-//! abstract socket whose name has the port's number. The reservation ends with the test's process.
+//! Ports for servers that must know their port before they listen, or return to the same port. The
+//! kernel takes the local port of each connection from its own range, so another connection may get
+//! a free port of that range before a server binds it. The ports here are below that range. A test
+//! reserves a port by an abstract socket that is named after it. The reservation ends with the
+//! test's process.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,12 +11,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as Name, UnixDatagram};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The lowest port: most services of a machine have lower ones.
+/// The lowest port. Most services of a machine use lower ports.
 const LOWEST: u16 = 12_000;
 /// Enough ports for all tests of a machine.
 const ENOUGH: u16 = 4_000;
 
-/// A port of 127.0.0.1 that no other test has while this is held, even if nothing listens there.
+/// A port of 127.0.0.1. No other test takes the port until this value is dropped.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -27,7 +28,7 @@ impl Port {
     pub fn take() -> Port {
         static TAKEN: AtomicUsize = AtomicUsize::new(0);
         let ports = candidates();
-        // Processes start at different ports, so they rarely ask for a port that is held.
+        // Processes start their search at different ports, so they rarely meet a port that is held.
         let first = std::process::id() as usize * 61 + TAKEN.fetch_add(1, Ordering::Relaxed);
         let mut from_first = ports.clone().cycle().skip(first % ports.len()).take(ports.len());
         from_first.find_map(Port::hold).expect("a free port below the kernel's own")
@@ -37,7 +38,7 @@ impl Port {
         let name = Name::from_abstract_name(format!("snowbank-test-port-{number}")).expect("a short name");
         let held = UnixDatagram::bind_addr(&name).ok()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        // Another process may listen there.
+        // A process that is no test may use the port.
         TcpListener::bind(address).ok()?;
         Some(Port { address, _held: held })
     }

@@ -15,7 +15,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server with an empty database, or else [`skip`]s.
+    /// Starts a server with an empty database. Calls [`skip`] if PostgreSQL is not installed.
     pub fn start() -> Option<Postgres> {
         let Some(programs) = programs() else {
             skip("PostgreSQL is missing: install the package postgresql-15 (tests/long does it)");
@@ -44,7 +44,7 @@ impl Postgres {
         Some(postgres)
     }
 
-    /// Returns `psql` connected to the server. It prints rows as `a|b|c`.
+    /// Returns the command `psql`, connected to the server. It prints rows as `a|b|c`.
     fn psql(&self) -> Command {
         let mut psql = Command::new("psql");
         psql.args([
@@ -75,13 +75,13 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // An immediate stop, because no data needs to last.
+        // Stops the server at once: its data need not last.
         let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
         let _ = self.server.wait();
     }
 }
 
-/// Runs a program that must succeed, and returns its output lines.
+/// Runs a program that must succeed. Returns the lines of its output.
 #[track_caller]
 pub fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));

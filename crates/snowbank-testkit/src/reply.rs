@@ -1,6 +1,6 @@
 //! Whole replies, checked against the protocol's description.
 
-/// IDs `first`, `first + stride` and so on.
+/// A run of IDs: `first`, `first + stride` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
     /// The first ID.
@@ -26,7 +26,7 @@ impl Run {
 /// A whole reply, of any number of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// IDs as runs, with the reply's tag first, as in all of these.
+    /// IDs as runs. The first member is the reply's tag, as in all variants.
     Runs(u16, Vec<Run>),
     /// IDs one by one.
     List(u16, Vec<u64>),
@@ -34,7 +34,7 @@ pub enum Reply {
     Info(u16, String),
     /// The body of a PONG.
     Pong(u16, Vec<u8>),
-    /// A request without an answer was carried out.
+    /// The confirmation of a request that has no other reply.
     Ok(u16),
     /// A refusal.
     Error {
@@ -42,9 +42,9 @@ pub enum Reply {
         tag: u16,
         /// One of the codes of [`crate::wire`].
         code: u16,
-        /// The time after which to ask again.
+        /// The time after which the client may ask again.
         retry_after_ms: u32,
-        /// One line for a person.
+        /// The reason, in one line.
         message: String,
     },
 }
@@ -58,7 +58,7 @@ impl Reply {
                 assert!(!body.is_empty() && body.len().is_multiple_of(8), "a list of {} bytes", body.len());
                 let (ids, _) = body.as_chunks::<8>();
                 let ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
-                assert!(ids.is_sorted_by(|a, b| a < b), "a list that does not increase strictly");
+                assert!(ids.is_sorted_by(|a, b| a < b), "the IDs of a list do not increase");
                 Reply::List(tag, ids)
             }
             0x83 => Reply::Info(tag, String::from_utf8(body).expect("UTF-8")),
@@ -105,7 +105,7 @@ impl Reply {
         }
     }
 
-    /// Returns all IDs, in either form.
+    /// Returns all IDs of a reply with runs or a list.
     #[track_caller]
     pub fn ids(self) -> Vec<u64> {
         match self {
@@ -115,7 +115,7 @@ impl Reply {
         }
     }
 
-    /// Returns the number of IDs; `None` if the reply is something else.
+    /// Returns the number of IDs. Returns `None` if the reply has another kind.
     pub fn id_count(&self) -> Option<u64> {
         match self {
             Reply::Runs(_, runs) => Some(runs.iter().map(|run| u64::from(run.count)).sum()),
@@ -124,7 +124,7 @@ impl Reply {
         }
     }
 
-    /// Returns the code, the time to wait in ms, and the message.
+    /// Returns the code of an error, its time to wait in ms, and its message.
     #[track_caller]
     pub fn error(self) -> (u16, u32, String) {
         match self {
@@ -145,7 +145,7 @@ impl Reply {
 
 fn runs(body: &[u8]) -> Vec<Run> {
     let (pieces, rest) = body.as_chunks::<16>();
-    assert!(rest.is_empty() && !pieces.is_empty(), "runs of {} bytes", body.len());
+    assert!(rest.is_empty() && !pieces.is_empty(), "runs with a body of {} bytes", body.len());
     let mut runs: Vec<Run> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let word = |at: usize| u32::from_le_bytes([piece[at], piece[at + 1], piece[at + 2], piece[at + 3]]);
@@ -153,7 +153,7 @@ fn runs(body: &[u8]) -> Vec<Run> {
         let run = Run { first, count: word(8), stride: word(12) };
         assert!(run.count >= 1 && (run.stride >= 1 || run.count == 1), "{run:?}");
         if let Some(before) = runs.last() {
-            assert!(before.last() < run.first, "{run:?} after {before:?}");
+            assert!(before.last() < run.first, "{run:?} is not above {before:?}");
         }
         runs.push(run);
     }

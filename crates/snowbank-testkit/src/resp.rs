@@ -1,11 +1,11 @@
-//! A client for Redis' protocol that compares bytes.
+//! A client of Redis' protocol that compares bytes.
 
 use std::io::Read;
 
 pub use super::frontend::FrontEndClient as Client;
 
 impl Client {
-    /// Reads as many bytes as are expected, and compares them.
+    /// Reads as many bytes as `expected` has, and compares them.
     pub fn expect(&mut self, expected: &str) {
         let mut found = vec![0; expected.len()];
         let mut at = 0;
@@ -35,13 +35,13 @@ impl Client {
         let line = self.line();
         line.strip_prefix(':')
             .and_then(|number| number.parse().ok())
-            .unwrap_or_else(|| panic!("{line:?} is no integer"))
+            .unwrap_or_else(|| panic!("expected an integer, found {line:?}"))
     }
 
     /// Reads an array of strings that are numbers.
     pub fn list(&mut self) -> Vec<u64> {
         let line = self.line();
-        let count = line.strip_prefix('*').unwrap_or_else(|| panic!("{line:?} is no array"));
+        let count = line.strip_prefix('*').unwrap_or_else(|| panic!("expected an array, found {line:?}"));
         let count = count.parse().expect("a count");
         (0..count).map(|_| self.bulk().parse().expect("a number")).collect()
     }
@@ -62,7 +62,7 @@ impl Client {
         String::from_utf8(self.read(size + 2)).expect("UTF-8")
     }
 
-    /// Reads lines until `is_found` holds for one.
+    /// Reads lines until `is_found` holds for one. Returns all of them.
     pub fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
         let mut lines = vec![self.line()];
         while !lines.last().is_some_and(|line| is_found(line)) {
@@ -71,7 +71,7 @@ impl Client {
         lines
     }
 
-    /// Reads to the end, and checks that this text has come.
+    /// Reads to the end of the connection, and checks that this text came.
     pub fn is_closed_after(&mut self, text: &str) {
         let rest = self.rest();
         let rest = String::from_utf8_lossy(&rest);

@@ -1,4 +1,4 @@
-//! The state of a machine: its file, its disk, what `snowbank state` says of it, and copies of it.
+//! The state of a machine: its file, its disk, its copies, and what `snowbank state` shows.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,12 +9,12 @@ use crate::failing_disk::FailingDisk;
 use crate::machine::Machine;
 use crate::{Daemon, poll};
 
-/// A source as `snowbank state show --json` has it.
+/// A source in the output of `snowbank state show --json`.
 #[derive(Debug)]
 pub struct Shown {
-    /// The ID below which all of its IDs lie.
+    /// The ID bound: all IDs so far are below it.
     pub bound: u64,
-    /// True if its daemon stopped in order.
+    /// True if its daemon stopped cleanly.
     pub clean: bool,
     /// True if its worker IDs were given to another state directory.
     pub released: bool,
@@ -46,7 +46,7 @@ impl Machine {
 
     /// Returns the only source of its state.
     pub fn shown(&self) -> Shown {
-        let [source] = &self.shown_sources("state")[..] else { panic!("not one source") };
+        let [source] = &self.shown_sources("state")[..] else { panic!("expected one source") };
         Shown {
             bound: source["id_bound"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
             clean: source["clean"].as_bool().expect("a flag"),
@@ -54,8 +54,8 @@ impl Machine {
         }
     }
 
-    /// Draws until an ID is above the ceiling that is stored now, and returns that ID. A raise may
-    /// be late on a busy machine.
+    /// Draws until an ID is above the ceiling that is stored now. Returns that ID. On a busy
+    /// machine a raise may be late.
     pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
         let bound = self.shown().bound;
         poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
@@ -83,7 +83,8 @@ impl Machine {
         fs::write(self.file(), slot.repeat(2)).expect("written");
     }
 
-    /// Copies the state file while its daemon may write: reads it until two readings are equal.
+    /// Returns the contents of the state file. Its daemon may write meanwhile, so reads the file
+    /// until two readings are equal.
     pub fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
             let bytes = fs::read(self.file()).expect("the state is there");
@@ -96,8 +97,8 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the mark of the only worker ID, from its lock file. The state may be one raise
-    /// ahead, if the daemon was killed between the two writes.
+    /// Returns the mark of the only worker ID, from its lock file. If the daemon was killed between
+    /// its two writes, the state is one raise ahead of the mark.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");
@@ -105,7 +106,7 @@ impl Machine {
         mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
     }
 
-    /// Checks that two starts, one after the other, refuse the state as older than the newest.
+    /// Checks that two starts, one after the other, refuse the state as an older copy.
     #[track_caller]
     pub fn assert_older_is_refused(&self) {
         let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];

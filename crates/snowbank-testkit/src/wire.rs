@@ -1,5 +1,5 @@
-//! A client of protocol version 1, written only from its description. It blocks, checks every frame
-//! that it reads against the description, and always reads with a deadline.
+//! A blocking client of protocol version 1, written from docs/protocol.md alone. It checks every
+//! frame that it reads against that page. Each read has a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -33,10 +33,10 @@ mod codes {
 
 /// The largest `length` of a reply's frame.
 const REPLY_LENGTH_MAX: usize = 65_536;
-/// Kind, flags and tag, which `length` counts.
+/// The size of kind, flags and tag, which `length` counts.
 const HEAD: usize = 4;
 
-/// Returns one frame with any content.
+/// Returns a frame, which need not be valid.
 pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 + body.len());
     bytes.extend_from_slice(&((HEAD + body.len()) as u32).to_le_bytes());
@@ -46,8 +46,8 @@ pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of a vector: hexadecimal with spaces, and `61*513` for a byte that is
-/// repeated.
+/// Returns the bytes of a vector: hexadecimal digits with spaces. `61*513` is a byte and how often
+/// it is repeated.
 pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
     let word = |word: &str| match word.split_once('*') {
@@ -81,15 +81,15 @@ pub struct Ask {
     pub count: u32,
     /// The index of the source.
     pub source: u16,
-    /// The longest wait; 65535 is the server's default.
+    /// The longest wait. 65535 asks for the server's default.
     pub max_wait_ms: u16,
     /// [`EXPLICIT`], [`PARTIAL`], or both.
     pub flags: u8,
 }
 
 impl Ask {
-    /// Returns a request for `count` IDs of source 0, with a wait in which even a busy machine
-    /// raises a ceiling.
+    /// Returns a request for `count` IDs of source 0. Its wait is so long that even a busy machine
+    /// raises a ceiling meanwhile.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }
@@ -135,9 +135,9 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// Another stream that a connection can use, such as TLS.
+/// A stream that a connection can use in place of a socket, such as TLS.
 pub trait Transport: Read + Write + std::fmt::Debug + Send {
-    /// Returns the TCP connection below.
+    /// Returns the TCP connection that carries the stream.
     fn tcp(&self) -> &TcpStream;
 
     /// Shuts down the writing side.
@@ -164,11 +164,11 @@ impl Wire {
         Wire::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
-    /// Connects to a listener that may not be there.
+    /// Connects to a listener. Returns an error if nothing listens.
     pub fn try_connect(address: &Address) -> io::Result<Wire> {
         let stream = match address {
             Address::Tcp(address) => return Wire::over_tcp(TcpStream::connect_timeout(address, DEADLINE)?),
-            Address::Tls(address) => panic!("{address} wants certificates"),
+            Address::Tls(address) => panic!("tls:{address} needs a client with TLS: use Wire::over"),
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_write_timeout(Some(DEADLINE))?;
@@ -219,7 +219,7 @@ impl Wire {
         let stream = match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
             Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
-            Stream::Other(_) => panic!("has one handle"),
+            Stream::Other(_) => panic!("a TLS stream has only one handle"),
         };
         Wire { stream: stream.expect("a socket can be cloned"), unread: Vec::new() }
     }
@@ -230,7 +230,7 @@ impl Wire {
         self.try_send(bytes).unwrap_or_else(|error| panic!("cannot write: {error}"));
     }
 
-    /// Sends bytes to a server that may have closed.
+    /// Sends bytes. Returns an error if the server has closed the connection.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
@@ -260,7 +260,7 @@ impl Wire {
         Ok(size)
     }
 
-    /// Returns the next frame; `None` when the server has closed.
+    /// Returns the next frame, or `None` once the server has closed the connection.
     fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some((head, rest)) = self.unread.split_first_chunk::<4>() {
@@ -282,7 +282,7 @@ impl Wire {
         }
     }
 
-    /// Returns the next reply; `None` when the server has closed.
+    /// Returns the next reply, or `None` once the server has closed the connection.
     pub fn try_reply(&mut self) -> io::Result<Option<Reply>> {
         let Some(Frame { kind, mut flags, tag, mut body }) = self.frame()? else {
             return Ok(None);
@@ -290,12 +290,8 @@ impl Wire {
         let may_be_split = matches!(kind, 0x81..=0x83);
         while flags != 0 {
             assert!(flags == 0x01 && may_be_split, "flags {flags:#x} of kind {kind:#x}");
-            let next = self.frame()?.expect("a frame after MORE");
-            assert_eq!(
-                (next.kind, next.tag),
-                (kind, tag),
-                "only frames of the same kind and tag follow a MORE"
-            );
+            let next = self.frame()?.expect("a frame follows MORE");
+            assert_eq!((next.kind, next.tag), (kind, tag), "a frame of another kind or tag follows MORE");
             assert!(!next.body.is_empty(), "an empty frame after MORE");
             flags = next.flags;
             body.extend_from_slice(&next.body);
@@ -323,7 +319,7 @@ impl Wire {
     /// Returns the JSON of an INFO reply.
     #[track_caller]
     pub fn info(&mut self) -> serde_json::Value {
-        let Reply::Info(_, text) = self.call(&info(1)) else { panic!("no INFO") };
+        let Reply::Info(_, text) = self.call(&info(1)) else { panic!("expected INFO") };
         serde_json::from_str(&text).expect("JSON")
     }
 
@@ -335,13 +331,13 @@ impl Wire {
         if let Some(count) = reply.id_count() {
             let enough =
                 count == u64::from(ask.count) || ask.flags & PARTIAL != 0 && count < u64::from(ask.count);
-            assert!(enough, "{count} IDs for {ask:?}");
+            assert!(enough, "{count} IDs came for {ask:?}");
         }
         reply
     }
 
-    /// Requests IDs, and repeats the request if the ceiling was not raised within its wait, as on a
-    /// busy machine.
+    /// Requests IDs. Repeats the request if no ceiling was raised within its wait, which happens on
+    /// a busy machine.
     pub fn next_once_granted(&mut self, ask: Ask) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();
@@ -358,13 +354,13 @@ impl Wire {
         assert_eq!(self.call(&ping(0xBEEF, b"still there?")), Reply::Pong(0xBEEF, b"still there?".to_vec()));
     }
 
-    /// Checks that the server closes cleanly, without further bytes.
+    /// Checks that the server closes the connection cleanly, without further bytes.
     #[track_caller]
     pub fn assert_closed(&mut self) {
         match self.try_reply() {
             Ok(None) => {}
-            Ok(Some(reply)) => panic!("expected the end, found {reply:?}"),
-            Err(error) => panic!("expected the end, found {error}"),
+            Ok(Some(reply)) => panic!("expected a closed connection, found {reply:?}"),
+            Err(error) => panic!("expected a closed connection, found {error}"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A client that keeps all replies. Many connections request IDs all the time, and each reply is
-//! kept with the moments before its request and after its arrival. The daemon reads its clock
-//! between these two moments, so the clock's times at both bound the IDs, however busy the machine
-//! is.
+//! A client that keeps all replies. Many connections request IDs all the time. The client notes the
+//! moment before each request and the moment after its reply. The daemon reads its clock between
+//! the two. So the clock's times at these moments bound the times of the IDs, even on a busy
+//! machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,9 +16,10 @@ use super::{Daemon, Random, poll};
 /// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Plays a scene up to five times. `play` returns `None` if the machine starved a request.
+/// Plays a scene up to five times, until `play` returns a result. It returns `None` if the machine
+/// was too busy to serve a request.
 pub fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
-    (0..5).find_map(|_| play()).expect("a scene in which the machine starves no request")
+    (0..5).find_map(|_| play()).expect("in one of five scenes the machine serves all requests")
 }
 
 /// The answer to a request.
@@ -30,12 +31,12 @@ pub enum Came {
     Refusal {
         /// Its code.
         code: u16,
-        /// The time after which to ask again.
+        /// The time after which the client may ask again.
         retry_after_ms: u32,
     },
 }
 
-/// A reply, and what was known at its request.
+/// A request with its reply.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The moment before the request.
@@ -46,7 +47,7 @@ pub struct Sample {
     pub highest_before: u64,
     /// The answer.
     pub came: Came,
-    /// True if the request waited in vain while the daemon had to wait for a core. Known once the
+    /// True if the request waited in vain while the daemon had to wait for a core. Set once all
     /// requests have ended.
     pub is_starved: bool,
 }
@@ -60,7 +61,7 @@ impl Sample {
         }
     }
 
-    /// Returns whether the request waited for all of its time and got nothing.
+    /// Returns whether the request waited for its whole wait and got nothing.
     pub fn waited_in_vain(&self) -> bool {
         let is_late = self.answered - self.asked >= DEFAULT_WAIT;
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
@@ -88,7 +89,7 @@ pub struct Load {
 pub const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
 /// Single IDs, one every few ms.
 pub const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
-/// More IDs than there are.
+/// More IDs than the source has.
 pub const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
 
 #[derive(Debug)]
@@ -125,8 +126,7 @@ impl Witness {
         Witness { connections: connections.collect(), pauses }
     }
 
-    /// Waits until every connection has had a reply, to a request after `moment`, for which `is_it`
-    /// holds.
+    /// Waits until, on every connection, `is_it` holds for the reply to a request after `moment`.
     pub fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
@@ -144,19 +144,19 @@ impl Witness {
         self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
     }
 
-    /// Waits for this long, and then until every connection has had another answer.
+    /// Waits for this long, and then until every connection has another answer.
     pub fn await_time(&self, span: Duration) {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
 
-    /// Ends the requests and returns all replies by connection. No connection may have closed.
+    /// Ends the requests. Checks that no connection has closed. Returns all replies by connection.
     pub fn stop(self) -> Testimony {
         let (testimony, ended) = self.end();
         assert!(!ended, "a connection was closed");
         testimony
     }
 
-    /// Returns all replies until the daemon died.
+    /// Returns all replies by connection, after the daemon has died.
     pub fn after_death(self) -> Testimony {
         self.end().0
     }
@@ -179,7 +179,7 @@ impl Witness {
     }
 }
 
-/// Sends requests until the end. Returns true if the connection has closed.
+/// Sends requests until they are stopped. Returns true if the connection has closed.
 fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest: &AtomicU64) -> bool {
     while !own.stop.load(Ordering::Acquire) {
         let ask = Ask::of(random.pick(load.counts)).default_wait();
@@ -205,7 +205,7 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest:
         let was_refused = matches!(came, Came::Refusal { .. });
         let sample = Sample { asked, answered, highest_before, came, is_starved: false };
         own.samples.lock().expect("no reader panics").push(sample);
-        // A refusal comes at once. Without a pause, refused requests would take up the machine.
+        // A refusal comes at once. Without a pause, refused requests would keep the machine busy.
         thread::sleep(load.pause.max(if was_refused { Duration::from_millis(2) } else { Duration::ZERO }));
     }
     false
@@ -233,7 +233,7 @@ impl Testimony {
         self.samples().flat_map(runs).collect()
     }
 
-    /// Checks promises 1 and 2: no ID twice, and on each connection they increase.
+    /// Checks promises 1 and 2: no ID comes twice, and the IDs of each connection increase.
     #[track_caller]
     pub fn assert_unique_and_ordered(&self) {
         for samples in &self.connections {
@@ -248,8 +248,7 @@ impl Testimony {
         assert_distinct(runs);
     }
 
-    /// Checks strict order: an ID requested after another was received, on any connection, is
-    /// higher.
+    /// Checks strict order: an ID is above all IDs that any connection received before its request.
     #[track_caller]
     pub fn assert_strictly_ordered(&self) {
         for sample in self.samples() {
@@ -268,19 +267,19 @@ impl Testimony {
     pub fn assert_refusals(&self, may_be: impl Fn(&Sample, u16, u32) -> bool) {
         for sample in self.samples() {
             if let Some((code, retry_after_ms)) = sample.refusal() {
-                assert!(may_be(sample, code, retry_after_ms), "refused where IDs were due: {sample:?}");
+                assert!(may_be(sample, code, retry_after_ms), "a request was refused: {sample:?}");
             }
         }
     }
 
-    /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it.
-    /// Returns `None` if the machine starved any.
+    /// Checks promises 1 and 2. Checks that no request waited in vain, except while the daemon had
+    /// to wait for a core. Returns `None` if that happened.
     #[track_caller]
     pub fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();
         let in_vain: Vec<&Sample> = self.samples().filter(|sample| sample.waited_in_vain()).collect();
         let to_blame = in_vain.iter().find(|sample| !sample.is_starved);
-        assert!(to_blame.is_none(), "refused, and the daemon had its cores: {to_blame:?}");
+        assert!(to_blame.is_none(), "refused, although the daemon had its cores: {to_blame:?}");
         in_vain.is_empty().then_some(self)
     }
 
@@ -290,7 +289,7 @@ impl Testimony {
         self.assert_refusals(|_, _, _| false);
     }
 
-    /// Returns the replies that were requested from `from` on and came by `to`, so they were made
+    /// Returns the replies to requests from `from` on that came by `to`. The daemon made them
     /// between the two.
     pub fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
         self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)

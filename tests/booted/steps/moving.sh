@@ -1,7 +1,7 @@
-# Steps of tests/booted/run: releases, machines, and the end, word by word as docs/operations.md has them.
+# Steps of tests/booted/run: an older release, another machine, and the removal. The commands are those of docs/operations.md.
 
 back_to_the_older_release() {
-    say "back to the older release, whose program does not know the newer state: by export and import"
+    say "back to the older release, by export and import, because it cannot read the newer state"
     inside dpkg -i /root/upgrade.deb >/dev/null 2>&1
     ids 100 >"$work/before"
     show systemctl stop snowbank.socket snowbank
@@ -40,7 +40,7 @@ to_new_hardware() {
     [ "$(head -n 1 "$work/after")" -gt "$(tail -n 1 "$work/before")" ] || fail "an ID lies below earlier ones"
     [ -z "$(inside find /var/lib/snowbank ! -user snowbank)" ] || fail "a file is not the daemon's"
 
-    say "a disk that was moved as it is: refused, and taken over with --adopt-state"
+    say "a disk that was moved without an export: refused, and taken over with --adopt-state"
     machine=ids-1
     inside systemctl stop snowbank@orders
     on ids-1 tar -C / -c etc/snowbank/orders.toml var/lib/snowbank/orders | on ids-2 tar -C / -x

@@ -1,17 +1,17 @@
-# Steps of tests/booted/run: what is refused. Each is one line in the journal, with what to do. What needs an operator is not
-# started again; what may pass is tried again.
+# Steps of tests/booted/run: refusals. Each is one line in the journal, which says what to do. systemd starts a daemon again
+# if the cause may pass, and not if an operator must act.
 
-# The daemon has said one line since the journal was last read, and it says this.
+# Checks that the daemon has logged one line since the journal was last read, and that the line matches a pattern.
 expect_line() {
     read_journal
     # The last lines of a running daemon that is stopped are no refusal.
     sed -i '/: stopping: /d' "$work/news"
     daemon_lines | sed 's/^/journal: /'
-    [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"
+    [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "expected one line"
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
 }
 
-# Starts (or restarts) a unit whose start must be refused. Usage: expect_refusal UNIT CODE PATTERN [restart]
+# Starts or restarts a unit. Checks that its start is refused. Usage: expect_refusal UNIT CODE PATTERN [restart]
 expect_refusal() {
     local unit=$1 code=$2 pattern=$3
     read_journal
@@ -21,12 +21,12 @@ expect_refusal() {
     expect_line "$pattern"
     echo "exit code $(property ExecMainStatus "$unit"), restarts $(property NRestarts "$unit")"
     [ "$(property ExecMainStatus "$unit")" -eq "$code" ] || fail "the exit code is not $code"
-    [ "$(property NRestarts "$unit")" -eq 0 ] || fail "it was started again"
+    [ "$(property NRestarts "$unit")" -eq 0 ] || fail "systemd started $unit again"
     inside systemctl reset-failed "$unit"
 }
 
 refused_peers() {
-    say "peers that are not let in: a line each, and the daemon serves on"
+    say "clients that are refused: the daemon logs a line for each, and serves on"
     inside sh -e -c '
         mkdir /root/ca && cd /root/ca
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=snowbank CA" \
@@ -34,12 +34,12 @@ refused_peers() {
         echo "subjectAltName=DNS:localhost,IP:127.0.0.1" >names
         for name in daemon client expired; do
             openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" -keyout $name.key -out $name.csr
-            # One that ended yesterday, for the daemon or for a client.
+            # The expired certificate is used for a daemon and for a client.
             days=30; [ $name != expired ] || days=-1
             openssl x509 -req -days $days -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile names -out $name.crt
         done
         chmod 600 *.key
-        # As docs/tls.md has it.
+        # As in docs/tls.md.
         install -m 644 ca.crt daemon.crt client.crt expired.crt /etc/snowbank/
         install -m 640 -g snowbank daemon.key expired.key /etc/snowbank/
         install -m 600 client.key /etc/snowbank/
@@ -80,12 +80,12 @@ TOML
 expect_refused_peer() {
     local pattern=$1
     shift
-    show snowbank next "$@" && fail "it was served"
+    show snowbank next "$@" && fail "the client got an ID"
     expect_line "$pattern"
 }
 
 refused_starts() {
-    say "a setting that is not known"
+    say "an unknown setting"
     inside systemctl stop snowbank@secure
     edit 's/^\[auth\]/shadrs = 3\n[auth]/' /etc/snowbank/secure.toml
     expect_refusal snowbank@secure 2 'shadrs'
@@ -96,7 +96,7 @@ refused_starts() {
     expect_refusal snowbank@secure 2 'expired'
     edit 's/"expired\.\(crt\|key\)"/"daemon.\1"/' /etc/snowbank/secure.toml
 
-    say "a second daemon with the same worker ID: tried again, because the other may stop"
+    say "a second daemon with the same worker ID: started again and again, because the other daemon may stop"
     edit 's/^worker_ids = .*/worker_ids = 6/' /etc/snowbank/secure.toml
     read_journal
     show systemctl start snowbank@secure && fail "it started"
@@ -113,7 +113,7 @@ refused_starts() {
     expect_refusal snowbank@secure 2 'state directory /srv/snowbank'
     edit '/^state_dir/d' /etc/snowbank/secure.toml
 
-    say "a second socket unit, as docs/systemd.md has it, but without TLS"
+    say "a second socket unit, as in docs/systemd.md, but without TLS"
     sed -n '/^### A second socket unit/,/^###* /p' docs/systemd.md | sed -n '/^```ini/,/^```$/p' | sed '/^```/d; s/native-tls/native/' |
         inside sh -c 'cat >/etc/systemd/system/snowbank-second.socket'
     inside sed -i 's/0.0.0.0:7661/127.0.0.1:7661/' /etc/systemd/system/snowbank-second.socket
@@ -131,15 +131,15 @@ refused_starts() {
     sleep 1
     expect_refusal snowbank.service 2 'shadrs' restart
     wait $! || true
-    # Each client that waits would start it again, so the socket is closed.
-    show_as_user snowbank next && fail "somebody listens"
+    # The socket units are closed, because each client that waits would start the daemon again.
+    show_as_user snowbank next && fail "a socket unit still listens"
     for unit in snowbank.socket snowbank-second.socket; do
         echo "$unit: $(property ActiveState "$unit")"
         [ "$(property ActiveState "$unit")" = inactive ] || fail "$unit still listens"
     done
     sleep 4
     read_journal
-    [ "$(daemon_lines | wc -l)" -eq 0 ] || fail "it was started again"
+    [ "$(daemon_lines | wc -l)" -eq 0 ] || fail "systemd started $unit again"
     edit '/^shadrs/d' /etc/snowbank/snowbank.toml
     show systemctl start snowbank.socket snowbank.service
     show_as_user snowbank next
@@ -152,7 +152,7 @@ refused_starts() {
 }
 
 port_taken() {
-    say "a port that is taken may be free later: tried again"
+    say "a port that is taken: started again and again, because it may become free"
     inside python3 -c '
 import socket, time
 taken = socket.create_server(("127.0.0.1", 7680))
@@ -171,7 +171,7 @@ time.sleep(8)' &
 }
 
 full_disk() {
-    say "a disk that is full at the first start, and a client that waits at the socket: tried for ever, with the reason in the status"
+    say "a disk that is full at the first start, and a client that waits: started again and again, with the reason in the status"
     local client
     inside sh -e -c '
         mkdir -p /var/lib/snowbank/full
@@ -189,7 +189,7 @@ full_disk() {
     [ "$(property ActiveState snowbank@full.socket)" = active ] || fail "the socket is lost"
     read_journal
     echo "tries in 25 s: $(daemon_lines | grep -c 'No space left')"
-    [ "$(daemon_lines | grep -c 'No space left')" -le 10 ] || fail "it is tried again and again"
+    [ "$(daemon_lines | grep -c 'No space left')" -le 10 ] || fail "systemd starts the daemon too often"
     show rm /var/lib/snowbank/full/filler
     until_true inside systemctl is-active snowbank@full || fail "it did not come up when there was room"
     wait "$client" || fail "the client that waited was not answered: $(cat "$work/waited")"
@@ -201,7 +201,7 @@ full_disk() {
 }
 
 hanging_disk() {
-    say "a disk that hangs (fsfreeze): the stop ends, and the next start comes up by itself when the disk answers"
+    say "a disk that hangs (fsfreeze): the stop ends, and the next start serves once the disk works"
     local began
     inside sh -e -c '
         install -d -o snowbank -g snowbank -m 700 /srv/disk/state
@@ -213,7 +213,7 @@ hanging_disk() {
     as_user snowbank next --address 127.0.0.1:7691 -n 100 >"$work/before"
     echo "(host)# fsfreeze -f"
     fsfreeze -f "$work/disk"
-    # A raise of the ceiling begins to hang.
+    # The next raise of the ceiling hangs.
     for _ in $(seq 15); do
         as_user snowbank next --address 127.0.0.1:7691 >>"$work/before" 2>/dev/null || true
         sleep 0.2
@@ -225,7 +225,7 @@ hanging_disk() {
     show systemctl start --no-block snowbank@hangs
     sleep 5
     echo "the state meanwhile: $(property ActiveState snowbank@hangs)"
-    [ "$(property ActiveState snowbank@hangs)" != active ] || fail "it serves without a disk"
+    [ "$(property ActiveState snowbank@hangs)" != active ] || fail "the daemon serves although its disk hangs"
     echo "(host)# fsfreeze -u"
     thaw
     until_true inside systemctl is-active snowbank@hangs || fail "it did not come up when the disk answered"
@@ -235,6 +235,6 @@ hanging_disk() {
     inside systemctl stop snowbank@hangs
     inside rm -r /etc/snowbank/hangs.toml /run/systemd/system/snowbank@hangs.service.d
     inside systemctl daemon-reload
-    # Of the stop and what followed, without what each start says.
+    # The lines since the stop, without those of every start.
     show_journal | sed -n '1p;/Stopping/,$p' | grep -v 'listen\|admin on\|source 0\|kernel.s log\|state in'
 }

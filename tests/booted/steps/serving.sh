@@ -33,24 +33,25 @@ install_and_start() {
         fail "bash finds no completions"
 }
 
-# Prints so many IDs, sorted.
+# Draws and prints this many IDs, sorted.
 ids() { as_user snowbank next -n "$1" | sort -n; }
 
 killed_it_returns() {
-    say "killed, it returns"
+    say "killed, and started again by systemd"
     local before
     ids 1000 >"$work/before"
     before=$(property MainPID snowbank.service)
     show kill -KILL "$before"
-    # systemd keeps the socket, so that this waits, and is answered by the next daemon.
+    # systemd keeps the socket, so this command waits for the next daemon.
     ids 1000 >"$work/after"
-    [ "$(property MainPID snowbank.service)" != "$before" ] || fail "it was not killed"
+    [ "$(property MainPID snowbank.service)" != "$before" ] || fail "the daemon was not killed"
     [ "$(sort -u "$work/before" "$work/after" | wc -l)" -eq 2000 ] || fail "an ID came twice after the kill"
     show_journal | grep -v 'serves with\|listening\|admin on\|source 0\|kernel.s log'
-    echo "1000 IDs before and 1000 after: 2000 different ones; nobody was refused meanwhile"
+    echo "1000 IDs before and 1000 after: all are different, and no request was refused"
 }
 
-# Runs a function while clients hold 100 connections and open 100 each second; none may be refused, and no ID come twice.
+# Runs a function while clients hold 100 connections and open 100 each second. No connection may be refused, and no ID may come
+# twice.
 under_load() {
     local client
     inside python3 /root/client.py 127.0.0.1:7660 12 >"$work/client.json" 2>&1 &
@@ -81,7 +82,7 @@ reloaded() {
     daemon_lines
     daemon_lines | grep -q '^reloaded: limits.max_connections: 10000 -> 5000' || fail "the reload was not taken"
     edit '1i shards = 7' /etc/snowbank/snowbank.toml
-    if show systemctl reload snowbank.service; then fail "systemctl does not say that the reload was refused"; fi
+    if show systemctl reload snowbank.service; then fail "systemctl does not report the refused reload"; fi
     read_journal
     daemon_lines
     daemon_lines | grep -q '^reload refused: .*shards' || fail "the reload was not refused"
@@ -91,22 +92,22 @@ reloaded() {
 }
 
 blocked_thread() {
-    say "a shard's thread is stopped from outside (ptrace; the program has no hook for it): the watchdog ends the daemon, and it returns"
+    say "a shard's thread is stopped from outside, by ptrace: the watchdog ends the daemon, and systemd starts it again"
     local before tracer
     before=$(property MainPID snowbank.service)
     python3 "$here/stop_thread.py" "$(host_pid "$machine" "$before")" shard-0 &
     tracer=$!
     another() { [ "$(property MainPID snowbank.service)" != "$before" ] && as_user snowbank next; }
-    until_true another || fail "the watchdog did not end the daemon, or it did not return"
+    until_true another || fail "the watchdog did not end the daemon, or systemd did not start it again"
     wait "$tracer" || fail "no thread was stopped"
     show_journal | grep -i 'journalctl\|watchdog\|killed\|signal\|restart\|Started'
-    grep -q 'Watchdog timeout' "$work/news" || fail "it was not the watchdog"
+    grep -q 'Watchdog timeout' "$work/news" || fail "the watchdog did not end the daemon"
 }
 
 upgraded_under_load() {
     say "upgraded under load, and back"
     under_load show dpkg -i /root/upgrade.deb
-    [ "$(inside dpkg-query -W -f '${Version}' snowbank)" = 99.0-1 ] || fail "it was not upgraded"
+    [ "$(inside dpkg-query -W -f '${Version}' snowbank)" = 99.0-1 ] || fail "the package was not upgraded"
     inside grep -q '^max_connections = 5000' /etc/snowbank/snowbank.toml || fail "the upgrade lost the configuration"
     under_load show dpkg -i /root/snowbank.deb
     read_journal
@@ -124,7 +125,7 @@ several_daemons() {
 }
 
 upgraded_without_some() {
-    say "upgraded while an instance has a mistake in its file, and another takes an hour to stop: the first serves on, and nothing waits"
+    say "upgraded while one instance has a mistake in its file, and another one takes an hour to stop: dpkg waits for neither"
     local orders began
     edit '1i shadrs = 3' /etc/snowbank/orders.toml
     inside sh -c 'cat >/etc/snowbank/late.toml' <<'TOML'
@@ -148,9 +149,9 @@ TOML
     [ "$(property MainPID snowbank@orders)" = "$orders" ] || fail "the instance with a mistake was restarted"
     show_as_user snowbank next --address 127.0.0.1:7670
     show_as_user snowbank next
-    # A second signal ends the hour.
+    # A second signal ends the drain delay.
     inside systemctl kill --signal=TERM snowbank@late
-    until_true inside systemctl is-active snowbank@late || fail "it did not come back"
+    until_true inside systemctl is-active snowbank@late || fail "the instance did not start again"
     inside systemctl stop --no-block snowbank@late
     until_true inside sh -c 'curl -s --unix-socket /run/snowbank/late/admin.sock http://localhost/readyz | grep stop'
     show_as_user snowbank next --address 127.0.0.1:7690
@@ -163,7 +164,7 @@ TOML
 }
 
 upgraded_behind_the_clock() {
-    say "upgraded while the clock of an instance is two hours behind its IDs: dpkg ends, and says which one waits"
+    say "upgraded while the clock of an instance is two hours behind its IDs: dpkg ends, and names the instance that waits"
     local began before after
     inside sh -c 'cat >/etc/snowbank/slow.toml' <<'TOML'
 listen = ["127.0.0.1:7692"]
@@ -171,7 +172,7 @@ worker_ids = 12
 TOML
     inside systemctl start snowbank@slow
     before=$(as_user snowbank next --address 127.0.0.1:7692)
-    # The daemon's clock alone, from its next start on.
+    # Only the daemon's clock changes, from its next start on.
     inside sh -e -c '
         mkdir -p /run/systemd/system/snowbank@slow.service.d
         cd /run/systemd/system/snowbank@slow.service.d
@@ -184,7 +185,7 @@ TOML
     [ $((SECONDS - began)) -lt 300 ] || fail "the upgrade waited"
     grep -q 'snowbank@slow.service is not ready yet: ' "$work/upgrade" || fail "dpkg does not say which instance waits"
     [ "$(inside dpkg-query -W -f '${db:Status-Abbrev}' snowbank)" = "ii " ] || fail "the package is half configured"
-    # It hands out nothing meanwhile, and says why.
+    # The instance refuses requests meanwhile, and names the reason.
     ! show_as_user snowbank next --address 127.0.0.1:7692 | tee "$work/refusal"
     grep -q 'clock' "$work/refusal" || fail "the refusal does not name the clock"
     show_as_user snowbank next

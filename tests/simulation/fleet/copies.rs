@@ -38,8 +38,7 @@ impl World {
         let process = Process { member, sources: sources.into_iter().map(begin).collect() };
         // The process may have been killed just before.
         let process = Some(process).filter(|_| self.rng.bool());
-        // The copies get a new boot identity, the same for both: nothing distinguishes their
-        // kernels.
+        // All copies get the same new boot identity, so their kernels look the same.
         self.boots += 1;
         let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
         self.saved = Some(Saved { machine: saved, process, is_resumed });
@@ -63,9 +62,9 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Before a restore, ends all copies of a memory that have written nothing yet. The restore may
-    /// lose the write of the copy that continued, by which the others end. `docs/fleet.md` says
-    /// that this case is not covered.
+    /// Before a restore of the coordinator, ends all copies of a memory that have written nothing
+    /// yet. They would end because of a write of the copy that continued, which the restore may
+    /// lose. `docs/fleet.md` says that this case is not covered.
     pub(crate) fn end_copies(&mut self) {
         self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
         self.saved.take_if(|saved| saved.is_resumed);

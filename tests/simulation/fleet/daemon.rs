@@ -26,7 +26,7 @@ pub(crate) struct Daemon {
     pub(crate) pending: Option<Write>,
 }
 
-/// A start that has taken numbers which it did not hold, and pauses.
+/// A start that has taken worker IDs which it did not hold, and pauses.
 pub(crate) struct Starting {
     pub(crate) machine: usize,
     member: Member<Link>,
@@ -35,7 +35,7 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Returns whether it has taken a number of a daemon that runs.
+    /// Returns whether it has taken a worker ID of this daemon.
     pub(crate) fn took_from(&self, daemon: &Daemon) -> bool {
         let all_taken = self.layouts.iter().zip(self.taken.iter().flatten());
         let mut pairs = all_taken.flat_map(|taken| daemon.sources.iter().map(move |served| (taken, served)));
@@ -66,8 +66,8 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Begins with worker IDs that were taken, by the rules of `start_sources`. `None` if the state
-    /// is an older copy.
+    /// Begins with worker IDs that were taken, by the rules of `start_sources`. Returns `None` if
+    /// the state is an older copy.
     fn after_start(machine: &Machine, of: SourceLayout, taken: Taken, wall: UnixMicros) -> Option<Begin> {
         let workers = Workers { of, ids: taken.worker_ids };
         let numbering = workers.numbering();
@@ -97,8 +97,8 @@ impl Begin {
 }
 
 impl World {
-    /// Starts a daemon by the rules of `join_fleet` and `start_sources`. A start that pauses goes
-    /// on, or was killed in its pause.
+    /// Starts a daemon by the rules of `join_fleet` and `start_sources`. If a start of this machine
+    /// pauses, continues it, or kills it.
     pub(crate) fn start(&mut self, machine: usize) {
         if let Some(at) = self.starting.iter().position(|starting| starting.machine == machine) {
             let starting = self.starting.swap_remove(at);
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Begins a start. Returns `None` if it waits for its numbers.
+    /// Begins a start. Returns `None` if it must wait for its worker IDs.
     pub(crate) fn begin(&mut self, machine: usize) -> Option<Starting> {
         let before = (self.machines[machine].clone(), self.link.server().clone());
         self.call_from(machine);
@@ -136,15 +136,16 @@ impl World {
         let member = Member::new(self.link.clone(), names, notes, draw);
         let mut member = member.after(tried.unwrap_or_default());
         let layouts = self.layouts(self.machines[machine].is_turned);
-        let taken = self.take_all(machine, &mut member, &layouts, clocks);
+        let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
+        let taken: Option<Vec<_>> = layouts.iter().map(take).collect();
         self.machines[machine].disk.notes = member.notes().clone();
         let Some(taken) = taken else {
             self.machines[machine].tried = Some(member.into_tried());
             return None;
         };
-        // A start with a number that this state released does not pause. If another daemon has had
-        // it since, and the coordinator has lost that write, the other daemon must have asked
-        // first. So this start does not happen.
+        // A start with a worker ID that this state released does not pause. Another daemon may have
+        // taken it since, in a write that a restore has lost. The promise holds only if that daemon
+        // asks the coordinator before this start, so this start is undone.
         let lost_writes = self.link.server().lost_writes;
         if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
             let (machine_before, server) = before;
@@ -182,21 +183,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Takes the worker IDs of all sources. Returns `None` if a source gets none.
-    fn take_all(
-        &self,
-        machine: usize,
-        member: &mut Member<Link>,
-        layouts: &[SourceLayout],
-        clocks: Clocks,
-    ) -> Option<Vec<Option<Taken>>> {
-        let mut taken = Vec::new();
-        for &of in layouts {
-            taken.push(Some(self.take(machine, member, of, clocks)?));
-        }
-        Some(taken)
-    }
-
+    /// Takes the worker IDs of a source. Returns `None` if it gets none.
     fn take(
         &self,
         machine: usize,
@@ -234,7 +221,7 @@ impl World {
         }
     }
 
-    /// Makes a process whose first local ceilings are durable.
+    /// Makes a process, and makes its first local ceilings durable.
     pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begins: Vec<Begin>) -> Daemon {
         let reading = self.reading(machine);
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
@@ -289,8 +276,8 @@ impl World {
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
         self.call_from(self.daemons[at].machine);
         let clocks = clocks(self.reading(self.daemons[at].machine));
-        // The write that reports a loss always arrives. Until then, the daemon counts as one that
-        // has not asked yet.
+        // The write that reports a loss always arrives. Until this write, the daemon counts as one
+        // that has not asked yet.
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
@@ -330,8 +317,8 @@ impl World {
         daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
     }
 
-    /// Notes that a daemon has noticed that the last restores lost its write. If it raised no floor
-    /// then, it never will. The other daemons are still to notice their losses.
+    /// Notes that a daemon has ended because restores have lost its write. It raises no floor any
+    /// more. The other daemons have still to notice their losses.
     fn note_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
         let had_lost = !server.lost_terms.is_empty();

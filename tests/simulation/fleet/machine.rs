@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub(crate) max_ahead: Duration,
     /// True if its sources are configured for the turned layouts.
     pub(crate) is_turned: bool,
-    /// The tries of a daemon that waits for a number.
+    /// The tries of a daemon that waits for a worker ID.
     pub(crate) tried: Option<Tried>,
 }
 
@@ -96,8 +96,8 @@ impl Machine {
         }
     }
 
-    /// Returns where a source starts by the marks, as a start does. `None` if the state is an older
-    /// copy.
+    /// Returns `start`, or the end of the marks if that is higher, as a start does. Returns `None`
+    /// if the state is an older copy.
     pub(crate) fn above_marks(&self, workers: &Workers, start: Position) -> Option<Position> {
         let numbering = workers.numbering();
         let mut above = start;

@@ -6,12 +6,13 @@ use snowbank_client::layout::{Layout, UnixMicros};
 use super::world::World;
 use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
 
-/// The tries of a command without an answer. A failed try may have done a part of its writes.
+/// How often the operator tries a command that gets no answer. A failed try may have done a part of
+/// its writes.
 const TRIES: u32 = 4;
 
 impl World {
-    /// Replaces the ID space by the other one. An operator stops the daemons, frees the numbers
-    /// that are still held, and adds the new layouts. Daemons that are not stopped find out later.
+    /// Replaces the ID space by the other one. An operator stops most daemons, frees the worker IDs
+    /// that are still held, and adds the new layouts. The other daemons find out later.
     pub(crate) fn change_space(&mut self) {
         if self.link.server().is_away {
             return;

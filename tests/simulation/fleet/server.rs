@@ -13,27 +13,20 @@ pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
 
 pub(crate) type Keys = BTreeMap<String, String>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Reads are never old.
-    Etcd,
-    /// Reads may lag.
-    ZooKeeper,
-}
-
 /// The coordinator, with the faults of its network.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub(crate) kind: Kind,
+    /// True if reads may be old, as at ZooKeeper. At etcd they never are.
+    reads_lag: bool,
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
     pub(crate) writes: u64,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(crate) lost_writes: bool,
-    /// The terms of the numbers whose writes restores have lost since then.
+    /// The terms of the worker IDs whose writes restores have lost since then.
     pub(crate) lost_terms: Vec<String>,
-    /// The number of calls from now on that have no answer.
+    /// The number of next calls that get no answer.
     cut_off: u32,
     answer_time: Duration,
     /// Writes in flight.
@@ -47,10 +40,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(kind: Kind, mut rng: fastrand::Rng) -> Server {
+    pub(crate) fn new(reads_lag: bool, mut rng: fastrand::Rng) -> Server {
         Server {
             answer_time: Duration::from_millis(rng.u64(..1_000)),
-            kind,
+            reads_lag,
             keys: Keys::new(),
             older: Keys::new(),
             writes: 0,
@@ -106,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Counts a call.
+    /// Counts a call. Returns an error if the caller is cut off.
     fn pass(&mut self) -> Result<(), NoAnswer> {
         let is_cut_off = self.is_cut_off || self.cut_off > 0;
         self.cut_off = self.cut_off.saturating_sub(1);
@@ -138,7 +131,7 @@ impl Server {
             _ if self.is_away => Err(NoAnswer::passing("away")),
             _ if self.is_reliable => Ok(&self.keys),
             0 => Err(NoAnswer::passing("lost")),
-            1 if self.kind == Kind::ZooKeeper => Ok(&self.older),
+            1 if self.reads_lag => Ok(&self.older),
             _ => Ok(&self.keys),
         }
     }
@@ -200,8 +193,8 @@ impl Coordinator for Link {
         self.pass(time);
         let since_write = self.since_write;
         let mut server = self.server();
-        // The last poll waits for its answer, a step is in flight, and then the next poll reads the
-        // keys and writes the floor.
+        // The last poll waits for its answer, and one step of a job is in flight. Then the next
+        // poll reads the keys and writes the floor.
         let noticed_within = POLL_PERIOD + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
         server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };
@@ -223,7 +216,7 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        // Others see no change if a write is refused, or if it writes the value that the key has.
+        // A refused write changes nothing. Nor does a write of the value that the key already has.
         let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
         if writes && matches!(swapped, Ok(Swapped::Done)) {
             self.since_write = Duration::ZERO;

@@ -9,7 +9,7 @@ use snowbank_client::layout::{UnixMicros, WorkerSet};
 use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
-use super::server::{Keys, Kind, Link, POLL_PERIOD, Server};
+use super::server::{Keys, Link, POLL_PERIOD, Server};
 use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, draw};
 
 /// All machines, the coordinator, and the IDs that were handed out.
@@ -18,8 +18,9 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     pub(crate) link: Link,
     pub(crate) true_us: i64,
-    /// The number of each daemon's sources, and of each source's worker IDs.
+    /// The number of sources of a daemon.
     pub(crate) sources_each: usize,
+    /// The number of worker IDs of a source.
     pub(crate) workers_each: usize,
     /// The number of worker IDs that daemons use for each of their sources, from 0.
     pub(crate) workers: u64,
@@ -38,12 +39,12 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// The saved keys of the coordinator, if it may be restored: clocks then differ by at most
-    /// `max_ahead`.
+    /// The saved keys of the coordinator.
     pub(crate) backup: Option<Keys>,
+    /// True if the coordinator may be restored. Clocks then differ by at most `max_ahead`.
     pub(crate) may_go_back: bool,
-    /// True if a second restore follows each one, once a daemon has started at the first restore's
-    /// far floor and is cut off.
+    /// True if a second restore follows each restore, once a daemon has started at the floor of the
+    /// first one and is cut off.
     pub(crate) goes_back_twice: bool,
     /// True from the first restore until the second one.
     is_between_restores: bool,
@@ -58,8 +59,7 @@ impl World {
     /// Makes a fleet of this many machines, with worker IDs for this many daemons.
     pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
-        let server = Server::new(kind, rng.fork());
+        let server = Server::new(seed % 2 == 1, rng.fork());
         let workers_each = 1 + seed / 4 % 2;
         let are_alike = (seed / 16).is_multiple_of(2);
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
@@ -104,7 +104,7 @@ impl World {
         World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
     }
 
-    /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
+    /// Prepares the coordinator, as an operator who knows the highest ID that was handed out.
     pub(crate) fn prepare(&mut self) {
         // The sources differ by a constant, which counts as a part of the worker ID.
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
@@ -201,15 +201,15 @@ impl World {
         }
     }
 
-    /// Saves the keys while they show a free number, which other daemons may take before a restore.
+    /// Saves the keys while a worker ID is free, which other daemons may take before a restore.
     pub(crate) fn back_up_after_release(&mut self) {
         if self.goes_back_twice && !self.is_between_restores {
             self.backup = Some(self.link.server().keys.clone());
         }
     }
 
-    /// Starts a daemon right after a restore. It may take the number of a daemon that is cut off.
-    /// The others notice the restore while the start pauses.
+    /// Starts a daemon right after a restore. It may take the worker ID of a daemon that is cut
+    /// off. The other daemons notice the restore while the start pauses.
     fn take_what_was_lost(&mut self) {
         let is_idle = |machine: &usize| {
             self.daemons.iter().all(|daemon| daemon.machine != *machine)
@@ -250,7 +250,7 @@ impl World {
         if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
             self.starting.clear();
-            // The operator removes the files by which daemons go on without asking.
+            // The operator removes the notes, by which daemons go on without asking.
             self.machines.iter_mut().for_each(|machine| machine.disk.notes = Notes::default());
             self.prepare();
         }

@@ -21,8 +21,9 @@ impl World {
     /// their request.
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
-        let durable = self.storage.state.granted().expect("stored before use");
-        // Another shard's block may come from a newer reading. Each reading may be torn, by 1 ms.
+        let durable = self.storage.state.granted().expect("a stored ceiling");
+        // The block of another shard may come from a newer reading. Both readings may be torn, each
+        // by up to 1 ms.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;

@@ -34,7 +34,7 @@ impl World {
         world
     }
 
-    /// Returns where the operator lets a counter without a record continue: above all numbers
+    /// Returns the position to which an operator sets a counter without a record: above all numbers
     /// handed out.
     pub(crate) fn set_counter(&self) -> Position {
         self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
@@ -49,13 +49,13 @@ impl World {
             let reading = self.machine.read();
             let looked = daemon.keeper.look(reading);
             for write in looked.writes {
-                assert_eq!(write.restored, [0], "seed {}: the state must say it", self.seed);
+                assert_eq!(write.restored, [0], "seed {}: not written as restored", self.seed);
                 self.storage.begin(write, self.machine.true_us, &mut self.rng);
             }
             self.machine.true_us += SECOND;
             for outcome in self.storage.advance(self.machine.true_us) {
                 let now = daemon.wall.believe(reading);
-                let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
+                let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("marks can be written");
                 daemon.keeper.written(outcome, now, mark);
             }
             self.expect_silence(&mut daemon);

@@ -17,12 +17,13 @@ pub(crate) struct Daemon {
     pub(crate) shards: Vec<Shard>,
     pub(crate) keeper: Keeper,
     pub(crate) locks: WorkerLocks,
-    /// The last ID of each shard's only connection, and of all connections in strict order.
+    /// The last ID of each shard's only connection.
     pub(crate) last_ids: [u64; SHARDS],
+    /// The highest ID that any connection has received.
     pub(crate) last_of_all: u64,
     /// Each shard's request that waits.
     pub(crate) waiting: Vec<Option<Waiting>>,
-    /// A wake-up whose thread was paused after it had read the clock.
+    /// A shard whose thread lost the processor after it had read the clock, and its reading.
     pub(crate) paused: Option<(usize, Now)>,
     pub(crate) renewal: Renewal,
 }
@@ -30,10 +31,11 @@ pub(crate) struct Daemon {
 /// The ceilings that must be durable before IDs flow again, after a grant was taken away.
 pub(crate) struct Renewal {
     pub(crate) generation: u64,
-    /// By writer, the number of the last write: so far, and before the grant was taken away.
+    /// The number of each writer's last write.
     pub(crate) last: Vec<u64>,
+    /// The number of each writer's last write before the grant was taken away.
     pub(crate) last_before: Vec<u64>,
-    /// By writer, whether a later write is durable.
+    /// For each writer, true once a later write is durable.
     pub(crate) is_done: Vec<bool>,
 }
 
@@ -59,7 +61,6 @@ pub(crate) struct Waiting {
     /// The lowest wall time believed since its admission. No ID of this request is older than the
     /// burst window at that time.
     pub(crate) earliest_us: i64,
-    /// The highest wall time since its admission. A step back does not revoke IDs claimed before
-    /// it.
+    /// The highest wall time since its admission. IDs claimed before a step back stay claimed.
     pub(crate) latest_us: i64,
 }

@@ -77,8 +77,8 @@ impl StateFile {
         self.is_settled
     }
 
-    /// Reads the record as a start does. If no copy is whole, returns `None` if nothing was
-    /// granted, or else an error. After a successful write a copy must be whole.
+    /// Reads the record as a start does. A file without a whole copy is an error, unless no write
+    /// has succeeded yet: then returns `None`.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         match Copies::read(&self.disk.cached.borrow()) {
             Ok((copies, mut records)) => {
@@ -92,8 +92,8 @@ impl StateFile {
         }
     }
 
-    /// Replaces a file that cannot be read because its last write was cut off: the operator knows
-    /// how far IDs were granted. Returns false if the last write succeeded.
+    /// Replaces a file that cannot be read because its last write was cut off. `record` is what was
+    /// granted, which the operator knows. Returns false if the last write succeeded.
     pub(crate) fn repair(&mut self, record: &Record) -> bool {
         !self.is_settled && {
             *self = StateFile::new();
@@ -189,7 +189,7 @@ impl Memory {
 impl Disk for Memory {
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
         let (works, result) = self.call();
-        // A failed call wrote the first part.
+        // A failed call has written the first sector.
         let written = if works { bytes } else { &bytes[..SECTOR_BYTES] };
         self.cached.borrow_mut()[at..][..written.len()].copy_from_slice(written);
         let mut dirty = self.dirty.get();
@@ -198,7 +198,7 @@ impl Disk for Memory {
         result
     }
 
-    /// A failed sync may leave sectors that the cache believes to be written.
+    /// Syncs all dirty sectors. Afterwards no sector is dirty, even if the sync failed.
     fn sync(&self) -> io::Result<()> {
         let (works, result) = self.call();
         self.sync_sectors(|| works);

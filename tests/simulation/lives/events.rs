@@ -25,6 +25,7 @@ impl World {
         self.note_wall();
     }
 
+    /// Notes the wall clock, for the checks of requests that wait.
     pub(crate) fn note_wall(&mut self) {
         let wall_us = self.machine.wall();
         self.highest_wall_us = self.highest_wall_us.max(wall_us);
@@ -37,8 +38,8 @@ impl World {
         }
     }
 
-    /// Makes no request for a while. The keeper looks once a second, so a forward step that lasts
-    /// is believed. Later than ten minutes after the last use nothing is written.
+    /// Passes time without a request, while the keeper looks once a second. Checks that a forward
+    /// step that lasts is believed, and that nothing is written after [`WRITTEN_AFTER_USE`].
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;
@@ -48,18 +49,18 @@ impl World {
             self.advance();
             let (writes, _) = self.keep();
             let is_quiet = self.machine.true_us > quiet_from_us && self.is_well();
-            assert!(!is_quiet || writes == 0, "seed {}: written though nobody asks", self.seed);
+            assert!(!is_quiet || writes == 0, "seed {}: a write, long after the last request", self.seed);
         }
         if let Some(daemon) = &self.daemon
             && lasting > STEP_RULE.step_hold
         {
             let reading = self.machine.read();
             let believed = daemon.wall.believe(reading).wall;
-            assert_eq!(believed, reading.wall, "seed {}: a clock that has lasted is not believed", self.seed);
+            assert_eq!(believed, reading.wall, "seed {}: not believed after step_hold", self.seed);
             if self.is_well() {
-                let stored_us = self.storage.state.wall_minus_boot_us.expect("stored before use");
+                let stored_us = self.storage.state.wall_minus_boot_us.expect("a stored ceiling");
                 let forgotten_us = reading.offset_us() - stored_us;
-                assert!(forgotten_us <= SECOND, "seed {}: {forgotten_us} us believed, not stored", self.seed);
+                assert!(forgotten_us <= SECOND, "seed {}: stored {forgotten_us} us too low", self.seed);
             }
         }
     }
@@ -76,7 +77,7 @@ impl World {
         let reading = self.machine.read();
         if let Some(daemon) = &self.daemon {
             let believed = daemon.wall.believe(reading).wall;
-            assert_eq!(believed, reading.wall, "seed {}: a belief is forgotten", self.seed);
+            assert_eq!(believed, reading.wall, "seed {}: the clock is not believed", self.seed);
         }
     }
 

@@ -22,7 +22,7 @@ const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare
 /// The lowest age of a layout's epoch: 400 days.
 const LEAST_AGE_MS: i64 = 400 * 86_400_000;
 
-/// Draws a layout whose life has started by `now`, and lasts at least a minute.
+/// Draws a layout that has begun by `now`, and lasts for at least a minute more.
 pub(crate) fn draw(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
     loop {
         let text = text(rng, now);
@@ -49,7 +49,7 @@ fn text(rng: &mut fastrand::Rng, now: UnixMicros) -> String {
         fields.push(one_of(rng, &["table:2d:random", "suffix:5:random"]).to_owned());
     }
     let time = if rng.bool() { rng.u8(10..=45).to_string() } else { format!("{}d", rng.u8(4..=14)) };
-    // No step back reaches the epoch.
+    // The epoch is so old that no step back reaches it.
     let epoch_ms = rng.i64(0..now.0 / 1_000 - LEAST_AGE_MS);
     format!("time:{time},{};tick={tick_ms}ms;epoch={epoch_ms}", fields.join(","))
 }

@@ -8,7 +8,7 @@ use super::{HORIZON, MS, SECOND, SHARDS};
 
 /// The interval at which shards look at their window.
 const STEP_US: i64 = 5 * MS;
-/// The time for which the lead is watched. The lead shrinks by half of that time.
+/// The time for which the lead is watched. The lead shrinks by half of this time.
 const WATCHED_US: i64 = 15 * SECOND;
 
 impl World {
@@ -118,7 +118,7 @@ impl Watched {
         for since_us in (0..WATCHED_US).step_by(STEP_US as usize) {
             raises += self.step();
             let (bound, lead_us) = self.world.ask();
-            assert_eq!(bound, Bound::Clock, "seed {seed}: refused, or a raise is waited for");
+            assert_eq!(bound, Bound::Clock, "seed {seed}: a request is refused, or waits for a raise");
             let most_us = self.world.max_ahead_us() - since_us / 2 + 2 * self.world.tick_us() + 2 * STEP_US;
             assert!(lead_us <= most_us, "seed {seed}: {lead_us} us ahead after {since_us} us");
         }

@@ -1,20 +1,25 @@
-//! The machine's clocks.
+//! A machine's clocks.
 
 use snowbank::clock::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-use super::MS;
+use super::{MS, SECOND};
 
 /// The machine's clocks. True time runs, and the wall clock may show anything.
 pub(crate) struct Machine {
     pub(crate) true_us: i64,
     pub(crate) boot_at_us: i64,
     pub(crate) wall_offset_us: i64,
-    /// What the wall clock shows, if it stands still.
+    /// The time that the wall clock shows while it stands still.
     pub(crate) frozen: Option<i64>,
 }
 
 impl Machine {
+    /// Makes a machine whose clock is right, some minutes after its boot.
+    pub(crate) fn booted_before(true_us: i64) -> Self {
+        Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None }
+    }
+
     pub(crate) fn wall(&self) -> i64 {
         self.frozen.unwrap_or(self.true_us + self.wall_offset_us)
     }

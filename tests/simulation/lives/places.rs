@@ -17,7 +17,7 @@ pub(crate) struct Place {
     pub(crate) known: Known,
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<TempDir>,
-    /// The state that a backup has replaced, unused since.
+    /// The state that a backup has replaced. `None` once a process has used the backup.
     pub(crate) newest: Option<Replaced>,
     /// True while the marks of this boot show that the state is an older copy for some worker IDs.
     pub(crate) is_older: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Replaced {
     pub(crate) is_older: bool,
 }
 
-/// The promises that a state makes.
+/// What starts with a state must respect.
 #[derive(Default)]
 pub(crate) struct Known {
     /// The last configuration that started.
@@ -47,8 +47,8 @@ impl Place {
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
-    /// Forgets sources whose worker IDs another name has now, as after a renaming. The earlier name
-    /// would start with nothing.
+    /// Forgets each source whose worker IDs a source of another name has now, as after a renaming.
+    /// Under its earlier name it would start without a record.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {
@@ -102,7 +102,7 @@ fn copy_of(state: &TempDir) -> TempDir {
     let copy = directory();
     for entry in fs::read_dir(state).expect("a directory") {
         let entry = entry.expect("a file");
-        fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("room");
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("the copy can be written");
     }
     copy
 }

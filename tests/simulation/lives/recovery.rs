@@ -6,13 +6,12 @@ use snowbank_client::layout::Position;
 use super::world::World;
 use super::{MS, SECOND, SHARDS};
 
-/// A recovery is watched in this many steps for each `max_ahead`.
+/// The number of steps in which `max_ahead` passes while a recovery is watched.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
-    /// Ends the faults: no thread is paused, and storage works and has ended its writes. The wall
-    /// clock runs. It shows the highest time that it ever showed, or stays wrong by as much as
-    /// `max_ahead` allows. IDs must flow again.
+    /// Ends the faults. The wall clock then shows the highest time that it ever showed, or a time
+    /// that is behind by at most `max_ahead`. Checks that IDs flow again.
     pub(crate) fn recover(&mut self) {
         self.end_the_faults();
         if self.is_ended() {
@@ -28,7 +27,7 @@ impl World {
             assert!(beyond_us <= reserve_us, "seed {}: a start {beyond_us} us above max_ahead", self.seed);
         }
         if let Some(used_us) = used_us {
-            // The clock goes to any time that can be bridged, wherever it was before.
+            // Sets the clock at most `max_ahead` behind the highest tick used.
             let behind_us = self.rng.i64(0..=self.max_ahead_us());
             self.machine.wall_offset_us =
                 (used_us - behind_us).min(self.highest_wall_us) - self.machine.true_us;
@@ -44,8 +43,8 @@ impl World {
         }
     }
 
-    /// Makes storage work, and end its writes. Sets the wall clock to the highest time that it ever
-    /// showed. A daemon runs then, and none of its threads is paused.
+    /// Makes storage work, and ends its writes. Sets the wall clock to the highest time that it
+    /// ever showed. Starts a daemon if none runs. Lets a paused thread continue.
     pub(crate) fn end_the_faults(&mut self) {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
         let now_us = self.machine.true_us;
@@ -74,10 +73,9 @@ impl World {
         Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
     }
 
-    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the
-    /// highest tick used. It may be further behind: a crash while the clock stood still leaves a
-    /// ceiling above `max_ahead`, where the next process starts. A held forward step changes
-    /// nothing, because IDs continue at the believed clock.
+    /// Returns whether the believed wall clock is at most `max_ahead` behind the highest tick used.
+    /// After a crash while the clock stood still, the clock is further behind: the next process
+    /// starts at a ceiling that is more than `max_ahead` ahead.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
         self.daemon
@@ -109,25 +107,25 @@ impl World {
             let seed = self.seed;
             assert!(
                 self.machine.true_us < until_us,
-                "seed {seed}: no ID within {within_us} us of good weather"
+                "seed {seed}: no ID within {within_us} us after the end of the faults"
             );
             // The last looks are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
-            // By then the write that the keeper has just started has ended, and the ID clock is
-            // still below the ceiling.
+            // In this time the write that the keeper has just started ends, and the ID clock stays
+            // below the ceiling.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();
-            // A tick may have fewer IDs than those requests wanted.
+            // A tick may have fewer IDs than the requests wanted.
             if self.granted == before {
                 self.take_single_ids();
             }
         }
     }
 
-    /// Lets the wall clock catch up until all waiting requests have their answers. Meanwhile a held
-    /// forward step ends, and so does the raise after it.
+    /// Passes time until the wall clock has caught up, all waiting requests have their replies, and
+    /// a held forward step and the raise after it have ended.
     fn rest(&mut self) {
         for _ in 0..3 * STEPS_PER_MAX_AHEAD {
             self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
@@ -140,8 +138,7 @@ impl World {
         self.take_outcomes();
     }
 
-    /// Checks that after a rest any shard answers a burst of seven eighths of the burst window at
-    /// once.
+    /// Checks that after a rest any shard has the IDs of seven eighths of the burst window at once.
     fn burst(&mut self) {
         let reading = self.machine.read();
         let window_us = self.rules.burst_window.as_micros() as u64;

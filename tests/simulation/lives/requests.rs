@@ -46,14 +46,14 @@ impl World {
         for outcome in outcomes {
             let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
             daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
-            let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
+            let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("marks can be written");
             daemon.keeper.written(outcome, now, mark);
         }
         some_ended
     }
 
-    /// Makes a thread read the clock and lose the processor. No other wake-up of its shard comes
-    /// before it continues.
+    /// Makes a shard's thread read the clock and lose the processor. Its next wake-up uses this
+    /// reading.
     pub(crate) fn pause(&mut self) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -90,10 +90,10 @@ impl World {
             6..9 => self.rng.u64(1..500),
             _ => self.rng.u64(1..60_000),
         };
-        self.take_count(index, now, count);
+        self.take_within(index, now, count, None);
     }
 
-    /// Asks each shard on which no request waits for one ID.
+    /// Requests one ID from each shard that has no waiting request.
     pub(crate) fn take_single_ids(&mut self) {
         let reading = self.machine.read();
         for index in 0..SHARDS {
@@ -101,16 +101,12 @@ impl World {
             let Some(daemon) = daemon else { continue };
             let now = daemon.wall.believe(reading);
             daemon.shards[index].wake(now);
-            self.take_count(index, now, 1);
+            self.take_within(index, now, 1, None);
         }
     }
 
-    fn take_count(&mut self, index: usize, now: Now, count: u64) {
-        self.take_within(index, now, count, None);
-    }
-
-    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. If `wait` is
-    /// `None`, both are random.
+    /// Takes IDs. If there are too few, the request waits: `wait` is its deadline, and whether it
+    /// accepts fewer IDs. If `wait` is `None`, both are random.
     fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -183,7 +179,7 @@ impl World {
         let Some(Waiting { id, count, wait, taken, above, earliest_us, latest_us }) =
             daemon.waiting[index].take()
         else {
-            panic!("seed {}: finished without a wait", self.seed);
+            panic!("seed {}: a request has finished that did not wait", self.seed);
         };
         assert_eq!(id, finished.id);
         let (lane, _) = daemon.shards[index].lane(0);
@@ -196,7 +192,7 @@ impl World {
         if refusal.is_none() {
             assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);
             let is_above = self.order == Order::Relaxed || runs[0].first > above;
-            assert!(is_above, "seed {}: {runs:?} waited, {above} was there before it", self.seed);
+            assert!(is_above, "seed {}: {runs:?} is below {above}, which came before the request", self.seed);
             self.check_age(&runs, earliest_us);
             self.hand_out(index, &runs, latest_us);
         }

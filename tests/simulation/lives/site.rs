@@ -1,28 +1,26 @@
-//! A machine with two daemons, each with its own state or none, and several sources. Layouts and
-//! worker IDs change between lives, and pass from one daemon to the other. Sources are added at
-//! restarts. States are lost, older copies replace them and are adopted, and the machine boots
-//! again. Start, keeper, state file and locks are the shipped ones, in memory directories.
+//! A machine with two daemons, each with its own state or none, and several sources. A start may
+//! have other layouts and worker IDs than the one before, also those that the other daemon had.
+//! Sources are added at restarts. States are lost, or replaced by older copies, which an operator
+//! may adopt. The machine boots again. The shipped start, keeper, state file and locks run, in
+//! directories in memory.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
-use std::path::Path;
-use std::sync::Arc;
 
-use snowbank::config::{self, Overrides, Settings, SourceSettings};
+use snowbank::config::{Settings, SourceSettings};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
-use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
+use snowbank::shard::{Order, Shard};
+use snowbank_client::layout::{Layout, concurrent_collision};
 use tempfile::TempDir;
 
 use super::machine::Machine;
 use super::places::Place;
-use super::{MS, SECOND, STEP_RULE};
+use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
-/// The first two layouts have the same ID space. IDs of the third are higher: after it, the first
-/// two are refused.
+/// The first two layouts have the same ID space. IDs of the third are higher, so a start with one
+/// of the first two is refused after it.
 const LAYOUTS: [&str; 3] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -32,10 +30,10 @@ const WORKERS: [&str; 6] = ["1", "2", "0-3", "2,5", "4-9", "9"];
 const NAMES: [&str; 3] = ["orders", "batches", "events"];
 const SHARDS: usize = 2;
 const STEPS: usize = 600;
-/// A forward step is believed after this long.
+/// The time after which a held forward step is believed.
 const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
-/// IDs must flow again within this time once clocks and storage work. A forward step is held for a
-/// minute, and an ID clock is at most `max_ahead`, 10 s, ahead.
+/// The longest time until IDs flow again, once clocks and storage work: a forward step is held for
+/// [`STEP_HOLD_US`], and an ID clock is ahead by at most `max_ahead`.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 
 pub(crate) struct Process {
@@ -50,16 +48,16 @@ pub(crate) struct Site {
     pub(crate) rng: fastrand::Rng,
     pub(crate) machine: Machine,
     pub(crate) highest_wall_us: i64,
-    /// The wall clock does not step back below this time. Below, only marks would protect a worker
-    /// ID that a state does not know, and a boot clears the marks.
+    /// The wall clock does not step back below this time. Marks alone protect a worker ID that a
+    /// state does not know, and a boot clears the marks.
     pub(crate) lowest_wall_us: i64,
-    /// The time when the wall clock was last set. While a step forward is not believed, starts
-    /// refuse marks from after it as too far ahead.
+    /// The time when the wall clock was last set. While a forward step is held, a start may refuse
+    /// marks that were made after the step, because they seem to be too far ahead.
     pub(crate) set_at_us: i64,
     pub(crate) boots: u32,
     pub(crate) locks: TempDir,
     pub(crate) places: [Place; 2],
-    /// All IDs handed out, with the index of the first layout of their space.
+    /// All IDs handed out, with the index of the first layout that has their ID space.
     handed_out: HashSet<(usize, u64)>,
     fails_one_in: u32,
 }
@@ -67,7 +65,7 @@ pub(crate) struct Site {
 /// Returns the index of the first layout with this layout's ID space.
 fn space_of(layout: &Layout) -> usize {
     let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
-    LAYOUTS.iter().position(|text| has_space(text)).expect("one of these")
+    LAYOUTS.iter().position(|text| has_space(text)).expect("one of LAYOUTS")
 }
 
 fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
@@ -76,26 +74,16 @@ fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
     concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
 }
 
-fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
+fn draw_source(name: &str, rng: &mut fastrand::Rng) -> String {
     let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
-    let workers = WORKERS[rng.usize(..WORKERS.len())];
-    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+    source_toml(name, layout, WORKERS[rng.usize(..WORKERS.len())])
 }
 
 impl Process {
     fn open_lanes(&mut self, seed: u64, machine: &Machine) {
         let now = self.ceilings.keeper.believe(machine.read());
         let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
-        let rings: Vec<Rings> =
-            sources.iter().map(|_| (0..SHARDS).map(|_| Ring::default()).collect()).collect();
-        let lanes = |index| {
-            let lane = |(source, rings): (&Arc<_>, &Rings)| {
-                Lane::new(Arc::clone(source), Arc::clone(rings), index, Order::Relaxed, now)
-            };
-            sources.iter().zip(&rings).map(lane).collect()
-        };
-        self.shards =
-            (0..SHARDS).map(|index| Shard::new(index, lanes(index), seed + index as u64, now)).collect();
+        self.shards = shards(SHARDS, &sources, Order::Relaxed, seed, now);
     }
 }
 
@@ -106,7 +94,7 @@ impl Site {
         Site {
             seed,
             places: [Place::new(true), Place::new(rng.u8(..3) > 0)],
-            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            machine: Machine::booted_before(true_us),
             highest_wall_us: true_us,
             lowest_wall_us: true_us - 3_600 * SECOND,
             set_at_us: i64::MIN,
@@ -122,12 +110,6 @@ impl Site {
         self.places.iter().all(|place| place.state.is_some())
     }
 
-    fn load(&self, toml: &str) -> Option<Settings> {
-        let file = Some((Path::new("snowbank.toml"), toml));
-        let now = UnixMicros(self.machine.wall());
-        config::load(file, &Overrides::default(), NonZeroUsize::MIN, now).ok()
-    }
-
     /// Draws a configuration without sources that collide, or returns the last one that started.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
@@ -137,36 +119,26 @@ impl Site {
         }
         loop {
             let count = self.rng.usize(1..=2);
-            let toml: String = NAMES[..count].iter().map(|name| source_toml(name, &mut self.rng)).collect();
-            if let Some(settings) = self.load(&toml) {
+            let toml: String = NAMES[..count].iter().map(|name| draw_source(name, &mut self.rng)).collect();
+            if let Ok(settings) = load(&toml, self.machine.read().wall) {
                 return settings;
             }
         }
     }
 
-    /// Returns whether a source's worker IDs are those of the other daemon.
+    /// Returns whether the other daemon holds worker IDs of this source.
     fn is_held(&self, index: usize, source: &SourceSettings) -> bool {
         let other = self.places[1 - index].process.as_ref();
         other.is_some_and(|process| process.settings.sources.iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Returns true only sometimes, because a start waits a moment in real time for the lock of
-    /// another process.
-    fn tries_what_is_held(&mut self) -> bool {
-        self.rng.u8(..40) == 0
-    }
-
-    fn start(&mut self, index: usize) {
-        let settings = self.draw_settings(index);
-        self.start_with(index, settings);
-    }
-
     fn start_with(&mut self, index: usize, settings: Settings) {
         let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
-        if is_held && !self.tries_what_is_held() {
+        // A start waits for the lock of another process, in real time. So few starts try that.
+        if is_held && self.rng.u8(..40) > 0 {
             return;
         }
-        // Sometimes an operator adopts any state.
+        // Sometimes an operator adopts the state, whatever it is.
         let is_older = self.places[index].is_older;
         let adopt = self.rng.u8(..4) == 0;
         let boot = self.boots.to_string();
@@ -186,7 +158,7 @@ impl Site {
                 place.process = Some(process);
                 place.forget_renamed();
             }
-            Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: nobody has the worker IDs"),
+            Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: free worker IDs are refused"),
             Err(StartError::OlderState(reason)) => {
                 assert!(is_older, "seed {seed}: the newest state is taken for an older copy: {reason}");
                 match self.rng.u8(..3) {
@@ -195,19 +167,19 @@ impl Site {
                     _ => {}
                 }
             }
-            // A changed layout whose IDs would be too low. The previous configuration must not be
-            // refused.
+            // The IDs of a changed layout may be too low. The configuration of the last start is
+            // never refused for that.
             Err(StartError::WrongSetting(reason)) => {
-                assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
+                assert!(is_changed, "seed {seed}: refused without a change: {reason}");
             }
-            // The previous configuration is refused only if marks are too high: the clock stepped
-            // back, its forward step is held, or an older copy is to be adopted.
+            // The configuration of the last start is refused only if its marks are far above the
+            // clock: the clock stepped back, its forward step is held, or an older copy is adopted.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
                 assert!(
                     is_changed || is_behind || is_older || is_held,
-                    "seed {seed}: refused as it ran before: {reason}"
+                    "seed {seed}: refused without a change: {reason}"
                 );
             }
             Err(error) => panic!("seed {seed}: {error}"),
@@ -221,21 +193,17 @@ impl Site {
             return;
         }
         let sources = process.settings.sources.iter().map(|source| {
-            let SourceSettings { name, layout, worker_ids, .. } = source;
-            format!(
-                "[[sources]]\nname = {name:?}\nlayout = \"{layout}\"\nworker_ids = \"{}\"\n",
-                worker_ids.set
-            )
+            source_toml(&source.name, &source.layout.to_string(), &source.worker_ids.set.to_string())
         });
-        let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
-        if let Some(settings) = self.load(&toml) {
+        let toml = sources.collect::<String>() + &draw_source(NAMES[count], &mut self.rng);
+        if let Ok(settings) = load(&toml, self.machine.read().wall) {
             let is_clean = self.rng.bool();
             self.end(index, is_clean);
             self.start_with(index, settings);
         }
     }
 
-    /// Runs the keeper's thread, and the storage thread's pending write.
+    /// Ends the write in flight if its time has come, and lets the keeper look.
     fn keep(&mut self, index: usize) {
         let reading = self.machine.read();
         let now_us = self.machine.true_us;
@@ -282,11 +250,11 @@ impl Site {
         for run in &runs {
             let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
             for id in ids {
-                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
+                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} twice");
             }
         }
-        // After a change of the ID space, IDs always lie above the earlier ones. After a change of
-        // worker IDs in the same space, they do so only if the ID clock can catch up.
+        // After a change of the ID space, a source's IDs always lie above its earlier ones. After a
+        // change of worker IDs in the same space, they need not.
         let first = runs[0].first;
         let last = runs.iter().map(|run| run.last()).max().expect("a run");
         let settings = &process.settings.sources[source];
@@ -330,7 +298,10 @@ impl Site {
         let lasting_us = self.rng.i64(0..lasting_us);
         self.pass(lasting_us);
         let index = self.rng.usize(..self.places.len());
-        let Some(process) = &self.places[index].process else { return self.start(index) };
+        let Some(process) = &self.places[index].process else {
+            let settings = self.draw_settings(index);
+            return self.start_with(index, settings);
+        };
         let sources = process.settings.sources.len();
         match self.rng.u8(..100) {
             0..80 => {
@@ -347,8 +318,8 @@ impl Site {
         }
     }
 
-    /// Makes storage work and corrects the clock: each daemon starts as before, and each source has
-    /// IDs again.
+    /// Makes storage work and corrects the clock. Checks that each daemon starts as before, and
+    /// that each source has IDs again.
     fn recover(&mut self) {
         self.fails_one_in = 0;
         self.set_clock_right();

@@ -9,7 +9,7 @@ impl Site {
         self.set_at_us = self.machine.true_us;
         let size = [5 * MS, SECOND, 5 * SECOND, 30 * SECOND][self.rng.usize(..4)];
         match self.rng.u8(..3) {
-            // If nothing is kept, a clock that steps back is not covered.
+            // Without a state, a daemon does not promise unique IDs after a step back.
             0 if self.keeps_all() => self.machine.wall_offset_us -= size,
             1 => self.machine.wall_offset_us += size,
             _ if self.keeps_all() => self.machine.wall_offset_us = 0,
@@ -19,7 +19,8 @@ impl Site {
         self.machine.wall_offset_us = self.machine.wall_offset_us.max(lowest_us);
     }
 
-    /// Loses the state of a daemon that ends, replaces it by an older copy, or makes a backup.
+    /// Makes a backup of a daemon's state, or ends the daemon and loses its state or replaces it by
+    /// a backup.
     pub(crate) fn disturb_the_state(&mut self, index: usize) {
         if self.rng.bool() {
             return self.places[index].back_up();
@@ -32,13 +33,13 @@ impl Site {
         }
     }
 
-    /// Boots the machine again. The clock is then past all IDs handed out, because nothing else
-    /// covers older copies, lost states, and worker IDs that pass to another state.
+    /// Boots the machine again. The clock is then past all IDs handed out: without marks, only that
+    /// makes older copies, lost states and worker IDs of another state safe.
     pub(crate) fn reboot(&mut self) {
         for index in 0..self.places.len() {
             self.end(index, false);
             self.places[index].backups.clear();
-            // After a boot nothing reveals an older copy.
+            // A boot clears the marks, which reveal an older copy.
             self.places[index].is_older = false;
             self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }

@@ -9,7 +9,6 @@ use snowbank::ceiling::{
 };
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
-use snowbank::shard::{Lane, Ring, Rings, Shard};
 use snowbank::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
@@ -17,13 +16,13 @@ use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;
 use super::storage::{State, owner};
 use super::world::World;
-use super::{SHARDS, STEP_RULE};
+use super::{SHARDS, STEP_RULE, shards};
 use crate::support::directory;
 
 impl World {
     /// Starts a process by the shipped rules: at or above the stored ceiling, or above the current
-    /// tick if no ceiling is stored, and above everything that the machine remembers. An older copy
-    /// of the state is refused.
+    /// tick if no ceiling is stored, and above the marks of this boot. An older copy of the state
+    /// is refused.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
         let is_ticket = self.numbering.ticket().is_some();
@@ -59,16 +58,11 @@ impl World {
             // The daemon does not start. The service manager retries.
             return;
         }
-        locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
+        locks.mark_granted(self.numbering.id_bound(ceiling)).expect("marks can be written");
         managed.grant(ceiling);
         self.newest = None;
-        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
-        let shard = |index| {
-            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
-            Shard::new(index, vec![lane], self.seed + index as u64, now)
-        };
         self.daemon = Some(Daemon {
-            shards: (0..SHARDS).map(shard).collect(),
+            shards: shards(SHARDS, &[Arc::clone(&source)], self.order, self.seed, now),
             keeper: Keeper::new(vec![managed], &vec![Reach::Local; self.writers], Arc::clone(&wall), reading),
             locks,
             source,
@@ -110,18 +104,14 @@ impl World {
         Some(stored)
     }
 
-    pub(crate) fn set_state(&mut self, state: State) {
-        self.storage.state = state;
-    }
-
     /// Ends the process, whatever it was doing.
     pub(crate) fn kill(&mut self) {
         self.daemon = None;
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Returns where a start begins by the marks of the worker IDs, or `None` if the start is
-    /// refused. Then the operator follows the message.
+    /// Returns `start`, or the end of the marks if that is higher. Returns `None` if the marks show
+    /// an older copy. The start is then refused, and the operator does what the message says.
     pub(crate) fn above_marks(
         &mut self,
         stored: Option<Record>,
@@ -130,11 +120,11 @@ impl World {
         now: Now,
     ) -> Option<Position> {
         let records: Vec<Record> = stored.into_iter().collect();
-        let marks = locks.marks().expect("they make sense");
+        let marks = locks.marks().expect("marks can be read");
         match compare(&marks, &self.numbering, start, &records) {
             Marked::Below => Some(start),
             Marked::ByAnother(end) => Some(end),
-            Marked::Released => panic!("seed {}: nothing was moved away", self.seed),
+            Marked::Released => panic!("seed {}: nothing was exported", self.seed),
             Marked::SinceThisCopy(end) => {
                 assert!(
                     self.newest.is_some(),
@@ -165,12 +155,12 @@ impl World {
         let copy = self.backups[self.rng.usize(..self.backups.len())].clone();
         let replaced = self.storage.state.clone();
         self.newest.get_or_insert(replaced);
-        self.set_state(copy);
+        self.storage.state = copy;
     }
 
     pub(crate) fn put_newest_back(&mut self) {
         if let Some(newest) = self.newest.take() {
-            self.set_state(newest);
+            self.storage.state = newest;
         }
     }
 
@@ -178,7 +168,7 @@ impl World {
     pub(crate) fn lose(&mut self) {
         self.lost += 1;
         self.newest = None;
-        self.set_state(State { identity: self.lost, ..State::default() });
+        self.storage.state = State { identity: self.lost, ..State::default() };
     }
 
     /// Stops cleanly. The trim may fail. Nothing is handed out afterwards, not even blocks claimed
@@ -189,13 +179,13 @@ impl World {
         };
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        // Writers first end their writes. A stop does not wait for a write that hangs, and then
-        // trims nothing.
+        // A writer ends its write before the trim. If a write hangs, the stop does not wait for it,
+        // and trims nothing.
         let hangs = !self.storage.in_flight.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
         for Left { id_bound, .. } in trims {
             let cursor = daemon.source.numbering().position_from(id_bound);
-            daemon.locks.mark_granted(id_bound).expect("they can be marked");
+            daemon.locks.mark_granted(id_bound).expect("marks can be written");
             for writer in (0..self.writers).filter(|_| !hangs) {
                 let failure = self.storage.draw(&mut self.rng);
                 if !self.storage.trim(writer, cursor, failure) {
@@ -205,7 +195,7 @@ impl World {
         }
         self.expect_silence(&mut daemon);
         for writer in 0..self.writers {
-            // Any outcome that a write may have.
+            // The outcome of any write may come after the seal.
             let outcome = Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) };
             let now = daemon.wall.believe(self.machine.read());
             daemon.keeper.written(outcome, now, |_, _| panic!("marked after the trim"));
@@ -213,8 +203,8 @@ impl World {
         self.expect_silence(&mut daemon);
     }
 
-    /// Lets the keeper find that another daemon has the worker IDs or the state. From then on
-    /// nothing is handed out or written.
+    /// Lets the keeper find that another daemon has the worker IDs or the state. Checks that
+    /// nothing is handed out or written from then on.
     pub(crate) fn take_over(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.keeper.lose(TakenOver(String::from("another daemon has it")));
@@ -244,12 +234,12 @@ impl World {
         }
     }
 
-    /// Boots the machine again, maybe after a power failure. Nothing is known of the old boot's
-    /// clocks afterwards.
+    /// Boots the machine again, maybe after a power failure. The new boot knows nothing of the
+    /// earlier clocks.
     pub(crate) fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
-        // After a boot nothing reveals an older copy.
+        // A boot clears the marks, which reveal an older copy.
         self.put_newest_back();
         self.backups.clear();
         if self.rng.bool() {
@@ -259,6 +249,7 @@ impl World {
         self.storage.state.wall_minus_boot_us = None;
     }
 
+    /// Checks that no shard hands out an ID.
     pub(crate) fn expect_silence(&self, daemon: &mut Daemon) {
         let now = daemon.wall.believe(self.machine.read());
         for shard in &mut daemon.shards {
@@ -266,7 +257,7 @@ impl World {
             shard.wake(now);
             let (lane, rng) = shard.lane(0);
             let taken = lane.take(1, || 0, rng, &mut runs);
-            assert_eq!(taken, Err(1), "seed {}: {runs:?} after the end", self.seed);
+            assert_eq!(taken, Err(1), "seed {}: {runs:?} handed out after the end", self.seed);
         }
     }
 }

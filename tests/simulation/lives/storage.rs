@@ -11,8 +11,7 @@ use snowbank_client::layout::Position;
 use super::disk::{Failure, StateFile};
 use super::{MS, SECOND};
 
-/// The contents of a state directory, and of what the other writer keeps. A backup of them has this
-/// type, too.
+/// A state directory, and the file of the other writer. A backup of them has this type, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// One file for each writer.
@@ -56,6 +55,7 @@ pub(crate) struct InFlight {
     /// The time when its writer reports it as failed. The write continues, and is reported again at
     /// its end.
     pub(crate) abandoned_us: Option<i64>,
+    /// True once its writer has reported it as failed.
     pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
 }
@@ -116,7 +116,7 @@ impl Storage {
         Ok(lowest)
     }
 
-    /// Cuts the machine's power. Writes that no disk has are lost, and one copy may be damaged.
+    /// Cuts the machine's power. Unsynced writes may be lost, and one copy may be damaged.
     pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
         self.state.files.iter_mut().for_each(|file| file.lose_power(rng));
         let damaged = rng.usize(..3);
@@ -179,7 +179,7 @@ impl Storage {
     }
 }
 
-/// Returns the owner of a state; only its identity counts.
+/// Returns the owner of a state. Of its fields, only the identity matters.
 pub(crate) fn owner(state: &State) -> Owner {
     Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
 }

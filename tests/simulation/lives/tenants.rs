@@ -1,30 +1,29 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for
 //! more. Large ones are promised all that they request. Modest ones want no more than their share.
-//! Pipelining ones send many requests at once, as clients of front ends do: for these the shard
-//! claims the IDs of the whole turn. Limited ones share the rate of an identity, which reloads
-//! change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each promise is
-//! kept, and no rate exceeded. The shares of greedy tenants differ by one position at most. A
-//! request for less than a share waits a few ticks at most, whatever the others request.
+//! Pipelining ones send many requests at once, as clients of front ends do: the shard then claims
+//! the IDs of the whole turn. The wake-ups at ticks are late by a random time.
+//!
+//! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
+//! tenants differ by at most one position. A request for less than a share waits for a few ticks at
+//! most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
+use snowbank::shard::{Order, Shard, Taken};
 use snowbank::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 use super::checks::{count_of, intervals};
-use super::rates::{Held, Limited};
-use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
+use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};
 
-/// The end of each life, at which the greedy tenants' waits end.
+/// The length of a life. The greedy tenants' waits end with it.
 const LIFE_US: i64 = 300 * MS;
-/// The most by which a wake-up is late. No ID is lost then, because the burst window is longer.
+/// The most by which a wake-up is late. The burst window is longer, so no ID is lost.
 const LATE_US: u64 = 3_000;
 
 const LAYOUTS: [&str; 5] = [
@@ -34,8 +33,6 @@ const LAYOUTS: [&str; 5] = [
     "time:40,worker:5,sequence:=70;tick=2ms",
     "time:36,worker:5,sequence:=300;tick=10ms",
 ];
-/// The rates of identities, low enough that a life uses up their burst.
-const RATES: std::ops::Range<u32> = 5..500;
 /// The most requests that a tenant sends at once.
 const SENT_MAX: usize = 40;
 
@@ -49,47 +46,33 @@ enum Appetite {
     Modest,
     /// Sometimes sends many modest requests at once.
     Pipelining,
-    /// Sends like a modest one, at the rate of its identity.
-    Limited,
 }
 
-/// A request: its number of IDs, its wait, and whether fewer are allowed.
-type Ask = (u64, Duration, bool);
+/// A request.
+struct Ask {
+    count: u64,
+    wait: Duration,
+    /// True if it accepts fewer IDs.
+    partial: bool,
+}
 
 struct Tenant {
     appetite: Appetite,
-    /// The requests that it has sent and that were not read yet, the last one first.
+    /// The requests that it has sent and that the shard has not read yet, the last one first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
-    /// The index of its identity, its connection, and its request that waits for the rate.
-    limit: Option<(usize, Session)>,
-    paced: Option<Paced>,
     /// Positions claimed for it while it waited.
     waited_for: u64,
 }
 
-/// A request that waits for its identity's rate.
-struct Paced {
-    count: u64,
-    due: BootMicros,
-    held: Held,
-}
-
 struct Waiting {
     id: WaitId,
-    held: Option<Held>,
     count: u64,
     taken: Taken,
     /// The wake-ups since it was admitted.
     wake_ups: usize,
     /// True if a large request waited meanwhile.
     is_beside_promise: bool,
-}
-
-impl Tenant {
-    fn is_served(&self) -> bool {
-        self.waiting.is_none() && self.paced.is_none()
-    }
 }
 
 struct House {
@@ -99,7 +82,6 @@ struct House {
     source: Arc<Source>,
     shards: Vec<Shard>,
     tenants: Vec<Tenant>,
-    identities: Vec<Limited>,
     now: Now,
     end: BootMicros,
     handed_out: Vec<(u64, u64)>,
@@ -110,8 +92,8 @@ impl House {
         let mut rng = fastrand::Rng::with_seed(seed);
         let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
         let workers: WorkerSet = ["0", "0-3"][rng.usize(..2)].parse().expect("worker IDs");
-        let numbering =
-            Numbering::new(Layout::resolve(layout).expect("a layout"), workers).expect("they exist");
+        let numbering = Numbering::new(Layout::resolve(layout).expect("a layout"), workers)
+            .expect("the worker IDs exist");
         let rules = Rules {
             burst_window: BURST_WINDOW,
             max_ahead: MAX_AHEAD,
@@ -124,25 +106,18 @@ impl House {
         let grant = Grant::new(numbering.end());
         let source =
             Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
-        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
-        let shard = |index| {
-            // In strict order shards claim nothing ahead, so each position can be accounted for.
-            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
-            Shard::new(index, vec![lane], seed + index as u64, now)
-        };
-        let shards = (0..SHARDS).map(shard).collect();
-        let identities: Vec<Limited> =
-            (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
-        let tenants = tenants(&mut rng, &identities);
+        // In strict order shards claim nothing ahead, so each position can be accounted for.
+        let shards = shards(SHARDS, &[Arc::clone(&source)], Order::Strict, seed, now);
+        let tenants = tenants(&mut rng);
         let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
         let handed_out = Vec::new();
-        House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
+        House { seed, rng, numbering, source, shards, tenants, now, end, handed_out }
     }
 
     /// Sends requests of a tenant if it has all replies to its earlier requests.
     fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
         let tenant = &mut self.tenants[index];
-        if tenant.is_served() {
+        if tenant.waiting.is_none() {
             asks.reverse();
             tenant.sent = asks;
             self.take_turn(index);
@@ -153,7 +128,7 @@ impl House {
     fn take_turn(&mut self, index: usize) {
         let shard = index % SHARDS;
         self.shards[shard].wake(self.now);
-        while self.tenants[index].is_served()
+        while self.tenants[index].waiting.is_none()
             && let Some(ask) = self.tenants[index].sent.pop()
         {
             self.take(index, ask);
@@ -161,86 +136,35 @@ impl House {
         self.shards[shard].top_up();
     }
 
-    /// Takes a request, if the tenant's rate allows it now.
-    fn take(&mut self, index: usize, (count, wait, partial): Ask) {
-        let now = self.now.boot;
+    fn take(&mut self, index: usize, ask: Ask) {
+        let Ask { count, wait, partial } = ask;
         let due = self.now.boot.after(wait);
-        let Some((identity, session)) = &self.tenants[index].limit else {
-            return self.claim(index, (count, due, partial), None);
-        };
-        match self.identities[*identity].reserve(session, now, due, count) {
-            None => {}
-            Some(held) if held.at() > now => self.tenants[index].paced = Some(Paced { count, due, held }),
-            held => self.claim(index, (count, due, partial), held),
-        }
-    }
-
-    /// Ends waits for rates: the requests draw, or their connections are reset.
-    fn end_paces(&mut self) {
-        let now = self.now.boot;
-        for index in 0..self.tenants.len() {
-            let is_reset = self.rng.u8(..) == 0;
-            let ends = |paced: &mut Paced| is_reset || paced.held.at() <= now;
-            match self.tenants[index].paced.take_if(ends) {
-                None => {}
-                Some(Paced { held, .. }) if held.at() > now => held.give_back(now),
-                Some(Paced { count, due, held }) => {
-                    self.shards[index % SHARDS].wake(self.now);
-                    self.claim(index, (count, due, false), Some(held));
-                    self.take_turn(index);
-                }
-            }
-        }
-    }
-
-    /// Sometimes reloads a rate, and lets a connection take it up.
-    fn reload_at_random(&mut self) {
-        let now = self.now.boot;
-        if self.rng.u8(..100) == 0 {
-            let identity = self.rng.usize(..self.identities.len());
-            self.identities[identity].change(self.rng.u32(RATES), now);
-        }
-        let index = self.rng.usize(..self.tenants.len());
-        if let Some((identity, session)) = &mut self.tenants[index].limit {
-            self.identities[*identity].renew(session);
-        }
-    }
-
-    fn claim(&mut self, index: usize, (count, due, partial): (u64, BootMicros, bool), held: Option<Held>) {
         let shard = index % SHARDS;
-        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
+        let later = || self.tenants[index].sent.iter().map(|ask| ask.count).sum();
         let mut runs = Vec::new();
         let (lane, rng) = self.shards[shard].lane(0);
         match lane.take(count, later, rng, &mut runs) {
-            Ok(()) => self.hand_out(index, (count, held), &runs),
+            Ok(()) => self.hand_out(index, count, &runs),
             Err(missing) => {
                 let request = WaitRequest { count: missing, due, partial, shard };
                 let window = lane.window();
                 let admitted = lane.source().admit(&window, request);
-                let has_some = !runs.is_empty();
                 match admitted {
                     Ok(id) => {
                         let taken = lane.keep(runs);
-                        let waiting =
-                            Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
+                        let waiting = Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false };
                         self.tenants[index].waiting = Some(waiting);
                     }
-                    // The IDs of a refused request are skipped. Here the shard has no block while
-                    // others wait.
-                    Err(_) => {
-                        assert!(!has_some, "seed {}: a refused request had some", self.seed);
-                        held.into_iter().for_each(|held| held.give_back(self.now.boot));
-                    }
+                    // The shard would skip the IDs of a refused request. But it has no block while
+                    // others wait, so the request has none.
+                    Err(_) => assert!(runs.is_empty(), "seed {}: a refused request had IDs", self.seed),
                 }
             }
         }
     }
 
-    fn hand_out(&mut self, index: usize, (count, held): (u64, Option<Held>), runs: &[Run]) {
+    fn hand_out(&mut self, index: usize, count: u64, runs: &[Run]) {
         assert_eq!(count_of(runs), count, "seed {}: tenant {index}", self.seed);
-        if let Some((held, (identity, _))) = held.zip(self.tenants[index].limit.as_ref()) {
-            self.identities[*identity].note_drawn(&held, self.now.boot);
-        }
         self.handed_out.extend(runs.iter().flat_map(|run| intervals(&self.numbering, run)));
     }
 
@@ -265,7 +189,7 @@ impl House {
         let is_it =
             |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
         let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
-        let Waiting { held, count, taken, wake_ups, is_beside_promise, .. } =
+        let Waiting { count, taken, wake_ups, is_beside_promise, .. } =
             self.tenants[index].waiting.take().expect("it waits");
         let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
         self.tenants[index].waited_for += claimed;
@@ -277,15 +201,15 @@ impl House {
         let appetite = self.tenants[index].appetite;
         assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
         match appetite {
-            Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
-            Appetite::Large => self.hand_out(index, (count, held), &runs),
-            Appetite::Modest | Appetite::Pipelining | Appetite::Limited => {
+            Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
+            Appetite::Large => self.hand_out(index, count, &runs),
+            Appetite::Modest | Appetite::Pipelining => {
                 // A promise to a large request leaves a sixteenth of a tick to others.
                 let least_part = if is_beside_promise { 16 } else { 1 };
                 let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
                 let most = 1 + least_part + rotation;
                 assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
-                self.hand_out(index, (count, held), &runs);
+                self.hand_out(index, count, &runs);
             }
         }
         self.take_turn(index);
@@ -297,35 +221,35 @@ impl House {
         let per_tick = self.numbering.ids_per_tick();
         let share = (per_tick / self.tenants.len() as u64).max(1);
         let rng = &mut self.rng;
-        let second = Duration::from_secs(1);
+        let wait = Duration::from_secs(1);
         let asks = match self.tenants[index].appetite {
             Appetite::Greedy => return,
-            Appetite::Modest | Appetite::Limited => vec![(rng.u64(1..=share), second, false)],
+            Appetite::Modest => vec![Ask { count: rng.u64(1..=share), wait, partial: false }],
             Appetite::Pipelining => {
-                let count = rng.usize(1..=SENT_MAX);
-                (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
+                let requests = rng.usize(1..=SENT_MAX);
+                (0..requests).map(|_| Ask { count: rng.u64(1..=share), wait, partial: false }).collect()
             }
             Appetite::Large => {
                 let count = rng.u64(per_tick..20 * per_tick);
-                let wait_ms = rng.u64(10..200);
-                vec![(count, Duration::from_millis(wait_ms), false)]
+                let wait = Duration::from_millis(rng.u64(10..200));
+                vec![Ask { count, wait, partial: false }]
             }
         };
         self.send(index, asks);
     }
 
     fn live(&mut self) {
-        let begun = self.source.cursor().expect("it is open");
+        let begun = self.source.cursor().expect("not sealed");
         // First the burst window is used up, so that the greedy tenants start together.
         self.shards[0].wake(self.now);
         let at_hand = self.source.left(&self.source.window(self.now));
         if at_hand > 0 {
-            self.send(0, vec![(at_hand, Duration::ZERO, false)]);
+            self.send(0, vec![Ask { count: at_hand, wait: Duration::ZERO, partial: false }]);
         }
         let wait = self.end.since(self.now.boot);
         for index in 0..self.tenants.len() {
             if self.tenants[index].appetite == Appetite::Greedy {
-                self.send(index, vec![(100_000_000, wait, true)]);
+                self.send(index, vec![Ask { count: 100_000_000, wait, partial: true }]);
             }
         }
         while let Some(next) = self.advance() {
@@ -335,8 +259,6 @@ impl House {
                 let step = Duration::from_micros(self.rng.u64(1..2_000)).min(wakes_at.since(self.now.boot));
                 self.now = self.now.after(step);
                 if self.now.boot < self.end {
-                    self.reload_at_random();
-                    self.end_paces();
                     self.ask_at_random();
                 }
             }
@@ -349,40 +271,30 @@ impl House {
         self.handed_out.sort_unstable();
         assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
         let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
-        let ended = self.source.cursor().expect("it is open");
-        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed, and handed to nobody");
+        let ended = self.source.cursor().expect("not sealed");
+        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed positions were lost");
         // All positions up to the end of the greedy tenants' waits are claimed.
         let end_wall = UnixMicros(self.now.wall.0 - self.now.boot.since(self.end).as_micros() as i64);
         let whole = self.numbering.first_of(self.numbering.tick_at(end_wall));
-        assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
+        assert!(ended >= whole, "seed {seed}: {} positions were not claimed", whole.0 - ended.0);
         let greedy = self.tenants.iter().filter(|tenant| tenant.appetite == Appetite::Greedy);
         let shares: Vec<u64> = greedy.map(|tenant| tenant.waited_for).collect();
         let least = shares.iter().min();
         let most = shares.iter().max();
         let differ = most.zip(least).map_or(0, |(most, least)| most - least);
         assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
-        for identity in &self.identities {
-            identity.check().unwrap_or_else(|more| panic!("seed {seed}: {more}"));
-        }
     }
 }
 
 /// Makes some tenants of each appetite.
-fn tenants(rng: &mut fastrand::Rng, identities: &[Limited]) -> Vec<Tenant> {
+fn tenants(rng: &mut fastrand::Rng) -> Vec<Tenant> {
     let mut tenants = Vec::new();
-    let appetites = [
-        (Appetite::Greedy, 30),
-        (Appetite::Large, 4),
-        (Appetite::Modest, 8),
-        (Appetite::Pipelining, 6),
-        (Appetite::Limited, 8),
-    ];
+    let appetites =
+        [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 8), (Appetite::Pipelining, 6)];
     for (appetite, most) in appetites {
-        tenants.extend((0..rng.usize(1..=most)).map(|number| {
-            let identity = number % identities.len();
-            let limit = (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect()));
-            Tenant { appetite, sent: Vec::new(), waiting: None, limit, paced: None, waited_for: 0 }
-        }));
+        for _ in 0..rng.usize(1..=most) {
+            tenants.push(Tenant { appetite, sent: Vec::new(), waiting: None, waited_for: 0 });
+        }
     }
     tenants
 }

@@ -2,34 +2,32 @@
 //! between. The shipped start, state file and locks run.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::Arc;
 
-use snowbank::config::{self, Overrides, SourceSettings};
+use snowbank::config::SourceSettings;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::shard::Order;
 use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
 use super::layouts;
 use super::machine::Machine;
-use super::{MS, SECOND, STEP_RULE};
+use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
 /// Sets without a common worker ID. If two sets shared one, each would start above the other's IDs.
-const APART: [&str; 4] = ["0", "1-2", "3", "4-5"];
+const DISJOINT: [&str; 4] = ["0", "1-2", "3", "4-5"];
 /// Sets that share worker IDs. Some contain others.
 const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
 const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
-/// A tick has at least this many IDs. A life of a set apart never uses a tick up.
+/// The fewest IDs that a tick has: more than a life with [`Sets::Disjoint`] uses.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sets {
-    /// Sets apart: the first ID of each life comes at once.
-    Apart,
+    /// Disjoint sets: the first ID of each life comes at once.
+    Disjoint,
     /// Mixed sets and names, and requests in the first and the last life alone: no start is further
     /// ahead than the tick after the next.
     MixedAndIdle,
@@ -60,17 +58,13 @@ impl Turns {
             }
         };
         let state = rng.bool().then(directory);
-        let boot_at_us = true_us - 500 * SECOND;
-        let machine = Machine { true_us, boot_at_us, wall_offset_us: 0, frozen: None };
+        let machine = Machine::booted_before(true_us);
         Turns { seed, rng, machine, layout, locks: directory(), state, handed_out: HashSet::new() }
     }
 
     fn settings(&self, name: &str, workers: &str) -> Vec<SourceSettings> {
-        let layout = self.layout.to_string();
-        let toml = format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n");
-        let file = Some((Path::new("snowbank.toml"), toml.as_str()));
-        let now = UnixMicros(self.machine.wall());
-        let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
+        let toml = source_toml(name, &self.layout.to_string(), workers);
+        let settings = load(&toml, self.machine.read().wall);
         settings.unwrap_or_else(|error| panic!("seed {}: {toml}: {error:?}", self.seed)).sources
     }
 
@@ -89,7 +83,7 @@ impl Turns {
         let reading = self.machine.read();
         let now = ceilings.keeper.believe(reading);
         for _ in 0..self.rng.usize(1..4) {
-            let source = Arc::clone(ceilings.keeper.sources().next().expect("it has one"));
+            let source = Arc::clone(ceilings.keeper.sources().next().expect("there is one source"));
             let count = self.rng.u64(1..300);
             if let Some(from) = source.claim(&source.window(now), count, &mut self.rng) {
                 for position in from.0..from.0 + count {
@@ -104,15 +98,15 @@ impl Turns {
     }
 
     fn hand_out(&mut self, id: u64) {
-        assert!(self.handed_out.insert(id), "seed {}: {id} of {} again", self.seed, self.layout);
+        assert!(self.handed_out.insert(id), "seed {}: {id} of {} twice", self.seed, self.layout);
     }
 
     fn check_start(&self, ceilings: &Ceilings) {
-        let source = ceilings.keeper.sources().next().expect("it has one");
+        let source = ceilings.keeper.sources().next().expect("there is one source");
         let numbering = source.numbering();
         let start = source.cursor().expect("not sealed");
-        // The first start skips a tick. The next ID of a lower worker ID is in the tick after that
-        // one.
+        // The first start skips a tick. A lower worker ID may have its next ID only in the tick
+        // after.
         let tick = numbering.tick_at(UnixMicros(self.machine.wall()));
         let tick_of_start = numbering.tick_of(start);
         assert!(
@@ -126,10 +120,8 @@ impl Turns {
     /// Expects the first ID at once, or with the next tick if nothing is kept.
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
-        let source = ceilings.keeper.sources().next().expect("it has one");
-        let rings: Rings = std::iter::once(Ring::default()).collect();
-        let lane = Lane::new(Arc::clone(source), rings, 0, Order::Relaxed, now);
-        let mut shard = Shard::new(0, vec![lane], self.seed, now);
+        let source = ceilings.keeper.sources().next().expect("there is one source");
+        let shard = &mut shards(1, &[Arc::clone(source)], Order::Relaxed, self.seed, now)[0];
         let longest_us = if self.state.is_some() { 0 } else { tick_us(&self.layout) };
         let until_us = self.machine.true_us + longest_us;
         let mut runs = Vec::new();
@@ -154,13 +146,13 @@ fn tick_us(layout: &Layout) -> i64 {
     layout.tick_ms() as i64 * MS
 }
 
-/// Restarts again and again. However often the worker IDs change, no start is refused.
+/// Restarts many times. Checks that no start is refused, however often the worker IDs change.
 pub(crate) fn take_turns(seed: u64, sets: Sets) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {
         let is_last = restart == RESTARTS;
-        if sets == Sets::Apart {
-            let workers = APART[turns.rng.usize(..APART.len())];
+        if sets == Sets::Disjoint {
+            let workers = DISJOINT[turns.rng.usize(..DISJOINT.len())];
             let ceilings = turns.begin(NAMES[0], workers);
             if is_last || turns.rng.u8(..3) == 0 {
                 turns.expect_an_id(&ceilings);

@@ -25,7 +25,7 @@ pub(crate) const SHORT_TICKS: [&str; 4] = [
     "time:13d,sequence:3d,worker:2d,table:1d:random",
 ];
 
-/// `SHORT_TICKS`, ticks of up to a day, and a layout whose life ends a minute after the world
+/// `SHORT_TICKS`, layouts with ticks of up to a day, and one that ends a minute after the world
 /// begins.
 const LAYOUTS: [&str; 9] = [
     SHORT_TICKS[0],
@@ -46,11 +46,11 @@ pub(crate) struct World {
     pub(crate) storage: Storage,
     /// The number of writers that make ceilings durable.
     pub(crate) writers: usize,
-    /// The machine's worker ID locks with their marks; empty after a boot.
+    /// The directory of the machine's worker ID locks with their marks; empty after a boot.
     pub(crate) locks: TempDir,
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<State>,
-    /// The state that a backup has replaced, unused since.
+    /// The state that a backup has replaced. `None` once a process has used the backup.
     pub(crate) newest: Option<State>,
     /// The number of states that were lost.
     pub(crate) lost: u128,
@@ -76,7 +76,7 @@ impl World {
         let layout = Layout::resolve(layouts[rng.usize(..layouts.len())]).expect("a layout");
         let tick = Duration::from_millis(layout.tick_ms());
         let workers: WorkerSet = ["0", "0-3", "1,5"][rng.usize(..3)].parse().expect("worker IDs");
-        let numbering = Numbering::new(layout, workers).expect("they exist");
+        let numbering = Numbering::new(layout, workers).expect("the worker IDs exist");
         let rules = Rules {
             burst_window: if rng.u8(..4) == 0 { Duration::ZERO } else { BURST_WINDOW },
             max_ahead: MAX_AHEAD.max(4 * tick),
@@ -97,7 +97,7 @@ impl World {
         World {
             seed,
             order: if rng.bool() { Order::Relaxed } else { Order::Strict },
-            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            machine: Machine::booted_before(true_us),
             storage,
             writers: rng.usize(1..=2),
             locks: directory(),

@@ -1,14 +1,15 @@
-//! The console of a machine of a fleet, and what it shows of the machine's life.
+//! The events that the console of a machine of a fleet shows.
 
 use crate::support::ids::twitter_worker;
 
-/// The sources, by their index.
+/// The index of the source of IDs.
 pub(super) const IDS: u16 = 0;
+/// The index of the ticket source.
 pub(super) const TICKETS: u16 = 1;
-/// The number of draws that show that a source is served.
+/// The number of draws that show that a source serves.
 pub(super) const ENOUGH: usize = 20;
 
-/// Numbers that came in one reply.
+/// A run of IDs or tickets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     pub(super) source: u16,
@@ -28,14 +29,14 @@ impl Draw {
 #[derive(Debug, Default)]
 pub(super) struct Life {
     pub(super) draws: Vec<Draw>,
-    /// Requests that were refused: when they were sent, and the code.
+    /// The refused requests: the time of the request, and the code.
     pub(super) refusals: Vec<(i64, u16)>,
     /// The exit codes of daemons that ended.
     pub(super) ends: Vec<i32>,
     /// The reason that a daemon gave for its end.
     pub(super) reason: Option<String>,
-    /// The time when the daemon logged that the machine was restored, or to which the clock was
-    /// set.
+    /// The time at which the daemon logged that the machine was restored, or the time to which the
+    /// clock was set.
     pub(super) noticed_us: Option<i64>,
 }
 
@@ -72,17 +73,17 @@ impl Life {
         Ok(life)
     }
 
-    /// Returns what a source handed out to requests from this instant on.
+    /// Returns the draws from a source by requests from this time on.
     pub(super) fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
         self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
     }
 
-    /// Returns whether both sources serve requests from this instant on.
+    /// Returns whether both sources have served enough requests from this time on.
     pub(super) fn serves(&self, since_us: i64) -> bool {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns when the machine asked for its first ID under another worker ID.
+    /// Returns the time of the first request that got an ID of another worker ID than the first.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();
@@ -90,7 +91,7 @@ impl Life {
     }
 }
 
-/// Returns how many numbers are in more than one draw.
+/// Returns how many IDs or tickets are in more than one draw.
 pub(super) fn repeated(mut draws: Vec<Draw>) -> u64 {
     draws.sort_unstable_by_key(|draw| draw.first);
     let mut end = 0;

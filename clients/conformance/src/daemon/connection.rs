@@ -1,4 +1,4 @@
-//! One connection, seen from the daemon.
+//! A client's connection to a scripted daemon.
 
 use std::io;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     greeted: bool,
     authorized: bool,
     knows_sources: bool,
-    /// Requests without an answer yet. They are answered when there are `gather` of them.
+    /// Requests without an answer yet. The daemon answers them once there are `gather`.
     gathered: Vec<(Next, u16)>,
     is_silent: bool,
 }
@@ -70,11 +70,11 @@ impl Connection {
                     }
                 }
                 Parsed::BadLength(length) => {
-                    self.life.fault(&format!("a request with a length of {length} came"));
+                    self.life.fault(&format!("a request with the bad length {length} came"));
                     return Ok(());
                 }
                 Parsed::Frame { content: Err(fault), .. } => {
-                    self.life.fault(&format!("a wrong request came: {fault}"));
+                    self.life.fault(&format!("an invalid request came: {fault}"));
                     return Ok(());
                 }
                 Parsed::Frame { tag, consumed, .. } => {
@@ -96,7 +96,7 @@ impl Connection {
             return Ok(Outcome::Goes);
         }
         if !std::mem::replace(&mut self.greeted, true) && *request != Request::Ping(GREETING) {
-            self.life.fault(&format!("a PING with CR LF CR LF was expected first, and {request:?} came"));
+            self.life.fault(&format!("expected a PING with CR LF CR LF first, found {request:?}"));
         }
         match request {
             Request::Ping(body) => reply::encode_pong(&mut self.output, tag, body),
@@ -115,7 +115,7 @@ impl Connection {
             }
             Request::Next(next) => {
                 if !self.knows_sources {
-                    self.life.fault("INFO was expected before the first NEXT of a connection");
+                    self.life.fault("expected INFO before the first NEXT of a connection");
                 }
                 self.gathered.push((*next, tag));
                 if self.gathered.len() >= self.life.script.gather {
@@ -170,7 +170,7 @@ impl Connection {
         Ok(if answer.then == Then::Close { Outcome::Ends } else { Outcome::Goes })
     }
 
-    /// Returns the reply of a daemon that has an ID for everybody.
+    /// Returns the reply of an ordinary daemon that always has IDs.
     fn ordinary_answer(&self, next: &Next, tag: u16) -> Vec<u8> {
         let mut out = Vec::new();
         let info = &self.life.info;
@@ -206,7 +206,7 @@ impl Connection {
         self.stream.flush().await
     }
 
-    /// Waits for ever once the daemon is frozen: the next life ends the connection.
+    /// Waits for ever if the daemon is frozen. The next life ends the connection.
     async fn wait_while_frozen(&mut self) {
         if self.life.frozen.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! The address of a scripted daemon, which stays the same over all of its lives.
+//! The address of a scripted daemon. It stays the same in all lives.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use crate::Outcome;
 use crate::case::Listen;
 use crate::certificates::Certificates;
 
-/// The most tries to listen on a port that is in use.
+/// The most tries to listen on an address that is in use.
 const TRIES: usize = 200;
 
-/// The pause between two tries to listen on the port of a life that has ended.
+/// The pause between two tries to listen.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// One endpoint.
@@ -72,7 +72,7 @@ impl Endpoint {
                 Err(error) => return Err(format!("{}: {error}", self.address()).into()),
             }
         }
-        Err(format!("{} stays in use", self.address()).into())
+        Err(format!("{} is still in use after {TRIES} tries", self.address()).into())
     }
 
     async fn try_bind(&self) -> io::Result<Listener> {

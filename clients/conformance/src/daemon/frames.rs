@@ -1,6 +1,7 @@
-//! The bytes of a script's replies, wrong ones too.
+//! The bytes of a script's replies, which may break the protocol.
 
 use snowbank_client::protocol::ErrorCode;
+use snowbank_testkit::wire::{bytes_of_hex, frame};
 
 use crate::case::{Code, ErrorSpec, FrameSpec};
 
@@ -8,32 +9,23 @@ const RUNS: u8 = 0x81;
 const LIST: u8 = 0x82;
 const ERROR: u8 = 0xFF;
 
-/// The reply frames that docs/protocol.md shows.
+/// The test vectors of docs/protocol.md for replies.
 const VECTORS: &str = include_str!("../../../../tests/vectors/replies.txt");
 
-/// A tag that no client of the suite reaches: clients count tags up from a small number.
+/// A tag that no client of the suite uses: clients count tags up from a small number.
 const STRANGE_TAG: u16 = 0xEEEE;
-
-fn frame(kind: u8, more: bool, tag: u16, body: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(body.len() + 4).unwrap_or(u32::MAX);
-    let mut bytes = length.to_le_bytes().to_vec();
-    bytes.extend([kind, u8::from(more)]);
-    bytes.extend(tag.to_le_bytes());
-    bytes.extend(body);
-    bytes
-}
 
 fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> Vec<u8> {
     let mut body = code.to_le_bytes().to_vec();
     body.extend([0; 2]);
     body.extend(retry_after_ms.to_le_bytes());
     body.extend(message.as_bytes());
-    frame(ERROR, false, tag, &body)
+    frame(ERROR, 0, tag, &body)
 }
 
 fn list(tag: u16, more: bool, ids: &[u64]) -> Vec<u8> {
     let body: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-    frame(LIST, more, tag, &body)
+    frame(LIST, u8::from(more), tag, &body)
 }
 
 fn runs(tag: u16, more: bool, runs: &[[u64; 3]]) -> Vec<u8> {
@@ -43,7 +35,7 @@ fn runs(tag: u16, more: bool, runs: &[[u64; 3]]) -> Vec<u8> {
         body.extend((*count as u32).to_le_bytes());
         body.extend((*stride as u32).to_le_bytes());
     }
-    frame(RUNS, more, tag, &body)
+    frame(RUNS, u8::from(more), tag, &body)
 }
 
 /// Returns the bytes of a script's frame.
@@ -59,7 +51,7 @@ pub(super) fn scripted(spec: &FrameSpec, tag: u16) -> Result<Vec<u8>, String> {
         FrameSpec::Vector(name) => vector(name, tag)?,
         FrameSpec::WrongTag(inside) => scripted(inside, STRANGE_TAG)?,
         FrameSpec::Untagged(inside) => scripted(inside, 0)?,
-        FrameSpec::Bytes(hex) => bytes(hex)?,
+        FrameSpec::Bytes(hex) => bytes_of_hex(hex),
     })
 }
 
@@ -70,24 +62,15 @@ fn number(code: &Code) -> Result<u16, String> {
             .into_iter()
             .find(|code| code.name() == name)
             .map(ErrorCode::to_u16)
-            .ok_or_else(|| format!("no error is named {name}")),
+            .ok_or_else(|| format!("there is no error {name}")),
     }
 }
 
 /// Returns a reply of the vectors, with this tag.
 fn vector(name: &str, tag: u16) -> Result<Vec<u8>, String> {
     let line = VECTORS.lines().find(|line| line.split(" | ").next() == Some(name));
-    let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("no vector is named {name}"))?;
-    let mut bytes = bytes(hex)?;
+    let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("there is no vector {name}"))?;
+    let mut bytes = bytes_of_hex(hex);
     bytes[6..8].copy_from_slice(&tag.to_le_bytes());
     Ok(bytes)
-}
-
-fn bytes(hex: &str) -> Result<Vec<u8>, String> {
-    let digits: String = hex.split_whitespace().collect();
-    (0..digits.len())
-        .step_by(2)
-        .map(|at| digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-        .collect::<Option<_>>()
-        .ok_or_else(|| format!("{hex} is no hex"))
 }

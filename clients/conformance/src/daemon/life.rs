@@ -1,4 +1,4 @@
-//! The memory of a daemon in one life, shared by its connections.
+//! The state of a daemon in one life. Its connections share it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,7 @@ pub(super) struct LifeState {
     pub(super) info: Value,
     seen: Mutex<Seen>,
     pub(super) release: Notify,
-    /// True once the daemon is frozen.
+    /// True once the daemon is frozen: it answers nothing.
     pub(super) frozen: AtomicBool,
     report: Arc<Report>,
 }
@@ -74,7 +74,7 @@ impl LifeState {
             seen.connections
         };
         if self.script.max_connections.is_some_and(|max| connections > max) {
-            self.fault(&format!("connection {connections} came"));
+            self.fault(&format!("connection {connections} came, and fewer were expected"));
         }
     }
 
@@ -86,7 +86,7 @@ impl LifeState {
             (seen.answers.pop_front(), seen.next_requests)
         };
         if self.script.max_next.is_some_and(|max| requests > max) {
-            self.fault(&format!("request {requests} for IDs came: {next:?}"));
+            self.fault(&format!("request {requests} for IDs came, and fewer were expected: {next:?}"));
         }
         if let Some(mismatch) = answer.as_ref().and_then(|answer| mismatch(&answer.expect, next)) {
             self.fault(&format!("request {requests} for IDs: {mismatch}"));
@@ -94,7 +94,7 @@ impl LifeState {
         answer
     }
 
-    /// Takes `count` IDs in a row, and returns the first.
+    /// Takes `count` consecutive IDs. Returns the first.
     pub(super) fn take(&self, count: u32) -> u64 {
         let mut seen = self.seen();
         let first = seen.next_id;
@@ -102,21 +102,21 @@ impl LifeState {
         first
     }
 
-    /// Prints that an answer waits for the test.
+    /// Prints the event `held`: an answer waits for the test.
     pub(super) fn held(&self) {
         report::print(&json!({ "event": "held", "daemon": self.daemon }));
     }
 
-    /// Notes the part of the script that was not played.
+    /// Notes the expected requests that did not come.
     pub(super) fn end(&self) {
         let left = self.seen().answers.iter().filter(|answer| !answer.optional).count();
         if left > 0 {
-            self.fault(&format!("{left} more requests for IDs were expected"));
+            self.fault(&format!("{left} expected requests for IDs did not come"));
         }
     }
 }
 
-/// Returns the first member of the request that is not as expected.
+/// Compares a request with the script. Returns the first difference.
 fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
     let wait_ms = next.wait.limit_ms().map_or(u64::from(u16::MAX), u64::from);
     let members = [
@@ -128,7 +128,7 @@ fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
     ];
     members.iter().find_map(|(name, wanted, found)| {
         let wanted = (*wanted)?;
-        (wanted != *found).then(|| format!("{name} {wanted} was expected, and {found} came"))
+        (wanted != *found).then(|| format!("expected {name} {wanted}, found {found}"))
     })
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn attend(mut stream: Box<dyn Stream>, kind: Kind) -> io::Resul
         _ => SSH,
     };
     let mut input = Vec::new();
-    // An SSH server speaks first. The others wait for the end of a line, and TLS for a few bytes.
+    // An SSH server speaks first. A TLS server waits for a few bytes, the others for a line.
     while kind != Kind::Ssh && !is_readable(kind, &input) {
         if stream.read_buf(&mut input).await? == 0 {
             return Ok(());

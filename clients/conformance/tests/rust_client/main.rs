@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use program::Program;
 use steps::Player;
 
-/// Needs that this test cannot meet. The client's own tests cover forks and moves of the clock. A
-/// Rust client closes once all of its handles are dropped, and a call holds one.
+/// Needs that this test cannot meet. The client's own tests cover forks and moves of the clock.
+/// Nobody can close a Rust client during a call: it closes when its last handle is dropped, and the
+/// call holds a handle.
 const UNMET: [&str; 3] = ["fork", "clock", "close"];
 
 /// The number of cases that are played at the same time. Most of them wait.
@@ -43,7 +44,7 @@ fn every_case_passes() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// Plays one case. Returns what went wrong on either side.
+/// Plays one case. The error says what went wrong, in the client or at the daemons.
 fn play(name: &str) -> Result<(), String> {
     let mut program = Program::start(&[name]);
     let case = program.line();
@@ -63,7 +64,7 @@ fn play(name: &str) -> Result<(), String> {
     });
     let verdict = program.end();
     match (played, verdict) {
-        (Err(one), Err(other)) => Err(format!("{one}; the daemons: {other}")),
+        (Err(one), Err(other)) => Err(format!("{one}; the daemons found: {other}")),
         (played, verdict) => played.and(verdict),
     }
 }

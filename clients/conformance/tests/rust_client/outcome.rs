@@ -1,4 +1,4 @@
-//! The outcome of a step, compared with what the case expects.
+//! Compares the outcome of a step with what the case expects.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 use snowbank_client::Error;
 
-/// The IDs of a case so far. No ID may come twice.
+/// The IDs that a case has drawn so far. None may come twice.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Mutex<HashSet<u64>>);
 
@@ -56,20 +56,20 @@ pub(crate) fn check(
         Ok(ids) => ids,
     };
     if !expected.is_null() {
-        return Err(format!("{} IDs came", ids.len()));
+        return Err(format!("expected the error {expected}, found {} IDs", ids.len()));
     }
     if let Some(wanted) = step["ids"].as_array() {
         let found: Vec<String> = ids.iter().map(u64::to_string).collect();
         if *wanted != found {
-            return Err(format!("{found:?} came"));
+            return Err(format!("expected the IDs {wanted:?}, found {found:?}"));
         }
     }
     if step["length"].as_u64().is_some_and(|length| ids.len() as u64 != length) {
-        return Err(format!("{} IDs came", ids.len()));
+        return Err(format!("expected {} IDs, found {}", step["length"], ids.len()));
     }
     let above = step["above"].as_str().map(|text| text.parse::<u64>().expect("a number"));
     if let Some(low) = above.and_then(|above| ids.iter().find(|id| **id <= above)) {
-        return Err(format!("{low} came"));
+        return Err(format!("expected IDs above {}, found {low}", step["above"]));
     }
     if (step["increasing"] == true || step["do"] == "batch") && !ids.is_sorted_by(|one, next| one < next) {
         return Err("the IDs do not increase".to_owned());
@@ -86,7 +86,7 @@ fn check_error(step: &Value, error: &Error, endpoints: &[String]) -> Result<(), 
             part = part.replace(&format!("${index}"), bare);
         }
         if !text.contains(&part) {
-            return Err(format!("{part:?} is missing in {text:?}"));
+            return Err(format!("expected {part:?} in the message {text:?}"));
         }
     }
     let found_ms = error.retry_after().map_or(0, |wait| wait.as_millis() as u64);

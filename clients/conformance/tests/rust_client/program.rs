@@ -7,7 +7,7 @@ use serde_json::Value;
 
 pub(crate) const PATH: &str = env!("CARGO_BIN_EXE_snowbank-conformance");
 
-/// A case that is being played.
+/// A run of the program.
 pub(crate) struct Program {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -28,7 +28,8 @@ impl Program {
         Self { child, lines }
     }
 
-    /// Returns the next line, or null if the program has ended, as it does after half a minute.
+    /// Returns the next line, or null if the program has ended. It ends by itself if a case takes
+    /// too long.
     pub(crate) fn line(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");
@@ -36,16 +37,17 @@ impl Program {
     }
 
     pub(crate) fn say(&mut self, words: &str) {
-        writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("it reads");
+        writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("the program reads");
     }
 
-    /// Closes the program's input. The error is the program's verdict.
+    /// Closes the program's input, and waits for its end. The error is what it wrote to standard
+    /// error.
     pub(crate) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut text = String::new();
         let mut errors = self.child.stderr.take().expect("its errors");
         errors.read_to_string(&mut text).expect("UTF-8");
-        let has_succeeded = self.child.wait().expect("an end").success();
+        let has_succeeded = self.child.wait().expect("the program ends").success();
         if has_succeeded { Ok(()) } else { Err(text.trim().to_owned()) }
     }
 }

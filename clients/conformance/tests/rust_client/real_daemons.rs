@@ -14,12 +14,12 @@ use crate::steps::texts;
 /// The deadline of a call. It exceeds the longest outage of both daemons.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The longest delay of a busy machine before it wakes a task.
+/// The longest time until a busy machine wakes a task.
 const LATE: Duration = Duration::from_secs(5);
 
 const TASKS: usize = 8;
 
-/// Returns the daemon: SNOWBANK_DAEMON, or the one that was built beside this test's program.
+/// Returns the daemon's program: SNOWBANK_DAEMON, or the one beside the conformance program.
 fn daemon() -> Option<PathBuf> {
     let beside = || Path::new(program::PATH).with_file_name("snowbank");
     let path = std::env::var_os("SNOWBANK_DAEMON").map_or_else(beside, PathBuf::from);
@@ -29,7 +29,7 @@ fn daemon() -> Option<PathBuf> {
 #[test]
 fn no_id_comes_twice_while_daemons_die() {
     let Some(daemon) = daemon() else {
-        println!("skipped: no daemon; cargo build --bin snowbank makes one, SNOWBANK_DAEMON names another");
+        println!("skipped: there is no daemon; run cargo build --bin snowbank, or set SNOWBANK_DAEMON");
         return;
     };
     let daemon = daemon.to_str().expect("UTF-8");
@@ -52,18 +52,18 @@ fn no_id_comes_twice_while_daemons_die() {
         for task in tasks {
             seen.extend(task.await.expect("no panic"));
         }
-        program.end().expect("the daemons ended as they should");
+        program.end().expect("the program starts each daemon again");
         seen
     });
     let distinct: HashSet<u64> = seen.iter().copied().collect();
-    assert_eq!(distinct.len(), seen.len(), "IDs came twice");
+    assert_eq!(distinct.len(), seen.len(), "some IDs came twice");
     println!("{} IDs", seen.len());
 }
 
 /// Checks that a call has ended in time, and returns its answer.
 fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
     assert!(began.elapsed() < DEADLINE + LATE, "a call took {:?}", began.elapsed());
-    answer.expect("one daemon is always well")
+    answer.expect("one of the daemons always serves")
 }
 
 /// Draws batches, and IDs one by one, until two rounds after the calm has begun.

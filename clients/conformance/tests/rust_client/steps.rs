@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::outcome::{Seen, check};
 use crate::program::Program;
 
-/// The pause of the steps that repeat a call.
+/// The pause between two calls of a step that repeats its call.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<Vec<u64>, Error>;
@@ -25,7 +25,7 @@ pub(crate) struct Player {
     ids: Option<SharedIds>,
     calls: HashMap<String, JoinHandle<Outcome>>,
     seen: Arc<Seen>,
-    /// The last ID of the steps whose IDs increase.
+    /// The last ID of the steps with `increasing`.
     last: u64,
 }
 
@@ -83,7 +83,7 @@ impl Player {
         }
     }
 
-    /// Does one step. The error says what differs from the case.
+    /// Does one step. The error says how the outcome differs from the case.
     pub(crate) async fn play(&mut self, step: &Value, program: &mut Program) -> Result<(), String> {
         let name = || step["as"].as_str().expect("a name").to_owned();
         let began = Instant::now();
@@ -127,10 +127,10 @@ impl Player {
             "wait_held" => expect_event(program, "held")?,
             "release" => program.say(&format!("release {}", step["daemon"])),
             "sleep" => sleep(ms(&step["ms"]).expect("ms")).await,
-            other => return Err(format!("the step {other} is unknown")),
+            other => return Err(format!("this test does not know the step {other}")),
         }
         match ms(&step["within_ms"]) {
-            Some(limit) if began.elapsed() > limit => Err(format!("it took {:?}", began.elapsed())),
+            Some(limit) if began.elapsed() > limit => Err(format!("the step took {:?}", began.elapsed())),
             _ => Ok(()),
         }
     }
@@ -223,7 +223,7 @@ impl Player {
     }
 
     async fn repeat_until(&mut self, step: &Value) -> Result<(), String> {
-        // The program ends the case if this lasts for too long.
+        // The default is shorter than the time after which the program ends the case.
         let limit = ms(&step["within_ms"]).unwrap_or(Duration::from_secs(20));
         let began = Instant::now();
         loop {
@@ -252,5 +252,5 @@ impl Player {
 
 fn expect_event(program: &mut Program, event: &str) -> Result<(), String> {
     let line = program.line();
-    if line["event"] == event { Ok(()) } else { Err(format!("the event {line} came")) }
+    if line["event"] == event { Ok(()) } else { Err(format!("expected the event {event}, found {line}")) }
 }

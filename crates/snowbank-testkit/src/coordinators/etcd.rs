@@ -20,7 +20,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts an etcd and waits until it answers; `None` if it is not installed.
+    /// Starts an etcd and waits until it answers. Returns `None` if it is not installed.
     pub fn start() -> Option<Etcd> {
         if !has_program("etcd", "etcd-server") {
             return None;
@@ -32,7 +32,7 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Makes the stopped etcd another cluster at the same address.
+    /// Makes the stopped etcd another cluster at the same client address.
     pub fn become_another(&mut self) {
         self.lose_data();
         self.peer = Port::take();

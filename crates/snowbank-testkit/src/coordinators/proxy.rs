@@ -10,7 +10,7 @@ use std::time::Duration;
 const PASS: u8 = 0;
 const REFUSE: u8 = 1;
 const SWALLOW: u8 = 2;
-/// Passes everything on up to the next write; then the mode is [`SWALLOW`].
+/// Passes everything on until the next write. That write changes the mode to [`SWALLOW`].
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
@@ -32,19 +32,19 @@ struct State {
     /// The number of connections so far. The first `hanging` of them hang.
     accepted: AtomicU64,
     hanging: AtomicU64,
-    /// Requests that it passed on.
+    /// The number of pieces of requests that it passed on.
     passed: AtomicU64,
 }
 
 impl State {
-    /// Passes on what comes from a client, and the server's answers.
+    /// Connects a client with the server, and copies in both directions.
     fn connect(self: &Arc<Self>, client: TcpStream, to: SocketAddr) -> io::Result<()> {
         let index = self.accepted.fetch_add(1, Ordering::SeqCst);
         if self.is_in(REFUSE) {
             return Ok(());
         }
         let server = TcpStream::connect(to)?;
-        self.open.lock().expect("no thread panics").extend([client.try_clone()?, server.try_clone()?]);
+        self.open.lock().expect("no panic").extend([client.try_clone()?, server.try_clone()?]);
         let [to_client, to_server] = [client.try_clone()?, server.try_clone()?];
         let state = Arc::clone(self);
         thread::spawn(move || copy(client, to_server, |piece| state.passes_request(index, piece)));
@@ -112,13 +112,12 @@ impl Proxy {
     /// Cuts all connections, and closes new ones at once.
     pub fn cut(&self) {
         self.state.mode.store(REFUSE, Ordering::SeqCst);
-        for stream in self.state.open.lock().expect("no thread panics").drain(..) {
+        for stream in self.state.open.lock().expect("no panic").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Passes nothing more on open connections, and keeps them open. New connections are not
-    /// affected.
+    /// Passes nothing more on open connections, and keeps them open. New connections work.
     pub fn hang(&self) {
         self.state.hanging.store(self.state.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
@@ -133,7 +132,7 @@ impl Proxy {
         self.state.mode.store(HALVE, Ordering::SeqCst);
     }
 
-    /// Passes the next write on, and drops all answers from then on.
+    /// Passes everything on up to the next write. Drops its answer and all later ones.
     pub fn swallow_answers_from_write(&self) {
         self.state.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }

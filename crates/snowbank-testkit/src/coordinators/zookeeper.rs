@@ -13,9 +13,9 @@ const DELETE: i32 = 2;
 const GET_DATA: i32 = 4;
 const SET_DATA: i32 = 5;
 
-/// The jar of Debian's package, which names most other jars that it needs, and the logger's jar.
+/// The jar of Debian's package, which names most jars that it needs, and the jar of the logger.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
-/// All jars of the folder, because TLS needs more of them. A start with all takes twice the CPU.
+/// All jars of the folder, for TLS, which needs more of them. A start with all takes twice the CPU.
 const JARS_WITH_TLS: &str = "/usr/share/java/*";
 
 /// A single ZooKeeper. It has each write on its disk before it answers.
@@ -24,7 +24,7 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Starts a ZooKeeper; `None` if it is not installed.
+    /// Starts a ZooKeeper and waits until it answers. Returns `None` if it is not installed.
     pub fn start() -> Option<ZooKeeper> {
         if !has_program("java", "default-jre-headless") {
             return None;
@@ -151,8 +151,8 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// Sets no password: a user's nodes belong to that user alone, so the password is the one with
-    /// which the fleet is prepared.
+    /// Sets no password. In ZooKeeper the user who creates a node owns it, so the password is the
+    /// one with which the fleet is prepared.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }

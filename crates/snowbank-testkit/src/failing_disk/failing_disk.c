@@ -1,24 +1,23 @@
-/* A disk that fails at will, for a process that is started with this library in LD_PRELOAD.
+/* A disk that fails on demand, for a process that is started with this library in LD_PRELOAD.
  *
- * FAILING_DISK_DIR names a directory: calls on files in it, and on itself, are told what to do by the file that
- * FAILING_DISK_CONTROL names, which is read anew at each call. All other files are left alone. The control file holds
- * lines of three words, of which the first that matches a call counts:
+ * FAILING_DISK_DIR names a directory. FAILING_DISK_CONTROL names a file of orders for calls on that directory and on the
+ * files in it; each call reads the orders again. Calls on other files work as usual. An order is a line of three words, and
+ * a call obeys the first order that matches it:
  *
  *     CALL  WHAT  NUMBER
  *
- * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), name (fsync of a directory), truncate
- * (ftruncate), rename, open (of files to write), read (read, pread), or any. Two more do not depend on the
- * directory: kernel, the opening of the kernel's log, which a service manager may refuse; and listen, the call that adds
- * a listening socket to a reactor. WHAT is
- *     fail    with this errno, and do nothing
- *     lie     do it, and fail with this errno all the same
- *     short   write at most this many bytes (other calls: do nothing special)
- *     stall   wait this many milliseconds, then do it
+ * CALL is write (write, pwrite, writev), sync (fsync, fdatasync), name (fsync of a directory), truncate (ftruncate),
+ * rename, open (of files to write), read (read, pread), or any. Two more do not depend on the directory: kernel opens the
+ * kernel's log, which a service manager may refuse; listen adds a listening socket to an epoll instance. WHAT is
+ *     fail    does nothing, and fails with this errno
+ *     lie     makes the call, and still fails with this errno
+ *     short   writes at most this many bytes (no effect on other calls)
+ *     stall   waits for this many milliseconds, and then makes the call
  *
- * A control file that is missing or empty: everything works.
+ * If the file of orders is missing or empty, all calls work.
  *
- * FAILING_DISK_RECORD names a file to which each call is added as it is made: its CALL and the path within the directory, "."
- * for the directory itself; of a rename the new name.
+ * FAILING_DISK_RECORD names a file in which each call leaves a line: its CALL, and the path within the directory. The path
+ * of the directory itself is ".". A rename leaves its new name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -63,7 +62,7 @@ static int is_ours(const char *path) {
     return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* The path of an open file, if it is ours. */
+/* Finds the path of an open file. Returns whether the file is ours. */
 static int find_ours(int fd, char path[PATH_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -90,7 +89,7 @@ static void record(const char *call, const char *path) {
     REAL(close)(fd);
 }
 
-/* What the control file orders for a call. */
+/* Returns the order for a call. */
 static struct order ordered(const char *call) {
     struct order order = {WORK, 0};
     const char *control = getenv("FAILING_DISK_CONTROL");
@@ -126,7 +125,7 @@ static void stall(long ms) {
     }
 }
 
-/* Carries out an order around a call; `limit` is what a short write leaves of its length. */
+/* Makes a call as the order says. The caller shortens a short write. */
 #define CARRY_OUT(order, type, call)                                                                                   \
     do {                                                                                                               \
         if ((order).what == FAIL) {                                                                                    \
