@@ -6,7 +6,6 @@
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of the state file's two copies.
 //! - `moved`: exports and imports.
-//! - [`simulated`]: the two copies over a simulated disk, for tests.
 
 mod copies;
 mod directory;
@@ -16,19 +15,18 @@ pub(crate) mod fuzzing;
 mod moved;
 mod plan;
 mod record;
-#[doc(hidden)]
-pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
+#[doc(hidden)]
+pub use file::{Disk, Slots};
 pub use moved::{Export, export, merge, write};
 pub use plan::{Claimant, Plan, above_records, plan};
 pub use record::{Moment, Record};
 
 use self::file::StateFile;
-use super::identity::{HostIdentity, Owner};
+use super::identity::HostIdentity;
 use super::{Left, StateError, TakenOver};
 use snowbank_id::layout::Position;
-use snowbank_id::numbering::Numbering;
 
 /// Returns the first record of another machine, if there is one. If this machine has no identity,
 /// returns `None`.
@@ -52,46 +50,14 @@ pub struct DiskStore {
     host: HostIdentity,
 }
 
-/// A source that starts.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstRecord<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its numbering.
-    pub numbering: &'a Numbering,
-    /// Its first position.
-    pub start: Position,
-    /// True if a fleet's coordinator assigned its worker IDs.
-    pub assigned: bool,
-    /// A bound above all that was granted under worker IDs that were assigned to this state before.
-    pub assigned_bound: Option<u64>,
-}
-
 impl DiskStore {
-    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet:
-    /// the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
-    pub fn new<'a>(
-        directory: StateDir,
-        starts: impl IntoIterator<Item = FirstRecord<'a>>,
-        retired: Vec<Record>,
-        owner: &Owner,
-        host: &HostIdentity,
-    ) -> Self {
-        let sources = starts.into_iter().map(|first| Record {
-            assigned: first.assigned,
-            assigned_bound: first.assigned_bound.or(first.assigned.then_some(0)),
-            ..Record::new(first.name, first.numbering, first.start, owner, host)
-        });
+    /// Returns a store over a locked directory. `sources` are the first records of the daemon's
+    /// sources. Nothing is written yet: the first [`raise`](DiskStore::raise) makes all first
+    /// ceilings durable together.
+    pub fn new(directory: StateDir, sources: Vec<Record>, retired: Vec<Record>, host: &HostIdentity) -> Self {
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
-        DiskStore {
-            file,
-            sources: sources.collect(),
-            directory,
-            retired,
-            let_go: Vec::new(),
-            host: host.clone(),
-        }
+        DiskStore { file, sources, directory, retired, let_go: Vec::new(), host: host.clone() }
     }
 
     /// Sets the records that are dropped once their sources' own records are as high. The fleet's

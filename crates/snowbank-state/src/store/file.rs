@@ -94,7 +94,7 @@ impl StateFile {
     /// returns true if the disk or a quota is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
-        let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
+        let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             (is_full, StateError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
@@ -136,11 +136,7 @@ impl StateFile {
 struct SlotFile {
     file: File,
     id: FileId,
-    slot_bytes: usize,
-    /// The number of the last write.
-    number: u64,
-    /// The slot to write first. The copy in the other slot is the last one that is certainly whole.
-    first: usize,
+    slots: Slots,
     /// The header that the last write gave both copies; empty before the first write.
     header: String,
 }
@@ -152,22 +148,14 @@ impl SlotFile {
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;
-        let stored = copies::read(&bytes).ok()?;
-        let slot_bytes = bytes.len() / 2;
-        let slots = SlotFile {
-            file,
-            id: file_id(&metadata),
-            slot_bytes,
-            number: stored.number(),
-            first: stored.first_to_write(),
-            header: String::new(),
-        };
-        let is_fit = slot_bytes >= slot_bytes_min() && slot_bytes.is_power_of_two();
-        if !is_fit || !bytes.len().is_multiple_of(2) || !slots.has_name(directory) {
+        let (slots, _) = Slots::read(&bytes).ok()?;
+        let is_fit = slots.slot_bytes >= slot_bytes_min() && slots.slot_bytes.is_power_of_two();
+        let opened = SlotFile { file, id: file_id(&metadata), slots, header: String::new() };
+        if !is_fit || !bytes.len().is_multiple_of(2) || !opened.has_name(directory) {
             return None;
         }
-        slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
-        Some(slots)
+        opened.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
+        Some(opened)
     }
 
     /// Makes a file of two copies. Everything but its name is durable.
@@ -185,19 +173,13 @@ impl SlotFile {
         file.write_all_at(&slot.repeat(2), 0)?;
         file.sync_all()?;
         let id = file_id(&file.metadata()?);
-        Ok(SlotFile { file, id, slot_bytes, number, first: 0, header })
+        Ok(SlotFile { file, id, slots: Slots { slot_bytes, number, first: 0 }, header })
     }
 
     /// Writes both slots. Returns `None` if the document does not fit.
     fn write(&mut self, document: &str) -> Option<io::Result<()>> {
-        self.number = self.number.saturating_add(1);
-        let header = copies::header(self.number, document);
-        let slot = copies::slot(&header, document, self.slot_bytes)?;
-        let written = overwrite(&self.file, &slot, &mut self.first);
-        if written.is_ok() {
-            self.header = header;
-        }
-        Some(written)
+        let written = self.slots.write(&self.file, document)?;
+        Some(written.map(|header| self.header = header))
     }
 
     fn has_name(&self, directory: &Path) -> bool {
@@ -206,10 +188,57 @@ impl SlotFile {
 
     fn is_untouched(&self) -> bool {
         let mut found = vec![0; self.header.len()];
-        [0, self.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
+        [0, self.slots.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
             Ok(()) => found == self.header.as_bytes(),
             Err(error) => error.kind() != ErrorKind::UnexpectedEof,
         })
+    }
+}
+
+/// The two slots of a state file, and where the next write begins. The simulation writes them to a
+/// disk of its own.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    slot_bytes: usize,
+    /// The number of the last write.
+    number: u64,
+    /// The slot to write first. The copy in the other slot is the last one that is certainly whole.
+    first: usize,
+}
+
+impl Slots {
+    /// Returns the slots of a disk on which nothing is written yet.
+    pub fn blank(slot_bytes: usize) -> Self {
+        Slots { slot_bytes, number: 0, first: 0 }
+    }
+
+    /// Reads the slots and the records from all bytes of a disk.
+    ///
+    /// # Errors
+    /// No copy is whole, or a newer program wrote one.
+    pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
+        let stored = copies::read(bytes).map_err(|error| error.to_string())?;
+        let slots =
+            Slots { slot_bytes: bytes.len() / 2, number: stored.number(), first: stored.first_to_write() };
+        Ok((slots, stored.records))
+    }
+
+    /// Writes the records into both slots, as the daemon does.
+    ///
+    /// # Errors
+    /// A call on the disk failed, or the records do not fit.
+    pub fn write_records(&mut self, disk: &impl Disk, records: &[Record]) -> io::Result<()> {
+        let document = copies::document(records)?;
+        self.write(disk, &document).ok_or(ErrorKind::FileTooLarge)?.map(drop)
+    }
+
+    /// Writes a document into both slots, and returns its header. Returns `None` if the document
+    /// does not fit.
+    fn write(&mut self, disk: &impl Disk, document: &str) -> Option<io::Result<String>> {
+        self.number = self.number.saturating_add(1);
+        let header = copies::header(self.number, document);
+        let slot = copies::slot(&header, document, self.slot_bytes)?;
+        Some(overwrite(disk, &slot, &mut self.first).map(|()| header))
     }
 }
 

@@ -21,9 +21,9 @@ const SLOT_BYTES: usize = 16 * 1024;
 /// of two equal copies, has no effect. Damage to the newer copy may leave the records of the older
 /// one.
 pub fn state_file(data: &[u8]) {
-    let mut choices = Choices::new(data);
+    let mut choices = Choices(data);
     if choices.bool() {
-        for record in read(choices.rest()).unwrap_or_default() {
+        for record in read(choices.0).unwrap_or_default() {
             assert_eq!(record.check(), Ok(()));
         }
         return;
@@ -31,10 +31,10 @@ pub fn state_file(data: &[u8]) {
     let generations = generations();
     let damaged_copy = usize::from(choices.bool());
     let ages = [usize::from(choices.bool()), usize::from(choices.bool())];
-    let from = choices.below(SLOT_BYTES as u64) as usize;
+    let from = usize::from(choices.u16()) % SLOT_BYTES;
     let mut bytes = ages.map(|age| &*generations[age].0).concat();
     let slot = &mut bytes[damaged_copy * SLOT_BYTES..][..SLOT_BYTES];
-    for (byte, change) in slot[from..].iter_mut().zip(choices.rest()) {
+    for (byte, change) in slot[from..].iter_mut().zip(choices.0) {
         *byte ^= change;
     }
     let newest = ages.into_iter().max().unwrap_or(0);

@@ -10,10 +10,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Cause;
 use crate::locked_file::file_id;
+use crate::{Cause, Owner};
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
+use snowbank_id::numbering::Numbering;
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
@@ -36,10 +37,6 @@ pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<
     Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
 }
 
-fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, assigned: false, assigned_bound: None }
-}
-
 /// Returns a stop that leaves the first source at this position.
 fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
     [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
@@ -48,7 +45,8 @@ fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
     let directory = StateDir::lock(path).unwrap();
     let here = HostIdentity::here();
-    DiskStore::new(directory, [first_record(numbering, start)], Vec::new(), &Owner::new(), &here)
+    let first = Record::new("orders", numbering, start, &Owner::new(), &here);
+    DiskStore::new(directory, vec![first], Vec::new(), &here)
 }
 
 #[test]
@@ -268,8 +266,7 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     let home = StateDir::lock(directory.path()).unwrap();
     let let_go = assigned("9", 5_000);
     let other = record("invoices", "twitter", "7", 1_000);
-    let starts = [FirstRecord { assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
-    let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
+    let store = DiskStore::new(home, vec![assigned("3", 0)], vec![other], &HostIdentity::here());
     let mut store = store.letting_go(vec![let_go]);
     let stored = || {
         let records = read(directory.path()).unwrap();
