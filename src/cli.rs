@@ -10,7 +10,6 @@ mod keys;
 mod layout;
 mod lines;
 mod next;
-mod parent;
 mod ping;
 mod range;
 mod reload;
@@ -36,6 +35,7 @@ use std::{fmt, thread};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::ceiling::StateError;
 use crate::server::StartError;
 use crate::service;
 
@@ -111,6 +111,13 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
+    }
+}
+
+/// The refusal of a state or of its locks is a "no" of every command but `serve`.
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        Failure::no(error)
     }
 }
 

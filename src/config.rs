@@ -15,8 +15,8 @@
 //! Worker IDs that come from the machine are picked later, when a daemon starts
 //! ([`Settings::pick_worker_ids`]).
 //!
-//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`],
-//! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
+//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and
+//! the pick read files. Only [`Overrides`] and [`Machine::here`] read the
 //! environment.
 
 #[macro_use]
@@ -32,7 +32,6 @@ mod fleet;
 pub mod fuzzing;
 mod identities;
 mod listeners;
-mod log;
 mod machine;
 mod mistake;
 mod open_fields;
@@ -60,12 +59,11 @@ use std::path::{Path, PathBuf};
 pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use fields::{SHARDS_MAX, Shards, WorkerIds};
+pub use fields::{LogFormat, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use listeners::{InheritedAddresses, Purpose};
-pub use log::LogFormat;
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
@@ -75,7 +73,7 @@ pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
-pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};

@@ -239,7 +239,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         above: prepared.floor.map(|floor| floor.rfc3339(3)),
     };
     if arguments.common.json {
-        return write_json(&shown, out).map_err(Failure::from);
+        return Ok(write_json(&shown, out)?);
     }
     shown.write(is_floor_changed, out)
 }
@@ -278,7 +278,7 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
     let counters = read_counters(&mut operator, sources)?;
     if common.json {
-        return write_json(&listed(lists.concat(), counters), out).map_err(Failure::from);
+        return Ok(write_json(&listed(lists.concat(), counters), out)?);
     }
     if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker ID was ever used")?;
@@ -411,7 +411,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = json!({ "space": space, "number": number, "holder": held.holder });
-        return write_json(&freed, out).map_err(Failure::from);
+        return Ok(write_json(&freed, out)?);
     }
     let holder = held.holder;
     let when = format!("once the clock is near the bound of {holder}");

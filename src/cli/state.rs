@@ -131,13 +131,13 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let (directory, records) = open_own(&path)?;
     // Until the release is durable, no daemon of this machine may take the worker IDs.
     let given = given(&records);
-    let locks = lock_records(&arguments.directories.lock_dir, &given).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &given)?;
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // The file is created before anything is released, because a name that is taken must fail
     // first.
     let output = arguments.output.as_deref().map(create).transpose()?;
-    let export = store::export(&directory, records).map_err(Failure::no)?;
+    let export = store::export(&directory, records)?;
     // The state itself is released durably. Without a mark, an older copy of the state would be
     // accepted.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
@@ -175,8 +175,8 @@ fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
     if !path.is_dir() {
         return Err(no_state(path));
     }
-    let directory = StateDir::lock(path).map_err(Failure::no)?;
-    let records = directory.read().map_err(Failure::no)?;
+    let directory = StateDir::lock(path)?;
+    let records = directory.read()?;
     if records.is_empty() {
         return Err(no_state(path));
     }
@@ -199,7 +199,7 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         // Marks of other layouts do not count: a start is always above them.
-        let marks = locks.marks_of_source().map_err(Failure::no)?;
+        let marks = locks.marks_of_source()?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
             "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
@@ -224,13 +224,13 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
 fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directories.state.path()?;
     let text = read_export(&arguments.file)?;
-    let export = Export::parse(&text).map_err(Failure::no)?;
-    let directory = StateDir::lock(&path).map_err(Failure::no)?;
-    let stored = directory.read().map_err(Failure::no)?;
+    let export = Export::parse(&text)?;
+    let directory = StateDir::lock(&path)?;
+    let stored = directory.read()?;
     refuse_foreign(&stored, &path)?;
     // Until the import is durable, no daemon of this machine may take the worker IDs.
     let arriving = given(&export.records);
-    let locks = lock_records(&arguments.directories.lock_dir, &arriving).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &arriving)?;
     refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
@@ -240,8 +240,8 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let merged = store::merge(stored, export, &owner, &HostIdentity::here()).map_err(Failure::no)?;
-    store::write(&directory, &merged).map_err(Failure::no)?;
+    let merged = store::merge(stored, export, &owner, &HostIdentity::here())?;
+    store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;

@@ -2,12 +2,14 @@
 //! still serves then.
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
+use std::thread;
 
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
-use super::parent;
 use crate::server::{Health, StartError, TRY_TIMEOUT};
 use crate::service::{self, Notifier};
 
@@ -45,7 +47,7 @@ impl Stops {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = parent::standard_input_ended(), if ends_with_stdin => {}
+            () = standard_input_ended(), if ends_with_stdin => {}
         }
     }
 
@@ -66,7 +68,7 @@ impl Stops {
             _ = self.interrupt.recv() => false,
             _ = self.terminate.recv() => true,
             () = &mut attend => false,
-            () = parent::standard_input_ended(), if ends_with_stdin => false,
+            () = standard_input_ended(), if ends_with_stdin => false,
             () = beside => false,
             () = health.await_loss() => false,
         };
@@ -95,4 +97,27 @@ pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
         signal(kind)
     });
     caught.map_err(|error| StartError::no_thread(&error))
+}
+
+/// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before
+/// the end.
+///
+/// The kernel closes the write end of a pipe when its holder dies, even by a signal that cannot be
+/// caught.
+async fn standard_input_ended() {
+    let (ended, end) = oneshot::channel::<()>();
+    // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait
+    // for these. The thread is never joined, because its read cannot be interrupted.
+    let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // `copy` retries a read that a signal interrupts.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        // The receiver is gone if a signal came first.
+        let _ = ended.send(());
+    });
+    if let Err(error) = reader {
+        tracing::error!(%error, "cannot watch standard input; stopping");
+        return;
+    }
+    // An error means that the thread is gone, and with it the watch.
+    let _ = end.await;
 }

@@ -119,13 +119,13 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let SetArguments { name, value, increment, offset, lower, directories, .. } = arguments;
     let Directories { state, lock_dir } = directories;
     let path = state.path()?;
-    let directory = StateDir::lock(&path).map_err(Failure::no)?;
-    let mut records = directory.read().map_err(Failure::no)?;
+    let directory = StateDir::lock(&path)?;
+    let mut records = directory.read()?;
     refuse_foreign(&records, &path)?;
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::from(counter);
     // Until the value is durable, no daemon of this machine may take the counter.
-    let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
+    let locks = lock_workers(lock_dir, &numbering)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
@@ -135,7 +135,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     // a daemon believes of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
-    let marks = locks.marks().map_err(Failure::no)?;
+    let marks = locks.marks()?;
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
         return Err(Failure::no(StateError::released(name, &numbering)));
     }
@@ -153,7 +153,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let mark = Mark::granted(wanted.id_bound, &owner.state);
     records.retain(|record| record.key() != wanted.key());
     records.push(wanted);
-    store::write(&directory, &records).map_err(Failure::no)?;
+    store::write(&directory, &records)?;
     locks.mark(&mark).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;

@@ -114,15 +114,13 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
 
 /// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.
 fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findings) -> Option<Tokens> {
-    let tokens = read_tokens(path);
-    let errors = match &tokens {
-        Ok(tokens) => &tokens.check(path, identities),
-        Err(errors) => errors,
-    };
-    for error in errors {
-        findings.mistake_of("auth.token_file", error);
+    match read_tokens(path, identities) {
+        Ok(tokens) => Some(tokens),
+        Err(errors) => {
+            errors.iter().for_each(|error| findings.mistake_of("auth.token_file", error));
+            None
+        }
     }
-    tokens.ok()
 }
 
 /// The setting whose file cannot be used, and why.

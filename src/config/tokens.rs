@@ -35,27 +35,24 @@ pub struct Tokens {
 }
 
 /// One token.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Token {
     hash: TokenHash,
     /// The name of its identity, if it has one.
     identity: Option<Box<str>>,
-    /// Its line in the file, counted from 1.
-    line: usize,
 }
-
-/// Compares tokens without their lines.
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.hash, &self.identity) == (&other.hash, &other.identity)
-    }
-}
-
-impl Eq for Token {}
 
 impl Tokens {
-    /// Reads the tokens in the bytes of a file; `path` is for messages.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<String>> {
+    /// Reads the tokens in the bytes of a file. `path` is for messages. A name before a token must
+    /// be one of the identities'.
+    ///
+    /// # Errors
+    /// A line for each mistake. No line repeats a token.
+    pub(crate) fn parse(
+        path: &Path,
+        bytes: &[u8],
+        identities: &[IdentitySettings],
+    ) -> Result<Self, Vec<String>> {
         let mut tokens = Vec::new();
         let mut errors = Vec::new();
         let mut short = 0;
@@ -66,7 +63,10 @@ impl Tokens {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
+            let place = format!("{}:{number}", path.display());
             let (identity, token) = split_name(line);
+            errors
+                .extend(unknown_name(identity.as_deref(), identities).map(|text| format!("{place}: {text}")));
             match hash_of(token) {
                 Ok(hash) => {
                     let (first, owner) =
@@ -74,13 +74,13 @@ impl Tokens {
                     if *owner != identity {
                         let text =
                             format!("found the token of line {first}, allowed: one identity for each token");
-                        errors.push(format!("{}:{number}: {text}", path.display()));
+                        errors.push(format!("{place}: {text}"));
                     }
                     let is_plain = !token.starts_with(HASHED.as_bytes());
                     short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
-                    tokens.push(Token { hash, identity, line: number });
+                    tokens.push(Token { hash, identity });
                 }
-                Err(text) => errors.push(format!("{}:{number}: {text}", path.display())),
+                Err(text) => errors.push(format!("{place}: {text}")),
             }
         }
         if tokens.is_empty() && errors.is_empty() {
@@ -90,26 +90,6 @@ impl Tokens {
             ));
         }
         if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(errors) }
-    }
-
-    /// Checks that each name before a token is an identity's. Returns a line for each mistake.
-    pub(super) fn check(&self, path: &Path, identities: &[IdentitySettings]) -> Vec<String> {
-        let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
-        let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
-        let mut mistakes = Vec::new();
-        for Token { identity, line, .. } in &self.tokens {
-            let Some(name) = identity.as_deref() else { continue };
-            if identities.iter().any(|identity| identity.name == name) {
-                continue;
-            }
-            // The name may be the start of a secret, so it is not repeated.
-            mistakes.push(format!(
-                "{}:{line}: found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: \
-                 TOKEN with one of these names: {known}",
-                path.display()
-            ));
-        }
-        mistakes
     }
 
     /// Returns the hash by which a token is known.
@@ -165,6 +145,21 @@ fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     }
 }
 
+/// Returns a mistake if no identity has the name before a token.
+fn unknown_name(name: Option<&str>, identities: &[IdentitySettings]) -> Option<String> {
+    let name = name?;
+    if identities.iter().any(|identity| identity.name == name) {
+        return None;
+    }
+    let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
+    let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
+    // The name may be the start of a secret, so the message does not repeat it.
+    Some(format!(
+        "found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN with one of these \
+         names: {known}"
+    ))
+}
+
 /// Returns the hash of a token, or the hash that is given in its place.
 fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
     if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
@@ -209,12 +204,12 @@ impl fmt::Debug for Tokens {
 /// start with `#` do not count.
 ///
 /// # Errors
-/// Returns a line for each reason: the file cannot be read, is too large, holds a line that is no
-/// token, or holds no token. No line repeats a token.
-pub fn read_tokens(path: &Path) -> Result<Tokens, Vec<String>> {
+/// A line for each reason: the file cannot be read, is too large, has a line that is not a token,
+/// or has no token. No line repeats a token.
+pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
-    Tokens::parse(path, &bytes)
+    Tokens::parse(path, &bytes, identities)
 }
 
 #[cfg(test)]
@@ -222,7 +217,8 @@ mod tests {
     use super::*;
 
     fn read(text: &[u8]) -> Result<Tokens, Vec<String>> {
-        Tokens::parse(Path::new("tokens"), text)
+        let named = |name: &str| IdentitySettings { name: name.into(), ..IdentitySettings::default() };
+        Tokens::parse(Path::new("tokens"), text, &["billing", "orders"].map(named))
     }
 
     fn errors(text: &[u8]) -> Vec<String> {
@@ -299,12 +295,10 @@ mod tests {
 
     #[test]
     fn names_are_those_of_identities_and_never_repeated() {
-        let tokens = read(b"billing: a\nhush: b\nc\n").unwrap();
-        let identity = IdentitySettings { name: "billing".into(), ..IdentitySettings::default() };
-        let found = tokens.check(Path::new("tokens"), &[identity]);
+        let found = errors(b"billing: a\nhush: b\nc\n");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
-            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\""),
+            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\", \"orders\""),
             "{found:?}"
         );
         assert!(!found[0].contains("hush"));
@@ -338,7 +332,7 @@ mod tests {
         let large = directory.path().join("large");
         std::fs::write(&large, vec![b'\n'; (1 << 20) + 1]).unwrap();
         for path in [directory.path(), &directory.path().join("missing"), &large] {
-            let error = read_tokens(path).unwrap_err().remove(0);
+            let error = read_tokens(path, &[]).unwrap_err().remove(0);
             assert!(
                 error.starts_with(&format!("cannot read the token file {}: ", path.display())),
                 "{error}"

@@ -9,10 +9,9 @@ use clap::ValueEnum;
 use jiff::SignedDuration;
 use tracing::level_filters::LevelFilter;
 
-use super::fields::{Shards, WorkerIds};
+use super::fields::{LogFormat, Shards, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
-use super::log::LogFormat;
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::{CoordinatorKind, Endpoint};

@@ -277,7 +277,7 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
 
 /// Returns the users who may write the files of a lock directory.
 pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
-    Writers::of(directory, |_| false)
+    Writers::of(directory, false)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
@@ -285,7 +285,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
 }
 
 /// Returns the mark in a lock's file. `None` if the file is new.
-pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
         0 => Ok(None),

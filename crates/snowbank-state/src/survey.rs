@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::StateError;
-use super::lock::{free_mark, read_mark, writers_of};
+use super::lock::{free_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
 use super::mark::{Mark, of_source};
@@ -30,11 +30,7 @@ pub struct Seen {
 /// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand
 /// out its numbers.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
-    let writers = match writers_of(directory) {
-        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(untrusted) => Err(format!("cannot trust {}: {untrusted}", directory.display())),
-        Ok(writers) => Ok(Some(writers)),
-    };
+    let writers = writers_of(directory);
     let mut paths = lock_paths(directory, numbering);
     for path in kin_paths(directory, numbering).unwrap_or_default() {
         if paths.iter().all(|(_, own)| *own != path) {
@@ -43,14 +39,20 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     }
     let mut seen = Vec::with_capacity(paths.len());
     for (worker, path) in paths {
-        let found = match &writers {
-            Ok(Some(writers)) => look(&path, *writers),
-            Ok(None) => Ok((None, None)),
-            Err(error) => Err(error.clone()),
-        };
-        seen.push(match found {
-            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
-            Err(error) => Seen { worker, holder: None, mark: Err(error) },
+        seen.push(match &writers {
+            Ok(writers) => {
+                let mark = readable_mark(&path, *writers);
+                let mark = mark.map_err(|error| format!("cannot read {}: {error}", path.display()));
+                let file = open_file(&path, OpenOptions::new().read(true)).ok();
+                Seen { worker, holder: file.and_then(|file| LockedFile::holder_of(&file)), mark }
+            }
+            Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
+                Seen { worker, holder: None, mark: Ok(None) }
+            }
+            Err(untrusted) => {
+                let error = format!("cannot trust {}: {untrusted}", directory.display());
+                Seen { worker, holder: None, mark: Err(error) }
+            }
         });
     }
     seen
@@ -71,8 +73,7 @@ pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mar
 fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError> {
     let mut marks = Vec::new();
     for path in paths {
-        // A mark that is being written at this moment can be read a moment later.
-        match free_mark(path, writers).or_else(|_| free_mark(path, writers)) {
+        match readable_mark(path, writers) {
             Ok(mark) => marks.extend(mark),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(StateError::mark_damaged(path, &error));
@@ -83,24 +84,9 @@ fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError
     Ok(marks)
 }
 
-/// Returns the holder and the mark of a lock file. A file that is missing has neither.
-fn look(path: &Path, writers: Writers) -> Result<(Option<String>, Option<Mark>), String> {
-    match read_lock(path, writers) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
-        found => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
-    }
-}
-
-fn read_lock(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
-    let file = open_file(path, OpenOptions::new().read(true))?;
-    let holder = LockedFile::holder_of(&file);
-    if !writers.alone_wrote(&file.metadata()?) {
-        // A start does not believe the mark in such a file either.
-        return Ok((holder, None));
-    }
-    // A mark that is being written at this moment can be read a moment later.
-    let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
-    Ok((holder, mark))
+/// Reads a mark that a daemon may be writing at this moment: a moment later it can be read.
+fn readable_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
+    free_mark(path, writers).or_else(|_| free_mark(path, writers))
 }
 
 #[cfg(test)]

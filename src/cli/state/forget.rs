@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = believed(&records, &HostIdentity::here(), clock::os::read());
     let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
     if !forgotten.is_empty() {
-        store::write(&directory, &records).map_err(Failure::no)?;
+        store::write(&directory, &records)?;
     }
     for record in &forgotten {
         writeln!(out, "forgot source {:?}, {}", record.name, in_words(record))?;

@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     });
     let of_source: Vec<Record> = of_source.collect();
     // Until the new ceilings are durable, no daemon of this machine may take the worker IDs.
-    let locks = lock_records(&directories.lock_dir, &of_source).map_err(Failure::no)?;
+    let locks = lock_records(&directories.lock_dir, &of_source)?;
     let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
     let mut lowered = Vec::new();
     let mut of_lowered = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             path.display()
         )));
     }
-    store::write(&directory, &records).map_err(Failure::no)?;
+    store::write(&directory, &records)?;
     mark(&lowered, &owner.state, &of_lowered, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
@@ -90,7 +90,7 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
 /// Returns the highest bound of a record or of its worker IDs' marks. If this command was
 /// interrupted earlier, a mark may be above the record.
 fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
-    let marks = locks.own_marks().map_err(Failure::no)?;
+    let marks = locks.own_marks()?;
     let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);
     Ok(record.id_bound.max(marked))
 }

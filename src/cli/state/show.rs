@@ -78,12 +78,12 @@ const ATTEMPTS: usize = 100;
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     for _ in 0..ATTEMPTS {
         let holder = store::holder(path);
-        let records = store::read(path).map_err(Failure::no)?;
+        let records = store::read(path)?;
         if records.is_empty() {
             return Err(no_state(path));
         }
         let seen = records.iter().map(|record| survey(lock_dir, &record.numbering)).collect();
-        if store::holder(path) == holder && store::read(path).map_err(Failure::no)? == records {
+        if store::holder(path) == holder && store::read(path)? == records {
             return Ok(Snapshot { holder, records, seen });
         }
     }

@@ -179,7 +179,7 @@ fn make(path: &Path) -> io::Result<()> {
 /// another user's: root exports and imports their state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
-    Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
+    Writers::of(path, geteuid().is_root()).map_err(|untrusted| match untrusted {
         Untrusted::NotSeen(error) => not_made(path, &error),
         Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::new(
             Cause::Setting,
