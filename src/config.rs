@@ -146,7 +146,7 @@ pub struct FileError {
 pub fn read_file(path: &Path) -> Result<String, FileError> {
     let text = read_bounded(path).and_then(|bytes| {
         String::from_utf8(bytes)
-            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: text"))
+            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: UTF-8 text"))
     });
     text.map_err(|error| FileError { path: path.to_owned(), error })
 }
@@ -170,7 +170,7 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// The system refuses it, or it is a pipe, whose other end may never write.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.file_type().is_fifo() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe; allowed is a regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, allowed: a regular file"));
     }
     File::open(path)
 }

@@ -12,9 +12,7 @@ use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
 use super::identities::IdentitySettings;
 use super::mistake::Origins;
-use super::setting::{
-    Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Section::Table, Section::Top,
-};
+use super::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_beats_the_environment_and_the_service_beats_the_user() {
+    fn the_state_dir_setting_beats_the_environment() {
         let all = [("STATE_DIRECTORY", "/s:/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(place(StateDirChoice::At("d".into()), &all), kept("d", ""));
         assert_eq!(place(StateDirChoice::None, &all), Ok(StatePlace { directory: None, named_by: "" }));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_absolute_names_nothing() {
+    fn a_variable_without_an_absolute_path_is_ignored() {
         let odd = [("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "x"), ("HOME", "")];
         assert_eq!(place(StateDirChoice::Default, &odd), Err(NoStateDir));
         assert_eq!(place(StateDirChoice::Default, &[]), Err(NoStateDir));

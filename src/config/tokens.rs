@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_a_colon_and_a_blank_before_a_token_is_its_identity() {
+    fn a_name_with_a_colon_before_a_token_is_its_identity() {
         let tokens = read(b"billing: first\norders:\tsecond token \nuser:password\nlast:\n").unwrap();
         let name_of =
             |token: &[u8]| tokens.identity_of(&Tokens::hash(token)).map(|name| name.map(str::to_owned));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hashed_line_stands_for_its_token_and_is_none_itself() {
+    fn a_hashed_line_stands_for_its_token_but_is_no_token() {
         let line = hashed_line(Some("billing"), b"let me in");
         // As `printf 'let me in' | sha256sum` prints it.
         let hex = "992db5e2595725ef68eb5066e014da8c7f6baca0afa96f1021b56b66782133f2";
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_identities_and_never_repeated() {
+    fn a_name_that_no_identity_has_is_refused_but_not_repeated() {
         let found = errors(b"billing: a\nhush: b\nc\n");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(

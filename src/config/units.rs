@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(millis in 0..=u64::from(u32::MAX)) {
+        fn a_printed_duration_reads_back(millis in 0..=u64::from(u32::MAX)) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse_duration(&Plain(duration).to_string()), Some(duration));
         }

@@ -113,7 +113,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     let lock = lock_files(&machine.path("locks")).remove(0);
     let marked = std::fs::read_to_string(&lock).unwrap();
     std::fs::write(&lock, marked.replace("granted", "grunted")).unwrap();
-    assert_refused(&machine, "", "does not say how far the IDs of its worker ID were granted");
+    assert_refused(&machine, "", "has no readable mark");
     std::fs::write(&lock, marked).unwrap();
     machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
     assert_refused(&machine, "", "`snowbank state export` moved");

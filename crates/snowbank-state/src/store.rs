@@ -1,4 +1,4 @@
-//! Ceilings on disk: one file in the state directory, which one process uses.
+//! Ceilings on disk, in one file of the state directory. One process at a time uses the directory.
 //!
 //! - `record`: the record of a source.
 //! - `plan`: the rules of a start.
@@ -35,7 +35,7 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
-/// Ceilings in a state directory. The storage thread alone calls it, so it may block.
+/// Ceilings in a state directory. Its methods block: only the storage thread calls them.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
@@ -44,8 +44,8 @@ pub struct DiskStore {
     sources: Vec<Record>,
     /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
-    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs: each is
-    /// written as long as its source's own record is lower.
+    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs, so each is
+    /// written until its source's own record is as high.
     let_go: Vec<Record>,
     host: HostIdentity,
 }
@@ -60,7 +60,7 @@ impl DiskStore {
         DiskStore { file, sources, directory, retired, let_go: Vec::new(), host: host.clone() }
     }
 
-    /// Sets the records that are dropped once their sources' own records are as high. The fleet's
+    /// Adds records that are dropped once their sources' own records are as high. The fleet's
     /// coordinator holds their bounds.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
@@ -82,8 +82,8 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes these records of all sources durable. All records of this boot get the wall − boot
-    /// that is believed now: a start must not find an older value in a record that is otherwise
+    /// Makes these records of all sources durable. All records of this boot get the current
+    /// `wall_minus_boot_us`: a start must not find an older value in a record that is otherwise
     /// unchanged.
     fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
@@ -101,8 +101,8 @@ impl DiskStore {
     /// and only then, positions below them may be used. A ceiling below the stored one changes
     /// nothing.
     ///
-    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a
-    /// start in the same boot recognises by it that the wall clock stepped meanwhile.
+    /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them now.
+    /// A start in the same boot compares it with its own clocks, and so notices a step between.
     ///
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
@@ -116,16 +116,16 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Lets later writes record this bound, in microseconds: until the next write, ID time − boot
-    /// is at most this.
+    /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Later writes
+    /// record it. It must hold until the write after.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
-    /// Lets every later write record that the state does not know the counters of these sources: a
-    /// start then refuses these sources.
+    /// Lets every later write record that the state does not know how far the counters of these
+    /// sources have got. The next start then refuses the sources.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
@@ -133,7 +133,7 @@ impl DiskStore {
     }
 
     /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may
-    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is as for
+    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is that of
     /// [`raise`](DiskStore::raise).
     ///
     /// # Errors
@@ -147,19 +147,19 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Checks that the stored ceilings are still this process's alone. The caller does this about
-    /// once a second, and around each write.
+    /// Checks that no other process has taken over the state directory or its file. The caller
+    /// does this about once a second, and around each write.
     ///
     /// # Errors
-    /// Another process could have taken them over.
+    /// Another process could use them now.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
         self.file.still_ours()
     }
 }
 
-/// Returns the records of `let_go` that a start still needs, because no source's record keeps their
-/// order of IDs.
+/// Returns the records of `let_go` that a start still needs, because no source's own record keeps
+/// their order of IDs.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

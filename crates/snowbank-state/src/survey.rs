@@ -1,5 +1,5 @@
-//! Reads the marks of worker IDs: nothing is made or written, and each lock is held only while its
-//! file is read.
+//! Reads the marks of worker IDs. It makes and writes nothing, and holds each lock only while it
+//! reads the lock's file.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -20,10 +20,8 @@ pub struct Seen {
     pub worker: u64,
     /// If a process has the lock: ` (process 123)`, or empty.
     pub holder: Option<String>,
-    /// Its mark. `None`: as far as this directory knows, nothing was granted since the boot.
-    ///
-    /// # Errors
-    /// In one line: why the mark cannot be read.
+    /// Its mark, or the line that says why the mark cannot be read. `None`: nothing in this
+    /// directory shows that any ID was granted since the boot.
     pub mark: Result<Option<Mark>, String>,
 }
 
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_seen_by_whomever_and_nothing_is_made() {
+    fn a_survey_shows_holders_and_marks_and_makes_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks");
         let owner = Owner::new();
@@ -125,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_no_mark() {
+    fn a_mark_that_others_could_have_written_is_ignored() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -135,13 +133,17 @@ mod tests {
         open(locks.furthest());
         drop(locks);
         let marks = || survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark);
-        assert_eq!(marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(), 1, "a start believes one");
+        assert_eq!(
+            marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(),
+            1,
+            "a start believes the private file"
+        );
         open(directory.path());
         assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn an_unreadable_mark_says_why() {
         let directory = tempfile::tempdir().unwrap();
         drop(lock_workers(directory.path(), &numbering()).unwrap());
         let mut paths: Vec<_> =
@@ -150,9 +152,9 @@ mod tests {
         fs::write(&paths[0], [b' '; HOLDER_BYTES as usize + 44]).unwrap();
         fs::remove_file(&paths[1]).unwrap();
         std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
-        let said: Vec<String> =
+        let errors: Vec<String> =
             survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark.unwrap_err()).collect();
-        assert!(said[0].contains("-0.lock: its second line is no mark"), "{said:?}");
-        assert!(said[1].contains("-1.lock: "), "{said:?}");
+        assert!(errors[0].contains("-0.lock: its second line is no mark"), "{errors:?}");
+        assert!(errors[1].contains("-1.lock: "), "{errors:?}");
     }
 }

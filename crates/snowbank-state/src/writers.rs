@@ -30,7 +30,7 @@ pub(super) enum Writers {
 /// The reason why the content of a directory cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrusted {
-    /// The system does not show it.
+    /// The system does not let this process look at it.
     #[error("{0}")]
     NotSeen(io::Error),
     /// Another user has put something there.
@@ -58,7 +58,7 @@ impl Writers {
         }
         if !found.is_dir() {
             let text = if found.is_symlink() {
-                "it is a link, and allowed is the directory itself"
+                "it is a link, allowed: the directory itself"
             } else {
                 "it is not a directory"
             };
@@ -103,11 +103,11 @@ pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<Fi
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-/// Returns true if the name is there and leads to something that this process cannot open.
+/// Returns true if something that this process cannot open is at the path.
 pub(super) fn is_obstructed(path: &Path, error: &io::Error) -> bool {
-    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+    let is_of_path = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
         || error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
-        // Found by this program: it is a link, or not a regular file.
+        // `open_file` found a link, or something that is not a regular file.
         || error.raw_os_error().is_none();
-    is_of_name && fs::symlink_metadata(path).is_ok()
+    is_of_path && fs::symlink_metadata(path).is_ok()
 }

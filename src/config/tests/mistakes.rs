@@ -31,14 +31,14 @@ fn there_are_at_most_64_sources() {
 }
 
 #[test]
-fn relative_sockets_count_with_the_directory_of_the_file() {
+fn the_limit_of_a_socket_path_includes_the_files_directory() {
     let text = format!("listen = \"unix:{}\"", "s".repeat(UNIX_PATH_BYTES_MAX));
     assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
 }
 
 /// Another machine may get any of the worker IDs.
 #[test]
-fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
+fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let two = |worker_ids: [&str; 2], layout: &str| {
         let [one, other] = worker_ids;
         format!(
@@ -109,7 +109,7 @@ fn any_document() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_document_is_settings_or_mistakes_of_a_line_each(text in any_document()) {
+    fn any_document_gives_settings_or_one_line_for_each_mistake(text in any_document()) {
         fuzzing::config(text.as_bytes());
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
 //! space if the file system overwrites in place. A new file is made only if no suitable one exists,
-//! or after a write or sync has failed. A failed sync may leave pages that the system takes for
-//! written but that never reached the disk, and a later sync does not report them. Therefore every
-//! write replaces whole slots, and a failed sync is never simply repeated.
+//! or after a write or sync has failed. After a failed sync, the system may count pages as written
+//! that never reached the disk, and a later sync does not report them. Therefore every write
+//! replaces whole slots, and a failed sync is never simply repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ pub(super) const FILE_NAME: &str = "ceilings";
 const UNFINISHED_NAME: &str = "ceilings.new";
 /// Only the daemon's user has access: a process that can write the file can make IDs repeat.
 const FILE_MODE: u32 = 0o600;
-/// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
+/// The largest file that is read: hundreds of times the size that a daemon's sources need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger
 /// than this, so is the slot.
@@ -34,13 +34,13 @@ const SLOT_BYTES_MIN: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct StateFile {
     directory: PathBuf,
-    /// The file that has the name `ceilings`; `None` before the first write. It stays open, so that
-    /// no other file gets its inode.
+    /// The file with the name `ceilings`; `None` before the first write. It stays open, so that no
+    /// other file gets its inode.
     slots: Option<SlotFile>,
     /// True if every write and sync of the file has succeeded and its name is durable.
     is_sound: bool,
-    /// True if the file's name is durable. After a failed sync only a new file makes this true
-    /// again; a repeated sync does not.
+    /// True if the file's name is durable. After a failed sync of the directory, only a new file
+    /// makes this true again, and not a repeated sync.
     is_named: bool,
 }
 
@@ -53,7 +53,7 @@ impl StateFile {
     /// file.
     ///
     /// # Errors
-    /// The file may hold the earlier records or these.
+    /// The file may hold the earlier records or the new ones.
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
@@ -69,8 +69,8 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // If there is no room for a new file, every page of the old one is written again, so its
-        // failed syncs no longer matter.
+        // There is no room for a new file. Every page of the old one is written again, so its
+        // earlier failed syncs no longer matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl StateFile {
             failed("make", &unfinished, error)
         })?;
         let renamed = fs::rename(&unfinished, path(&self.directory));
-        // The name is checked, because a rename that was done may still report an error.
+        // The name is checked, because a rename can succeed and still report an error.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
             (self.is_sound, self.is_named) = (false, false);
@@ -118,13 +118,13 @@ impl StateFile {
     }
 
     /// Checks that the name still leads to this file, and that both copies are those written last.
-    /// If the system does not answer, the file counts as untouched.
+    /// If the system cannot tell, the file counts as untouched.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
         same_file(&path, slots.id, "state file")?;
         if self.is_sound && !slots.is_untouched() {
-            let what = "was written by somebody else while this daemon had it";
+            let what = "was written by another program while this daemon had it";
             return Err(TakenOver(format!("the state file {} {what}", path.display())));
         }
         Ok(())
@@ -161,7 +161,7 @@ impl SlotFile {
     /// Makes a file of two copies. Everything but its name is durable.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
-        // Twice the present length: records change in length.
+        // Twice the present length, because records grow.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
             return Err(ErrorKind::FileTooLarge.into());
@@ -268,8 +268,8 @@ impl Disk for File {
 }
 
 /// Overwrites both slots, the second only once the first is durable. After an error, `first` is the
-/// slot that failed. The copy in the other slot is whole, and the next write must not touch it
-/// until the failed slot is durable.
+/// slot that failed. The copy in the other slot is whole: the next write must not touch it before
+/// the failed slot is durable.
 pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;
