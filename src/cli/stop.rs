@@ -1,5 +1,5 @@
-//! Decides when a running daemon stops, by a signal or the end of standard input, and how long it
-//! still serves then.
+//! Decides when a running daemon stops, by a signal or by the end of standard input, and for how
+//! long it still serves.
 
 use std::future::Future;
 use std::io;
@@ -25,21 +25,22 @@ impl Stops {
         Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Completes when a daemon that waits for worker IDs is stopped.
+    /// Completes when something asks a daemon that waits for worker IDs to stop.
     pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
         tokio::select! {
             () = self.asked(ends_with_stdin) => {}
             () = service::attend(notifier, health) => {}
         }
         notifier.stopping(health.announce_stop().longest.max(TRY_TIMEOUT));
-        tracing::info!("stopping: has no worker ID, and nothing to answer");
+        tracing::info!("stopping: the daemon has no worker ID, and no request to answer");
     }
 
-    /// Completes when a daemon is stopped after its wait for worker IDs, but before it serves.
+    /// Completes when something asks a daemon to stop after its wait for worker IDs, but before it
+    /// serves.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);
-        tracing::info!("stopping: gives back the worker IDs that it has just taken");
+        tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
     }
 
     /// Completes when a signal, or the end of standard input, asks for a stop.
@@ -51,8 +52,8 @@ impl Stops {
         }
     }
 
-    /// Completes when the listeners are to close. Reports to the service manager, and runs
-    /// `beside`, until the stop begins.
+    /// Completes when the listeners must close. Reports to the service manager, and runs `beside`,
+    /// until the stop begins.
     pub(super) async fn run(
         mut self,
         notifier: &Notifier,
@@ -84,11 +85,11 @@ impl Stops {
                 () = attend => {}
             }
         }
-        tracing::info!("stopping: answers the requests that have arrived");
+        tracing::info!("stopping: the daemon answers the requests that have arrived");
     }
 }
 
-/// Catches a signal from now on: it no longer ends the process.
+/// Catches a signal from now on. It no longer ends the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -106,18 +107,18 @@ pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
 /// caught.
 async fn standard_input_ended() {
     let (ended, end) = oneshot::channel::<()>();
-    // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait
-    // for these. The thread is never joined, because its read cannot be interrupted.
+    // A reactor cannot wait for standard input that is a file or a terminal, so a thread reads it.
+    // The thread is never joined, because its read cannot be interrupted.
     let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         // `copy` retries a read that a signal interrupts.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        // The receiver is gone if a signal came first.
+        // If a signal came first, the receiver is gone.
         let _ = ended.send(());
     });
     if let Err(error) = reader {
         tracing::error!(%error, "cannot watch standard input; stopping");
         return;
     }
-    // An error means that the thread is gone, and with it the watch.
+    // The thread always sends, so there is no error; without the thread, stopping is right.
     let _ = end.await;
 }

@@ -93,7 +93,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     machine.draw_past_a_raise(&daemon);
     daemon.kill();
     assert_accepted(&machine, "", &[]);
-    assert_refused(&machine, tickets, "nothing is stored of its counter");
+    assert_refused(&machine, tickets, "no record of its counter");
     assert_refused(
         &machine,
         "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
@@ -121,7 +121,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     let unknown = "[[sources]]\nname = \"default\"\nworker_id_from = \"file:/missing\"\n";
     assert_accepted(&machine, unknown, &[]);
     let beside = "[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
-    assert_refused(&machine, &format!("{unknown}{beside}"), "nothing is stored of its counter");
+    assert_refused(&machine, &format!("{unknown}{beside}"), "no record of its counter");
     machine.restore(b"not a state");
     assert_refused(&machine, "", "is corrupt");
 }
