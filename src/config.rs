@@ -12,7 +12,7 @@
 //! docs/snowbank.toml follow from the rows. A new setting needs a row, and code that uses it.
 //! `settle` has the rules between settings.
 //!
-//! Worker IDs that come from the machine are picked later, when a daemon starts
+//! A daemon picks worker IDs from the machine later, when it starts
 //! ([`Settings::pick_worker_ids`]).
 //!
 //! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and
@@ -88,8 +88,8 @@ use snowbank_client::layout::UnixMicros;
 /// ended.
 ///
 /// # Errors
-/// The lines that are no TOML; if there are none, every mistake in a value, with its place; if
-/// there are none of these either, every mistake between settings.
+/// All mistakes of the first kind that occurs: lines that are not TOML, mistakes in values, or
+/// mistakes between settings. Each has its place.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -116,7 +116,7 @@ pub fn load_with_secrets(
     settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-/// Reads each value. Whether the values fit each other is checked only once all can be read.
+/// Reads each value. `settle` checks whether the values fit each other.
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
@@ -126,8 +126,8 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
     Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
-/// The largest configuration or token file, in bytes: far above any real one, and small enough to
-/// refuse a path that names a disk.
+/// The largest configuration or token file. It is far above any real file. A larger one is probably
+/// a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The reason why a file cannot be read as text.
@@ -135,7 +135,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[error("cannot read {}: {error}", path.display())]
 pub struct FileError {
     path: PathBuf,
-    /// The system's error, or one of this module.
+    /// The error of the system, or of this module.
     pub error: io::Error,
 }
 

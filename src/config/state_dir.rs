@@ -10,13 +10,13 @@ pub enum StateDirChoice {
     /// An empty setting: the directory that the environment names.
     #[default]
     Default,
-    /// Nowhere, by choice: uniqueness over restarts then rests on the clock alone.
+    /// No state is kept: uniqueness over restarts then depends on the clock alone.
     None,
     /// This directory.
     At(PathBuf),
 }
 
-/// The place of the state, and the reason for it.
+/// The place of the state, and what named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatePlace {
     /// The directory; `None` if nothing is kept.
@@ -100,8 +100,8 @@ impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(path) = &self.directory else {
             return f.write_str(
-                "state nowhere (state_dir is none): not covered are a restart with the clock set back, a restart \
-                 after a crash that was ahead of the clock, and worker IDs that move",
+                "state nowhere (state_dir is none): IDs may repeat if the clock is set back before a restart, after a \
+                 crash whose IDs were ahead of the clock, and if worker IDs move",
             );
         };
         write!(f, "state in {}", path.display())?;

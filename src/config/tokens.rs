@@ -1,8 +1,8 @@
 //! The tokens that clients must send, read from their file.
 //!
-//! Only their SHA-256 is kept, in memory and, if the operator likes, in the file. A slow hash would
-//! protect passwords, which can be guessed. Tokens are random, and a slow hash would cost each new
-//! connection the time of a thousand requests.
+//! The daemon keeps only the SHA-256 of a token. The file may have the hash in place of the token,
+//! too. A slow hash would protect passwords, which can be guessed. Tokens are random, and a slow hash
+//! would cost each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,10 +98,10 @@ impl Tokens {
     }
 
     /// Returns the name of the identity of the token with this hash, if the token has an identity.
-    /// The outer `None`: no token has this hash. The time taken depends only on the number of
-    /// tokens, not on which of them matches.
+    /// The outer `None`: no token has this hash. The time that the search takes depends only on the
+    /// number of tokens, not on which of them matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
-        // Places count from 1; 0 is none. All tokens are compared, and the last match counts.
+        // `found` is the index of the last match plus 1, or 0. All tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
             u64::conditional_select(&found, &place, token.hash.ct_eq(hash))
         });
@@ -134,8 +134,8 @@ pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
-/// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a
-/// blank follows.
+/// Splits a line into the name before the token, if there is one, and the token. A name ends with a
+/// colon and a blank.
 fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let name = word.strip_suffix(b":").and_then(|name| str::from_utf8(name).ok());
@@ -160,7 +160,7 @@ fn unknown_name(name: Option<&str>, identities: &[IdentitySettings]) -> Option<S
     ))
 }
 
-/// Returns the hash of a token, or the hash that is given in its place.
+/// Returns the hash of a token, or the hash that the line has in place of the token.
 fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
     if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
         let hash = parse_hex(hex).ok_or_else(|| {
@@ -187,7 +187,7 @@ fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
     Some(hash)
 }
 
-/// Returns the line of a token file for this token, given as its hash.
+/// Returns the line of a token file that has the hash of this token.
 pub fn hashed_line(identity: Option<&str>, token: &[u8]) -> String {
     let hex: String = Hash::hash(token).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = identity.map_or_else(String::new, |name| format!("{name}: "));
@@ -200,8 +200,8 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Reads a token file: one token per line, without the blanks around it; empty lines and lines that
-/// start with `#` do not count.
+/// Reads a token file: one token per line, without the blanks around it. Ignores empty lines and
+/// lines that start with `#`.
 ///
 /// # Errors
 /// A line for each reason: the file cannot be read, is too large, has a line that is not a token,

@@ -137,7 +137,8 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
             daemon.signal(Signal::TERM);
             assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
             let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
-            (is_given_back && daemon.log().contains("returns the worker IDs that it has just taken")).then_some(())
+            (is_given_back && daemon.log().contains("returns the worker IDs that it has just taken"))
+                .then_some(())
         });
     });
 }
