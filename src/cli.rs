@@ -10,7 +10,6 @@ mod keys;
 mod layout;
 mod lines;
 mod next;
-mod parent;
 mod ping;
 mod range;
 mod reload;
@@ -36,6 +35,7 @@ use std::{fmt, thread};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::ceiling::StateError;
 use crate::server::StartError;
 use crate::service;
 
@@ -84,33 +84,41 @@ enum Command {
 /// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
+    /// The answer is no: mistakes were found, a request was refused, or a daemon is unreachable. Exit
+    /// code 1.
     No(String),
     /// Wrong use. Exit code 2.
     Usage(String),
-    /// The daemon does not start, or a command cannot run. The cause has the exit code: 2 or 3.
+    /// The daemon does not start, or a command cannot run. The cause decides the exit code: 2 or 3.
     Start(StartError),
     /// The output cannot be written. Exit code 1; 0 if its reader closed the pipe (`| head -1`).
     Output(io::Error),
 }
 
 impl Failure {
-    /// Returns the failure of wrong use, for a reason that can be printed.
+    /// Returns the failure of wrong use.
     pub fn usage(reason: impl fmt::Display) -> Self {
         Failure::Usage(reason.to_string())
     }
 
-    /// Returns a "no", for a reason that can be printed.
+    /// Returns the failure of a command whose answer is no.
     pub fn no(reason: impl fmt::Display) -> Self {
         Failure::No(reason.to_string())
     }
 }
 
-/// Only an error of writing a command's output is passed on as it is. Other I/O errors are mapped
-/// where they happen.
+/// A plain I/O error is one of writing a command's output. All other I/O errors get their message
+/// where they occur.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
+    }
+}
+
+/// For every command except `serve`, a refused state or lock means that the answer is no.
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        Failure::no(error)
     }
 }
 
@@ -151,7 +159,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Takes empty environment variables from the options of a command and its subcommands: an empty
+/// Makes the options of a command and its subcommands ignore empty environment variables: an empty
 /// variable counts as not set.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|option| {
@@ -163,7 +171,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 /// Checks that the process may open enough files for its first reactor: otherwise tokio panics.
 fn has_descriptors() -> io::Result<()> {
-    /// Pairs of descriptors, some more than tokio opens.
+    /// A few more descriptors than tokio opens.
     const PAIRS: usize = 4;
     let pairs: io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
     pairs.map(drop)
@@ -187,7 +195,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// Prints help or the version and ends the process, or turns a mistake into one line.
+/// Prints help or the version and ends the process. Turns any other error into one line.
 fn wrong_use(error: clap::Error) -> Failure {
     use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
@@ -206,7 +214,7 @@ mod tests {
 
     use super::{Arguments, pages};
 
-    /// A text with line breaks of its own is wrapped a second time by a narrow terminal.
+    /// A narrow terminal wraps lines again, so a line break within a paragraph leaves short lines.
     #[test]
     fn help_texts_leave_wrapping_to_the_terminal() {
         let mut commands = vec![Arguments::command()];

@@ -12,11 +12,11 @@
 //! docs/snowbank.toml follow from the rows. A new setting needs a row, and code that uses it.
 //! `settle` has the rules between settings.
 //!
-//! Worker IDs that come from the machine are picked later, when a daemon starts
+//! A daemon picks worker IDs from the machine later, when it starts
 //! ([`Settings::pick_worker_ids`]).
 //!
-//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`],
-//! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
+//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and
+//! the pick read files. Only [`Overrides`] and [`Machine::here`] read the
 //! environment.
 
 #[macro_use]
@@ -32,7 +32,6 @@ mod fleet;
 pub mod fuzzing;
 mod identities;
 mod listeners;
-mod log;
 mod machine;
 mod mistake;
 mod open_fields;
@@ -60,12 +59,11 @@ use std::path::{Path, PathBuf};
 pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use fields::{SHARDS_MAX, Shards, WorkerIds};
+pub use fields::{LogFormat, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use listeners::{InheritedAddresses, Purpose};
-pub use log::LogFormat;
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
@@ -75,7 +73,7 @@ pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
-pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
@@ -90,8 +88,8 @@ use snowbank_client::layout::UnixMicros;
 /// ended.
 ///
 /// # Errors
-/// The lines that are no TOML; if there are none, every mistake in a value, with its place; if
-/// there are none of these either, every mistake between settings.
+/// All mistakes of the first kind that occurs: lines that are not TOML, mistakes in values, or
+/// mistakes between settings. Each has its place.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -118,7 +116,7 @@ pub fn load_with_secrets(
     settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-/// Reads each value. Whether the values fit each other is checked only once all can be read.
+/// Reads each value. `settle` checks whether the values fit each other.
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
@@ -128,8 +126,8 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
     Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
-/// The largest configuration or token file, in bytes: far above any real one, and small enough to
-/// refuse a path that names a disk.
+/// The largest configuration or token file. It is far above any real file. A larger one is probably
+/// a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The reason why a file cannot be read as text.
@@ -137,7 +135,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[error("cannot read {}: {error}", path.display())]
 pub struct FileError {
     path: PathBuf,
-    /// The system's error, or one of this module.
+    /// The error of the system, or of this module.
     pub error: io::Error,
 }
 
@@ -148,7 +146,7 @@ pub struct FileError {
 pub fn read_file(path: &Path) -> Result<String, FileError> {
     let text = read_bounded(path).and_then(|bytes| {
         String::from_utf8(bytes)
-            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: text"))
+            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: UTF-8 text"))
     });
     text.map_err(|error| FileError { path: path.to_owned(), error })
 }
@@ -172,7 +170,7 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// The system refuses it, or it is a pipe, whose other end may never write.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.file_type().is_fifo() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe; allowed is a regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, allowed: a regular file"));
     }
     File::open(path)
 }

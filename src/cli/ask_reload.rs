@@ -14,9 +14,9 @@ use super::{Failure, Outcome};
 use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
-/// The time for a reload. Its waits together are 2 s longer: 10 s for storage, and 10 s for each of
-/// two changes of the shards' configuration. The time is below the units' TimeoutStartSec=, after
-/// which systemd ends this process.
+/// The longest wait for the result of a reload. It is below the units' TimeoutStartSec=, after
+/// which systemd ends this process. Only a reload that needs nearly all of its own timeouts, for
+/// storage and for the shards, takes longer.
 const WITHIN: Duration = Duration::from_secs(28);
 
 /// Options of `snowbank reload`.
@@ -52,10 +52,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
         return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
     };
-    // If the status cannot be read, the process may be right: systemd's protections can hide it.
+    // A status that cannot be read is no proof: systemd can hide the processes of other users.
     if fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !catches_hangup(&status)) {
         return Err(Failure::usage(format!(
-            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
+            "process {pid} does not catch SIGHUP, so it is not a daemon that serves: name the daemon's process with --pid"
         )));
     }
     if !may_report_to(pid, &directory) {
@@ -76,8 +76,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Returns true if this is the runtime directory of a process, or if that cannot be known: another
-/// user's environment cannot be read.
+/// Returns true if this is the runtime directory of a process. Also returns true if that is unknown,
+/// because the environment of another user's process cannot be read.
 fn may_report_to(pid: Pid, directory: &Path) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return true };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
@@ -85,7 +85,7 @@ fn may_report_to(pid: Pid, directory: &Path) -> bool {
     own.is_some_and(|own| fs::canonicalize(own).ok() == fs::canonicalize(directory).ok())
 }
 
-/// Returns whether a process handles SIGHUP, by the text of `/proc/PID/status`.
+/// Returns true if the text of `/proc/PID/status` shows that the process handles SIGHUP.
 fn catches_hangup(status: &str) -> bool {
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let mask = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

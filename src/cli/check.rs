@@ -25,8 +25,8 @@ Exit codes:
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
-/// The most readings of a state that changes meanwhile. On a slow disk each may coincide with a
-/// raise of a running daemon's ceilings.
+/// The most attempts to read a state that a running daemon changes meanwhile. On a slow disk each
+/// attempt may coincide with a raise.
 const READINGS_MAX: usize = 10;
 
 /// Options of `snowbank check`.
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the file's path. A positional path overrides the variable.
+    /// Returns the path of the configuration. FILE overrides the environment variable.
     fn path(&self) -> Result<&Path, Failure> {
         match (&self.file, &self.config) {
             (Some(file), Some(config))
@@ -119,10 +119,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the refusal that a start with this state would end with. Nothing is locked or written.
+/// Returns the refusal of a start with this state. Locks and writes nothing.
 ///
-/// A daemon may start, stop or be killed between two readings. So a state is only refused if it is
-/// still the same after the check, or if all [`READINGS_MAX`] readings are refused.
+/// A daemon may start, stop or be killed while the state is read. So a refusal counts only if the
+/// state is still the same after the check, or if all [`READINGS_MAX`] attempts end with a refusal.
 ///
 /// # Errors
 /// The state cannot be read.

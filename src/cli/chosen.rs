@@ -4,17 +4,20 @@ use super::Failure;
 use crate::config::resolve_layout;
 use snowbank_client::layout::{Layout, Preset, find_preset};
 
-/// The name that `decode` takes for the numbers of a ticket counter, which have no layout.
+/// The value of `decode --layout` for the numbers of a ticket counter, which have no layout.
 pub(super) const TICKET: &str = "ticket";
 
-/// A layout as the user chose it.
+/// A layout that the user chose, by name or in text form.
 pub(super) struct Chosen {
     pub(super) preset: Option<&'static Preset>,
     pub(super) layout: Layout,
 }
 
 impl Chosen {
-    /// Reads a preset's name or a text form; anything else is wrong use.
+    /// Reads a preset's name or a text form.
+    ///
+    /// # Errors
+    /// The text is neither.
     pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
         if name_or_spec == TICKET {
             return Err(Failure::usage(

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let layout = chosen.as_ref().map(|chosen| &chosen.layout);
     let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
-    // All IDs are read before anything is printed, so that a mistake in the last one leaves no half
+    // Nothing is printed before all IDs are read, so that a mistake in the last one leaves no half
     // answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> Outcome {
     let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
     let time = chosen.layout.rfc3339(decoded.instant);
-    // If there is only one node field, its value is the worker ID.
+    // The value of a single node field is the worker ID, so a second mention would repeat it.
     let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     let worker_id = has_several.then_some(decoded.worker);
     if json {
@@ -75,7 +75,7 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
         return Ok(());
     }
     write!(lines, "{id} {time}")?;
-    // The first field is the time, which is there already.
+    // The first field is the time, which the line has already.
     for (name, value) in &decoded.fields[1..] {
         write!(lines, " {name}={value}")?;
     }

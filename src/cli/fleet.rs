@@ -58,12 +58,12 @@ pub(super) struct InitArguments {
     /// The fleet is new: no daemon has made IDs of these layouts
     #[arg(long)]
     new: bool,
-    /// A daemon that takes a worker ID which it did not hold starts above this: `now`, an instant
-    /// (RFC 3339) or an ID, at or above all IDs that were handed out
+    /// The floor: a daemon that takes a worker ID which it did not hold starts above it. `now`, an
+    /// instant (RFC 3339) or an ID, at or above all IDs that were handed out
     #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
     above: Option<String>,
-    /// Even if the fleet's floor is higher: no later IDs were handed out, by no daemon whose clock
-    /// was ahead
+    /// Lower the fleet's floor to --above. Only if no daemon, not even one whose clock was ahead,
+    /// handed out IDs above it
     #[arg(long, requires = "above")]
     lower: bool,
     /// Add this configuration's ID spaces, and replace those that can make the same IDs
@@ -81,11 +81,12 @@ pub(super) struct ReleaseArguments {
     /// The source that has the worker ID, where the configuration has several layouts
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// Even if its daemon may still run: it notices within seconds, and ends
+    /// Free the worker ID even if its daemon may still run: that daemon notices within seconds, and
+    /// ends
     #[arg(long)]
     force: bool,
-    /// Even if its key names IDs that no clock explains: no such IDs were handed out, by no daemon
-    /// whose clock was ahead
+    /// Free the worker ID even if its key has a ceiling that no clock explains. Only if no daemon,
+    /// not even one whose clock was ahead, handed out IDs up to it
     #[arg(long)]
     lower: bool,
 }
@@ -199,8 +200,8 @@ impl PreparedFleet<'_> {
             if *is_new {
                 writeln!(
                     out,
-                    "a daemon of an earlier fleet must not go on without asking: before it starts, remove the file \"fleet\" from \
-                     its state directory"
+                    "a daemon of an earlier fleet must ask the coordinator: before it starts, remove the file \"fleet\" from its \
+                     state directory"
                 )?;
             }
         }
@@ -239,7 +240,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         above: prepared.floor.map(|floor| floor.rfc3339(3)),
     };
     if arguments.common.json {
-        return write_json(&shown, out).map_err(Failure::from);
+        return Ok(write_json(&shown, out)?);
     }
     shown.write(is_floor_changed, out)
 }
@@ -252,7 +253,7 @@ fn above(
     now: UnixMicros,
 ) -> Result<UnixMicros, Failure> {
     if text == "now" {
-        // A daemon with a right clock makes no IDs further ahead.
+        // A daemon whose clock is right makes no IDs further ahead.
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
         return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
     }
@@ -264,7 +265,7 @@ fn above(
     match layouts {
         [layout] => Ok(fleet::above(layout, id)),
         _ => Err(Failure::usage(format_args!(
-            "--above: found the ID {id}, and the configuration has {} layouts, allowed: an instant that none has reached",
+            "--above: found the ID {id}, and the configuration has {} layouts, allowed: an instant above the IDs of all of them",
             layouts.len()
         ))),
     }
@@ -278,7 +279,7 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
     let counters = read_counters(&mut operator, sources)?;
     if common.json {
-        return write_json(&listed(lists.concat(), counters), out).map_err(Failure::from);
+        return Ok(write_json(&listed(lists.concat(), counters), out)?);
     }
     if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker ID was ever used")?;
@@ -349,7 +350,7 @@ fn read_counters(
     read.collect()
 }
 
-/// How many worker IDs of an ID space are in each state, as JSON.
+/// The number of worker IDs of an ID space in each state.
 #[derive(Serialize)]
 struct Counts {
     space: String,
@@ -411,7 +412,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = json!({ "space": space, "number": number, "holder": held.holder });
-        return write_json(&freed, out).map_err(Failure::from);
+        return Ok(write_json(&freed, out)?);
     }
     let holder = held.holder;
     let when = format!("once the clock is near the bound of {holder}");

@@ -1,5 +1,5 @@
-//! The inputs of a configuration, including the settings from this process's environment, at the
-//! start and at each reload.
+//! What a start and each reload read: the configuration file, options, and this process's
+//! environment.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -61,8 +61,8 @@ impl Inputs {
     }
 }
 
-/// Returns a warning for each misspelt environment variable, and one for locks that only a
-/// container sees.
+/// Returns a warning for each misspelt environment variable, and one if only this container sees
+/// the locks.
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);
@@ -70,8 +70,8 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     misspelt.into_iter().chain(containers).collect()
 }
 
-/// Returns the place of the state, and writes it into the settings. So a reload compares places, no
-/// matter whether a setting or the environment names them.
+/// Returns the place of the state, and writes it into the settings. So a reload compares the places
+/// themselves, whether a setting or the environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = settings.state_dir.place(|name| std::env::var_os(name))?;
     settings.state_dir = place.directory.clone().map_or(StateDirChoice::None, StateDirChoice::At);
@@ -87,8 +87,8 @@ const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, returns the state directory
-/// of the packaged service that has this configuration, if there is one.
+/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, and a packaged service has
+/// this configuration, returns that service's state directory.
 pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
@@ -116,7 +116,7 @@ pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If that is not allowed, the soft limit stays.
+    // If the system refuses, the soft limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
     let worker_ids: usize =
@@ -138,8 +138,8 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     ))
 }
 
-/// The daemon's own files: standard streams, the state and its directory, logs, resolvers, and some
-/// to spare.
+/// The daemon's own files: standard streams, the state and its directory, logs and resolvers, with
+/// a reserve.
 const FILES_OF_ITS_OWN: usize = 32;
 /// The files of a shard's reactor: its epoll, its waker, and those that its runtime keeps.
 const FILES_PER_SHARD: usize = 4;

@@ -54,7 +54,7 @@ pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Re
     writeln!(out)
 }
 
-/// The output of `--json` for a layout. `fields` is as in a configuration's table.
+/// The output of `--json` for a layout. `fields` has the form of a layout table in a configuration.
 #[derive(Serialize)]
 struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]

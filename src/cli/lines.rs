@@ -36,7 +36,7 @@ pub(super) struct LineOptions {
 }
 
 impl LineOptions {
-    /// Returns whether the lines need the source's name or layout, which the daemon has.
+    /// Returns true if the lines need the source's name or layout, which INFO returns.
     pub(super) fn need_info(&self) -> bool {
         self.format.needs_layout() || self.format.needs_source() || !self.set.is_empty()
     }
@@ -49,7 +49,9 @@ impl LineOptions {
                 return Err(Failure::usage(format_args!("--set: {field:?} is set twice; set it once")));
             }
             let layout = layout.ok_or_else(|| {
-                Failure::usage(format_args!("--set: the numbers of {source:?} have no fields; leave it out"))
+                Failure::usage(format_args!(
+                    "--set: the numbers of {source:?} have no fields; leave --set out"
+                ))
             })?;
             let field = layout.choose(field, *value);
             chosen.push(field.map_err(|error| Failure::usage(format_args!("--set: {error}")))?);
@@ -73,8 +75,8 @@ pub(super) struct Lines<'a, W> {
 }
 
 impl<'a, W: Write> Lines<'a, W> {
-    /// Checks the options against the source. `info` must be there if they [need
-    /// it](LineOptions::need_info).
+    /// Checks the options against the source. `info` is needed if
+    /// [`need_info`](LineOptions::need_info) returns true.
     pub(super) fn new(
         options: &LineOptions,
         source: &SourceChoice,

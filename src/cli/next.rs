@@ -12,7 +12,7 @@ use crate::server::StartError;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
 
-/// The longest time for which a daemon collects IDs for a batch before it sends a part of them.
+/// The longest time for which a daemon collects the IDs of a batch. Then it sends those that it has.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.
@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     lines: LineOptions,
 }
 
-/// The daemon that a command talks to, or several of which one is enough, and the timeout.
+/// How a command reaches a daemon: the addresses to try in order, token, TLS and timeout.
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
     /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH. Several, with
@@ -58,7 +58,8 @@ impl Daemon {
     /// Returns a client of these daemons. It fails at once if none of them can be reached.
     pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
         let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
-        // With several addresses, a daemon that hangs must leave time for the others.
+        // With several addresses the client's shorter timeouts apply, so that a daemon that hangs
+        // leaves time for the others.
         if addresses.len() == 1 {
             options = options.connect_timeout(self.timeout).answer_timeout(self.timeout);
         }
@@ -99,7 +100,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| "allowed: a duration above 0 with its unit, such as 500ms or 2s".to_owned())
 }
 
-/// Turns an error of the client into a failure, with a hint if the command knows one.
+/// Turns an error of the client into a failure, and adds advice where there is some.
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
         Error::Unreachable { endpoint, reason }
@@ -138,8 +139,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows, and partial:
-/// a source that is too slow to fill a batch in time streams what it has.
+/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. A source that
+/// is too slow to fill one in time sends a part.
 async fn fetch(
     client: &Client,
     arguments: &Arguments,
@@ -157,7 +158,7 @@ async fn fetch(
                 lines.flush()?;
                 let written = arguments.count - left;
                 return Err(Failure::no(format!(
-                    "after {written} of {} IDs, which are good: {error}; ask for the rest again",
+                    "after {written} of {} IDs, which can be used: {error}; ask for the rest again",
                     arguments.count
                 )));
             }

@@ -11,10 +11,10 @@ use crate::clock;
 use crate::server::Reloader;
 use crate::service::{self, Logs, Notifier};
 
-/// Starts the thread that reloads at each request. The thread reads files, which no reactor may do.
-/// A stop does not wait for the thread.
+/// Starts the thread that reloads at each request. Reactors must not read files, so the reload has
+/// a thread of its own. A stop does not wait for it.
 ///
-/// `warned` are the warnings that were logged already: a reload does not repeat them.
+/// `warned` are the warnings that the start has logged: a reload does not repeat them.
 pub(super) fn start(
     inputs: Inputs,
     mut reloader: Reloader,
@@ -49,9 +49,7 @@ pub(super) fn start(
                     for reason in reasons.lines() {
                         tracing::error!("reload refused: {reason}");
                     }
-                    tracing::error!(
-                        "nothing was reloaded: the daemon goes on with the configuration that it has"
-                    );
+                    tracing::error!("nothing was reloaded: the daemon keeps its configuration");
                 }
             }
             logs.settle_level();
@@ -61,8 +59,8 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Requests a reload at each SIGHUP. If a reload already waits to begin, it is enough: it will read
-/// everything after this signal. Never completes.
+/// Requests a reload at each SIGHUP. If a requested reload has not begun, it serves this signal too,
+/// because it has not read anything yet. Never completes.
 pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
     while hangups.recv().await.is_some() {
         if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {
@@ -89,8 +87,8 @@ fn reload(
     let mut warnings = settings.warnings(now);
     warnings.append(&mut secrets.warnings);
     warnings.extend(inputs::allow_open_files(&mut settings));
-    // At a start, options and variables override the file on purpose. Someone who reloads expects
-    // the file's values.
+    // At a start, options and variables override the file on purpose. But an operator who reloads
+    // expects the file's values.
     warnings.extend_from_slice(&settings.origins.overridden);
     let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);

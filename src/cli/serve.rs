@@ -33,8 +33,8 @@ pub(super) struct Arguments {
     /// afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
-    /// Stop cleanly when standard input ends, as on a signal: for a program that starts a daemon
-    /// for itself and holds the other end of a pipe, so that the daemon does not outlive it
+    /// Stop cleanly when standard input ends, as on a signal. A program that starts a daemon for
+    /// itself holds the other end of a pipe, so that the daemon does not outlive the program
     #[arg(long)]
     stop_at_stdin_eof: bool,
 }
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
 /// Starts a daemon and serves until a signal, the service manager or the end of standard input
 /// stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    // This comes first, because it must run before there are threads.
+    // The inherited sockets must be taken before any thread starts.
     let inherited = Inherited::take();
     // From here on, a hang-up does not end the daemon, which outlives the terminal that started it.
     // Once the daemon serves, a hang-up requests a reload.
@@ -108,10 +108,10 @@ struct Granted {
     starting: Extending,
 }
 
-/// Returns the settings that matter, for the log.
+/// Returns the settings that the log of a start shows.
 fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warnings: &[String]) -> Vec<Note> {
     let mut notes: Vec<Note> = settings.summary_without_addresses().into_iter().map(Note::Info).collect();
-    // The coordinator has all that shared counters need.
+    // Shared counters are kept at the coordinator, so they need no state here.
     let needs_no_state = settings.sources.iter().all(|source| source.kind.takes_ranges());
     notes.push(match &place.directory {
         None if needs_no_state => Note::Info(String::from("state nowhere (state_dir is none)")),
@@ -129,10 +129,10 @@ struct Process<'a, W> {
     notifier: &'a Notifier,
     /// Standard output. `None` once the addresses are written.
     out: Option<&'a mut W>,
-    /// The settings that matter. Empty once they are logged.
+    /// The lines about settings that the log shows. Empty once they are logged.
     choices: Vec<Note>,
-    /// The signals that stop the daemon, caught from its first wait on. So no signal is lost
-    /// between the end of a wait and the start that follows.
+    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that none
+    /// is lost between the end of a wait and the start that follows.
     stops: Option<Stops>,
 }
 
@@ -164,13 +164,13 @@ impl<W: Write> Process<'_, W> {
         }
     }
 
-    /// Logs the settings that matter, once.
+    /// Logs the lines about settings, once.
     fn log_choices(&mut self) {
         std::mem::take(&mut self.choices).iter().for_each(Note::log);
     }
 
-    /// Runs a daemon without worker IDs until it has some, and goes on with its start. Returns
-    /// `None` if it is stopped meanwhile.
+    /// Runs a daemon without worker IDs until it has some, and then continues its start. Returns
+    /// `None` if the daemon is stopped meanwhile.
     fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
         let health = waiting.server().health();
         let addresses = where_it_listens(waiting.server());
@@ -203,8 +203,8 @@ impl<W: Write> Process<'_, W> {
         server.run(stop).map_err(failure)?;
         match health.lost() {
             Some(reason) => Err(Failure::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID is lost, or a counter, or the state: {reason}; the next start finds out \
-                 whose it is"
+                "stopped, because a worker ID, a counter or the state was lost: {reason}; the next start finds out who has \
+                 it"
             )))),
             None => Ok(()),
         }
@@ -222,8 +222,8 @@ fn failure(error: RunError) -> Failure {
 fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
     if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
         return Err(Failure::usage(
-            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends, allowed: one that ends, such as \
-             a pipe; hand one over, or leave the option out",
+            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends, allowed: an input that ends, such \
+             as a pipe; pass one, or leave the option out",
         ));
     }
     Ok(())
@@ -238,8 +238,8 @@ fn where_it_listens(server: &Server) -> Vec<String> {
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 
-/// Writes where the daemon listens, once. A program that reads these lines may connect or send a
-/// signal from then on. A closed pipe does not stop the daemon.
+/// Writes the addresses where the daemon listens, once. A program that reads these lines may then
+/// connect, or send a signal. A closed pipe does not stop the daemon.
 fn announce(out: &mut Option<&mut impl Write>, addresses: &[String]) {
     let Some(out) = out.take() else { return };
     let lines = addresses.iter().try_for_each(|address| writeln!(out, "{address}"));

@@ -1,5 +1,5 @@
 //! Finds the files of a configuration that the packaged service's user cannot read. Root, who
-//! writes the files, can read everything.
+//! usually writes and checks them, can read every file and would not notice.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +12,8 @@ const USER: &str = "snowbank";
 /// A script that prints the numbers of the arguments that the caller cannot read.
 const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
 
-/// Returns a warning for each file that the service's user cannot read. None if the caller is not
-/// root, or if the machine has no such user.
+/// Returns a warning for each file that the service's user cannot read. Returns no warning if the
+/// caller is not root, or if the machine has no such user.
 pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();

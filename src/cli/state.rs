@@ -47,8 +47,8 @@ Stop the daemon first. The sources are durably marked as released before the exp
 their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
 machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
 
-Worker IDs that a fleet assigned stay the fleet's: it assigns them to any daemon, here too. For these, the export only says above which IDs \
-their source goes on.
+Worker IDs that a fleet assigned stay with the fleet, which may assign them to any daemon, also here. For these, the export only \
+holds the ID above which their source continues.
 
 Exit codes:
   0  exported
@@ -60,7 +60,7 @@ Stop the daemon that uses the state directory first.
 
 Exit codes:
   0  imported
-  1  refused: in use, no export, or lower than what was granted here
+  1  refused: in use, not an export, or lower than what was granted here
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
@@ -129,17 +129,17 @@ fn no_state(path: &Path) -> Failure {
 fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directories.state.path()?;
     let (directory, records) = open_own(&path)?;
-    // Until the release is durable, no daemon of this machine may take the worker IDs.
+    // The locks keep daemons of this machine from taking the worker IDs before the release is
+    // durable.
     let given = given(&records);
-    let locks = lock_records(&arguments.directories.lock_dir, &given).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &given)?;
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
-    // The file is created before anything is released, because a name that is taken must fail
-    // first.
+    // The file is created before anything is released: if its name is taken, nothing may have
+    // changed.
     let output = arguments.output.as_deref().map(create).transpose()?;
-    let export = store::export(&directory, records).map_err(Failure::no)?;
-    // The state itself is released durably. Without a mark, an older copy of the state would be
-    // accepted.
+    let export = store::export(&directory, records)?;
+    // The state itself is released durably. The marks make a start refuse an older copy of it, too.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
@@ -149,13 +149,13 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
         None => out.write_all(&text).and_then(|()| out.flush()),
         Some(mut file) => file.write_all(&text).and_then(|()| file.sync_all()),
     };
-    // Fails even if the reader closed the pipe: then nobody has the export.
+    // A closed pipe is a failure here, because nobody has the export then.
     written.map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))
 }
 
 /// Returns the records of worker IDs that no fleet assigned. An export moves only these, so only
-/// their locks are taken and marked here. Another daemon may have the worker IDs that a fleet
-/// assigned, and the fleet's coordinator knows their bounds.
+/// these are locked and marked. Another daemon may hold the worker IDs that a fleet assigned, and
+/// the fleet's coordinator has their bounds.
 fn given(records: &[Record]) -> Vec<Record> {
     records.iter().filter(|record| !record.assigned).cloned().collect()
 }
@@ -175,8 +175,8 @@ fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
     if !path.is_dir() {
         return Err(no_state(path));
     }
-    let directory = StateDir::lock(path).map_err(Failure::no)?;
-    let records = directory.read().map_err(Failure::no)?;
+    let directory = StateDir::lock(path)?;
+    let records = directory.read()?;
     if records.is_empty() {
         return Err(no_state(path));
     }
@@ -198,8 +198,8 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 /// copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
-        // Marks of other layouts do not count: a start is always above them.
-        let marks = locks.marks_of_source().map_err(Failure::no)?;
+        // Marks of other layouts do not count, because every start is above them.
+        let marks = locks.marks_of_source()?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
             "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
@@ -224,13 +224,14 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
 fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directories.state.path()?;
     let text = read_export(&arguments.file)?;
-    let export = Export::parse(&text).map_err(Failure::no)?;
-    let directory = StateDir::lock(&path).map_err(Failure::no)?;
-    let stored = directory.read().map_err(Failure::no)?;
+    let export = Export::parse(&text)?;
+    let directory = StateDir::lock(&path)?;
+    let stored = directory.read()?;
     refuse_foreign(&stored, &path)?;
-    // Until the import is durable, no daemon of this machine may take the worker IDs.
+    // The locks keep daemons of this machine from taking the worker IDs before the import is
+    // durable.
     let arriving = given(&export.records);
-    let locks = lock_records(&arguments.directories.lock_dir, &arriving).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &arriving)?;
     refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
@@ -240,15 +241,15 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
-    let merged = store::merge(stored, export, &owner, &HostIdentity::here()).map_err(Failure::no)?;
-    store::write(&directory, &merged).map_err(Failure::no)?;
+    let merged = store::merge(stored, export, &owner, &HostIdentity::here())?;
+    store::write(&directory, &merged)?;
     mark(&arriving, &owner.state, &locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
     })?;
     Ok(out.write_all(&answer)?)
 }
 
-/// Names a record's worker IDs or counter.
+/// Returns the words for a record's worker IDs or counter.
 fn in_words(record: &Record) -> String {
     match &record.numbering {
         Numbering::Snowflake(numbering) => numbering.workers().in_words(),

@@ -71,7 +71,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
         let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
             .map_err(|mistakes| mistakes.first_line())?;
         return settings.admin.listen.into_iter().next().ok_or_else(|| {
-            format!("{} asks for no admin listener; set listen in [admin], or give --admin", path.display())
+            format!("{} has no admin listener; set listen in [admin], or give --admin", path.display())
         });
     }
     Address::of_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
@@ -80,7 +80,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
 async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let status = target.fetch().await.map_err(Failure::Usage)?;
     match write(&status, None, arguments.json, out).and_then(|()| out.flush()) {
-        // A reader that has seen enough, such as `head`, does not change the exit code.
+        // A reader that closes the pipe early, such as `head`, does not change the exit code.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         written => written?,
     }
@@ -92,8 +92,8 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
-/// Shows the status again and again, until the command is interrupted. If the daemon cannot be
-/// asked, tries again.
+/// Shows the status repeatedly, until the command is interrupted. An unreachable daemon is asked
+/// again at the next tick.
 async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
     let in_place = !arguments.json && io::stdout().is_terminal();
     let mut last: Option<Status> = None;

@@ -1,13 +1,15 @@
-//! Decides when a running daemon stops, by a signal or the end of standard input, and how long it
-//! still serves then.
+//! Decides when a running daemon stops, by a signal or by the end of standard input, and for how
+//! long it still serves.
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
+use std::thread;
 
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
-use super::parent;
 use crate::server::{Health, StartError, TRY_TIMEOUT};
 use crate::service::{self, Notifier};
 
@@ -23,21 +25,22 @@ impl Stops {
         Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Completes when a daemon that waits for worker IDs is stopped.
+    /// Completes when something asks a daemon that waits for worker IDs to stop.
     pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
         tokio::select! {
             () = self.asked(ends_with_stdin) => {}
             () = service::attend(notifier, health) => {}
         }
         notifier.stopping(health.announce_stop().longest.max(TRY_TIMEOUT));
-        tracing::info!("stopping: has no worker ID, and nothing to answer");
+        tracing::info!("stopping: the daemon has no worker ID, and no request to answer");
     }
 
-    /// Completes when a daemon is stopped after its wait for worker IDs, but before it serves.
+    /// Completes when something asks a daemon to stop after its wait for worker IDs, but before it
+    /// serves.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);
-        tracing::info!("stopping: gives back the worker IDs that it has just taken");
+        tracing::info!("stopping: the daemon returns the worker IDs that it has just taken");
     }
 
     /// Completes when a signal, or the end of standard input, asks for a stop.
@@ -45,12 +48,12 @@ impl Stops {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            () = parent::standard_input_ended(), if ends_with_stdin => {}
+            () = standard_input_ended(), if ends_with_stdin => {}
         }
     }
 
-    /// Completes when the listeners are to close. Reports to the service manager, and runs
-    /// `beside`, until the stop begins.
+    /// Completes when the listeners must close. Reports to the service manager, and runs `beside`,
+    /// until the stop begins.
     pub(super) async fn run(
         mut self,
         notifier: &Notifier,
@@ -66,7 +69,7 @@ impl Stops {
             _ = self.interrupt.recv() => false,
             _ = self.terminate.recv() => true,
             () = &mut attend => false,
-            () = parent::standard_input_ended(), if ends_with_stdin => false,
+            () = standard_input_ended(), if ends_with_stdin => false,
             () = beside => false,
             () = health.await_loss() => false,
         };
@@ -82,11 +85,11 @@ impl Stops {
                 () = attend => {}
             }
         }
-        tracing::info!("stopping: answers the requests that have arrived");
+        tracing::info!("stopping: the daemon answers the requests that have arrived");
     }
 }
 
-/// Catches a signal from now on: it no longer ends the process.
+/// Catches a signal from now on. It no longer ends the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -95,4 +98,27 @@ pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
         signal(kind)
     });
     caught.map_err(|error| StartError::no_thread(&error))
+}
+
+/// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before
+/// the end.
+///
+/// The kernel closes the write end of a pipe when its holder dies, even by a signal that cannot be
+/// caught.
+async fn standard_input_ended() {
+    let (ended, end) = oneshot::channel::<()>();
+    // A reactor cannot wait for standard input that is a file or a terminal, so a thread reads it.
+    // The thread is never joined, because its read cannot be interrupted.
+    let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // `copy` retries a read that a signal interrupts.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        // If a signal came first, the receiver is gone.
+        let _ = ended.send(());
+    });
+    if let Err(error) = reader {
+        tracing::error!(%error, "cannot watch standard input; stopping");
+        return;
+    }
+    // The thread always sends, so there is no error; without the thread, stopping is right.
+    let _ = end.await;
 }

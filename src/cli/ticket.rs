@@ -51,11 +51,11 @@ pub(super) struct SetArguments {
     /// The source's offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     offset: u64,
-    /// Store it even if a higher number is stored: that one is wrong, and no number above VALUE was
-    /// handed out
+    /// Store VALUE even if a higher number is stored. Only if that number is wrong: no number above
+    /// VALUE was handed out
     #[arg(long)]
     lower: bool,
-    /// Store it at the coordinator that this configuration names
+    /// Store VALUE at the coordinator that this configuration names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["increment", "offset"])]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -119,23 +119,23 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let SetArguments { name, value, increment, offset, lower, directories, .. } = arguments;
     let Directories { state, lock_dir } = directories;
     let path = state.path()?;
-    let directory = StateDir::lock(&path).map_err(Failure::no)?;
-    let mut records = directory.read().map_err(Failure::no)?;
+    let directory = StateDir::lock(&path)?;
+    let mut records = directory.read()?;
     refuse_foreign(&records, &path)?;
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
     let numbering = Numbering::from(counter);
-    // Until the value is durable, no daemon of this machine may take the counter.
-    let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
+    // The lock keeps daemons of this machine from taking the counter before the value is durable.
+    let locks = lock_workers(lock_dir, &numbering)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
-    // The bound is not rounded up to a number of this increment and offset: the configuration may
-    // have others. The record names no boot, because a record of this boot would be taken for what
-    // a daemon believes of the clock.
+    // The bound is not rounded up to a number of this increment and offset, because the
+    // configuration may have others. The record has no boot: a start would take the clock offsets in
+    // a record of this boot for a daemon's.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
-    let marks = locks.marks().map_err(Failure::no)?;
+    let marks = locks.marks()?;
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
         return Err(Failure::no(StateError::released(name, &numbering)));
     }
@@ -153,7 +153,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let mark = Mark::granted(wanted.id_bound, &owner.state);
     records.retain(|record| record.key() != wanted.key());
     records.push(wanted);
-    store::write(&directory, &records).map_err(Failure::no)?;
+    store::write(&directory, &records)?;
     locks.mark(&mark).map_err(|error| {
         Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
     })?;

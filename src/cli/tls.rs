@@ -28,7 +28,8 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns the options for connections to these addresses; `None` if none was given.
+    /// Returns the files and names for TLS connections to these addresses; `None` if no option was
+    /// given.
     pub(super) fn files(&self, addresses: &[Address]) -> Result<Option<ClientFiles>, Failure> {
         let TlsOptions { ca, client_cert, client_key, server_name } = self;
         if ca.is_none() && client_cert.is_none() && server_name.is_none() {
@@ -36,8 +37,8 @@ impl TlsOptions {
         }
         if let Some(address) = addresses.iter().find(|address| !address.is_tls()) {
             return Err(Failure::usage(format!(
-                "found options of TLS (--ca, --client-cert, --server-name) and the address {address}, allowed: an address \
-                 of TLS, as in tls:host:port"
+                "found TLS options (--ca, --client-cert, --server-name) and the address {address}, allowed: a TLS address, \
+                 as in tls:host:port"
             )));
         }
         let mut files = ClientFiles::new();

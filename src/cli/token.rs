@@ -48,6 +48,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 fn random_token() -> Result<String, Failure> {
     let mut bytes = [0; RANDOM_BYTES];
     let filled = provider().secure_random.fill(&mut bytes);
-    filled.map_err(|_| Failure::no("the system gives no random bytes; no token was made"))?;
+    filled.map_err(|_| Failure::no("the system has no random bytes; no token was made, try again"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 
-use super::fields::{SHARDS_MAX, Shards};
+use super::fields::{LEVELS, LogFormat, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
 use super::identities::IdentitySettings;
-use super::log::{LEVELS, LogFormat};
 use super::mistake::Origins;
-use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
+use super::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
@@ -81,7 +80,7 @@ settings! {
         /// or group can use a socket file.
         ///
         /// A daemon that other machines can reach needs worker_ids.
-        listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart("listeners are opened at the start"),
+        listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart(LISTENERS_OPENED),
             |value| value.addresses();
 
         /// Threads that serve connections, 1 to 256. "auto" is one for each core. Set fewer to
@@ -288,7 +287,7 @@ settings! {
         ///
         /// Off by default because it requires no token: everyone who can connect sees the daemon's
         /// status.
-        listen: Vec<Address> = r#""""# in Table("admin"), Restart("listeners are opened at the start"),
+        listen: Vec<Address> = r#""""# in Table("admin"), Restart(LISTENERS_OPENED),
             |value| value.admin_addresses();
     }
 }

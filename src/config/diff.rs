@@ -14,7 +14,7 @@ use super::setting::Change;
 pub struct Changed {
     /// Its full key, as in [`Origins`](super::Origins).
     pub key: String,
-    /// The value that the daemon runs with, as it would be written in a file.
+    /// The value that the daemon runs with, as a file would have it.
     pub from: String,
     /// The value after the change.
     pub to: String,
@@ -28,7 +28,7 @@ impl fmt::Display for Changed {
 
 const WHAT_TO_DO: &str = "restart the daemon, or put it back";
 
-/// Returns the changes of identities, each by its name: all of them take effect at a reload.
+/// Returns the changes of identities, which are compared by name. All take effect at a reload.
 fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
     let both = running.identities.iter().chain(&wanted.identities);
     let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();
@@ -40,7 +40,7 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
         for row in IdentitySettings::ROWS {
             let from = before.map_or_else(|| "none".to_owned(), |index| (row.show)(running, index));
             let to = after.map_or_else(|| "none".to_owned(), |index| (row.show)(wanted, index));
-            // If an identity is added or removed, only its name is reported.
+            // An identity that is added or removed is reported by its name alone.
             if from != to && (has_both || row.key == "name") {
                 changed.push(Changed { key: format!("identity {name:?}: {}", row.key), from, to });
             }
@@ -63,7 +63,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
     let mut refused = Vec::new();
     for (row, source) in rows_of(running.sources.len().min(wanted.sources.len())) {
         let index = source.unwrap_or(0);
-        // If another source has this index, only its name is reported.
+        // If the index now belongs to another source, only the changed name is reported.
         let is_same = source.is_none() || running.sources[index].name == wanted.sources[index].name;
         if !is_same && row.key != "name" {
             continue;

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::source::Kind;
 use snowbank_client::layout::WorkerSet;
 
-/// The most shards of a daemon: more than the machines that it is meant for have cores, and few
-/// enough that the number of a shard fits a byte.
+/// The most shards of a daemon: more than common machines have cores, and few enough that a shard's
+/// number fits a byte.
 pub const SHARDS_MAX: usize = 256;
 
 /// The number of shards.
@@ -32,10 +34,10 @@ impl fmt::Display for Shards {
     }
 }
 
-/// The settings that only a source with a layout has.
+/// The settings of sources with a layout alone.
 const OF_LAYOUTS: [&str; 7] =
     ["layout", "worker_ids", "worker_id_from", "burst_window", "max_ahead", "on_step_back", "sequence_start"];
-/// The settings that only a ticket source has.
+/// The settings of ticket sources alone.
 const OF_COUNTERS: [&str; 3] = ["increment", "offset", "maximum"];
 
 /// Returns the settings that only sources of other kinds have.
@@ -50,10 +52,10 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
-    /// The text of worker IDs that were given by the layout's fields, until `settle` knows the
-    /// layout. If an origin gives the other fields, the text stays.
+    /// The text of worker IDs that were given by the layout's fields. `settle` turns it into `set`
+    /// once the layout is known. If an origin gives the other fields, the text stays.
     pub(super) by_field: Option<String>,
-    /// True once they were picked from the machine.
+    /// True once the daemon has picked them from the machine.
     pub(super) are_picked: bool,
     /// True while the daemon waits for its worker IDs. It then has none, and reports none.
     pub are_awaited: bool,
@@ -70,3 +72,29 @@ impl WorkerIds {
         WorkerIds { are_given: true, by_field: Some(text), ..WorkerIds::of(None) }
     }
 }
+
+/// The form of a log message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For the journal where standard error leads there, else as text.
+    Auto,
+    /// Lines for people, with colours on a terminal.
+    Text,
+    /// Lines that start with the priority, as journald reads them from a service.
+    Journald,
+    /// A JSON object on each line.
+    Json,
+}
+
+/// The names of the least severe messages that are logged. A greater level logs more.
+pub(super) const LEVELS: [(&str, LevelFilter); 5] = [
+    // Faults that keep the daemon from handing out IDs.
+    ("error", LevelFilter::ERROR),
+    // Also faults that may soon do so.
+    ("warn", LevelFilter::WARN),
+    // Also changes.
+    ("info", LevelFilter::INFO),
+    // Also details that help to find a cause.
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];

@@ -62,7 +62,7 @@ impl FileRef {
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     directory: Option<PathBuf>,
-    /// True if a missing credential is only a warning here.
+    /// True if a missing credential is only a warning in this process.
     pub(super) may_be_elsewhere: bool,
 }
 
@@ -74,7 +74,8 @@ impl Credentials {
         Credentials { directory, may_be_elsewhere: false }
     }
 
-    /// Makes missing credentials a warning instead of a mistake: another process will have them.
+    /// Makes a missing credential a warning instead of a mistake, for a process that only checks what
+    /// another one will read.
     #[must_use]
     pub fn or_elsewhere(self) -> Self {
         Credentials { may_be_elsewhere: true, ..self }

@@ -10,7 +10,7 @@ use super::setting::Row;
 use super::value::{Value, excerpt};
 use snowbank_client::protocol::one_line;
 
-/// The origin of values, which gives the place of a mistake.
+/// The file, option or variable that values come from. It gives mistakes their place.
 pub(super) enum Input<'i> {
     /// A configuration file: its path, its text, and where its lines end.
     File { path: Arc<Path>, text: &'i str, line_ends: Vec<usize> },
@@ -79,8 +79,8 @@ impl Findings {
         self.origins.is_given(&self.origins.in_source(index, key).0)
     }
 
-    /// Reports a line that is not TOML, once: further errors of the line mostly follow from the
-    /// first.
+    /// Reports a line that is not TOML. Reports each line once, because further errors of a line
+    /// mostly follow from the first.
     pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
         let origin = input.origin(span);
         if self.mistakes.iter().any(|mistake| mistake.origin == origin) {

@@ -13,7 +13,7 @@ use snowbank_client::address::Address;
 const HELD: &str = "the worker IDs are held there";
 const PEERS: &str = "peers are asked at the start";
 
-/// The word for no coordinator: this machine's locks and state alone keep worker IDs apart.
+/// The word for no coordinator: only this machine's locks and state keep worker IDs apart.
 const NONE: &str = "none";
 
 /// Returns the name of a coordinator in a configuration.
@@ -21,8 +21,8 @@ pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
     coordinator.map_or(NONE, |kind| kind.name)
 }
 
-/// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its
-/// worker IDs there.
+/// Reads the kind of a coordinator. The refusal of "redis" gives the reason, because katsubushi
+/// keeps its worker IDs in a Redis.
 fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, String> {
     let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
     let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();

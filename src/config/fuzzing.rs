@@ -36,7 +36,7 @@ pub fn config(data: &[u8]) {
         Err(mistakes) => check_mistakes(&mistakes, 1 + file.matches('\n').count()),
     }
     // A token file may have any bytes.
-    let _ = Tokens::parse(Path::new("tokens"), data.as_bytes());
+    let _ = Tokens::parse(Path::new("tokens"), data.as_bytes(), &[]);
 }
 
 fn check_mistakes(mistakes: &Mistakes, lines: usize) {

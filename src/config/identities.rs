@@ -54,12 +54,11 @@ pub(super) fn check(settings: &Settings, findings: &mut Findings) {
         let key = format!("identities[{index}].certificate_names");
         if !identity.certificate_names.is_empty() && name == ANONYMOUS {
             let text = format!(
-                "found names, allowed: none, as {ANONYMOUS:?} stands for clients without an identity"
+                "found names, allowed: none, because {ANONYMOUS:?} stands for clients without an identity"
             );
             findings.mistake_of(&key, text);
         } else if !identity.certificate_names.is_empty() && tls.client_ca.is_none() {
-            let text =
-                "no client shows a certificate; name the authority of their certificates in tls.client_ca";
+            let text = "found names, but no client shows a certificate; name the authority of their certificates in tls.client_ca";
             findings.mistake_of(&key, text);
         }
         for certificate in &identity.certificate_names {

@@ -26,9 +26,9 @@ pub enum Purpose {
 pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
 impl Overrides {
-    /// For each use that has inherited sockets, makes the daemon listen on them instead of its own.
+    /// Makes the daemon listen on inherited sockets, in place of its own of the same use.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
-        // Several sockets of one address share its connections (`ReusePort=`).
+        // Several sockets may have one address and share its connections (`ReusePort=`).
         let mut by_key: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (purpose, address) in inherited {
             by_key.entry(purpose.listen_key()).or_default().insert(address.to_string());
@@ -50,7 +50,7 @@ impl Purpose {
     }
 
     /// Returns the use of a socket with this name. An unknown name stands for Snowbank's own
-    /// protocol, because systemd by default names a socket after its unit.
+    /// protocol, because systemd names a socket after its unit unless told otherwise.
     pub fn from_socket(name: &str) -> Purpose {
         if name == "admin" {
             return Purpose::Admin;

@@ -1,4 +1,4 @@
-//! The machine as the origins of worker IDs see it, and the number that each of them finds.
+//! The facts of a machine that worker IDs can come from, and the number that each origin finds.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -8,8 +8,8 @@ use super::read_bounded;
 use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
 
-/// The environment variable with the address, for machines whose interfaces do not show it, such as
-/// pods.
+/// The environment variable with the machine's address, for machines such as pods, whose interfaces
+/// do not show it.
 pub(super) const IPV4_VARIABLE: &str = "SNOWBANK_IPV4";
 
 /// The facts of a machine that worker IDs can come from.
@@ -45,17 +45,17 @@ impl Machine {
         Machine { host_name, given_ipv4: given_ipv4.filter(|text| !text.is_empty()), interfaces }
     }
 
-    /// Returns an address by which others may reach this machine, if its interfaces show one.
+    /// Returns an address at which other machines may reach this one, if its interfaces show any.
     pub fn reachable_address(&self) -> Option<Ipv4Addr> {
         let interfaces = self.interfaces.as_ref().ok()?;
         interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
     }
 
-    /// Returns the number below `numbers` that an origin has, and the place where it was found, in
-    /// words.
+    /// Returns the number below `numbers` that an origin gives, and in words the place where it was
+    /// found.
     ///
     /// # Errors
-    /// The origin has no number, or one that is too large.
+    /// The origin gives no number, or one that is too large.
     pub(super) fn number(&self, from: &WorkerIdFrom, numbers: u64) -> Result<(u64, String), NoNumber> {
         let (number, place) = match from {
             WorkerIdFrom::Given | WorkerIdFrom::Coordinator(_) => (0, String::new()),
@@ -88,7 +88,7 @@ impl Machine {
                     Ok((address, IPV4_VARIABLE.into()))
                 }
                 _ => Err(lasting(format!(
-                    "found {IPV4_VARIABLE}={:?}, allowed with {}: an IPv4 address of this machine alone, as in 10.1.2.3",
+                    "found {IPV4_VARIABLE}={:?}, allowed with {}: an IPv4 address that only this machine has, as in 10.1.2.3",
                     excerpt(text),
                     WorkerIdFrom::Ipv4(of.clone())
                 ))),
@@ -106,7 +106,7 @@ impl Machine {
             [(interface, address), ..] if distinct == 0 => Ok((*address, format!("interface {interface}"))),
             [] => Err(NoNumber {
                 text: format!(
-                    "found no address that fits (others: {}), allowed: one IPv4 address besides loopback; bring the \
+                    "found no address that fits (others: {}), allowed: one IPv4 address that is not loopback; bring the \
                      interface up, or set {IPV4_VARIABLE}",
                     in_words(&others)
                 ),
@@ -143,7 +143,7 @@ fn in_words(found: &[&(String, Ipv4Addr)]) -> String {
     if found.is_empty() { "none".into() } else { found.join(", ") }
 }
 
-/// The characters of random suffixes in Kubernetes, which are [`POD_SUFFIX_LENGTH`] long.
+/// The characters of Kubernetes' random suffixes of [`POD_SUFFIX_LENGTH`] characters.
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random suffix of a pod of a Deployment, a DaemonSet or a Job.
 const POD_SUFFIX_LENGTH: usize = 5;
@@ -178,7 +178,7 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
 /// Returns the number in a file that has nothing else except white space.
 ///
 /// # Errors
-/// The file is missing or empty, which may pass; it cannot be read; or it has anything else.
+/// The file is missing or empty, which may pass. Or it cannot be read, or has more than a number.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {

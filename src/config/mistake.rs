@@ -34,7 +34,7 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     pub(super) by_key: BTreeMap<String, Origin>,
-    /// A line for each value of the file that an option or a variable hides.
+    /// A line for each value of the file that an option or a variable overrides.
     pub overridden: Vec<String>,
 }
 
@@ -49,8 +49,8 @@ impl Origins {
     }
 
     /// Returns the full key and the place of a setting of a source. The setting is in the source's
-    /// own entry, or at the top of the file for all sources. If it has its default, its place is
-    /// the entry.
+    /// own entry, or at the top of the file for all sources. The place of a default is the source's
+    /// entry.
     pub(super) fn in_source(&self, index: usize, key: &str) -> (String, Origin) {
         let entry = format!("sources[{index}]");
         let own = format!("{entry}.{key}");
@@ -79,14 +79,15 @@ pub struct Mistake {
     pub key: String,
     /// The line that says what was found, what is allowed and what to do.
     pub text: String,
-    /// True if the clock may be wrong instead: the mistake passes once the clock is right.
+    /// True if the clock may be at fault, and not the setting: the mistake passes once the clock is
+    /// right.
     pub is_clock_behind: bool,
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.origin)?;
-        // An option's name already says which setting it is.
+        // The name of an option or a variable names the setting already.
         if !self.key.is_empty() && !matches!(self.origin, Origin::Override(_)) {
             write!(f, "{}: ", self.key)?;
         }
@@ -105,7 +106,7 @@ impl Mistakes {
         mistakes.sort_by(|left, right| {
             (&left.origin, &left.key, &left.text).cmp(&(&right.origin, &right.key, &right.text))
         });
-        // A mistake in a setting that sources share is found once for each source.
+        // A mistake in a setting at the top of the file was found for each source.
         mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
     }
@@ -116,7 +117,7 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Returns whether all mistakes pass once the clock is right.
+    /// Returns true if all mistakes pass once the clock is right.
     pub fn are_all_of_the_clock(&self) -> bool {
         self.0.iter().all(|mistake| mistake.is_clock_behind)
     }

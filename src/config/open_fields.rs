@@ -50,7 +50,7 @@ impl<'s> OpenFields<'s> {
         self.ids.by_field.clone().into_iter().chain(open).collect::<Vec<_>>().join(",")
     }
 
-    /// Checks that there are worker IDs for whichever number this origin gives.
+    /// Checks that every number of this origin gives worker IDs.
     ///
     /// # Errors
     /// The key of the setting that does not fit, and why.
@@ -60,13 +60,13 @@ impl<'s> OpenFields<'s> {
             return Err((
                 "worker_ids",
                 format!(
-                    "found worker IDs beside worker_id_from = \"{from}\", allowed: none, or some of the layout's node \
-                     fields, as in \"datacenter=1\""
+                    "found worker IDs beside worker_id_from = \"{from}\", allowed: none, or some but not all of the layout's \
+                     node fields, as in \"datacenter=1\""
                 ),
             ));
         }
         if self.fields.is_empty() {
-            let text = format!("found \"{from}\", allowed with a layout that has a node field");
+            let text = format!("found \"{from}\", allowed only with a layout that has a node field");
             return Err(("worker_id_from", text));
         }
         if matches!(from, WorkerIdFrom::Ipv4(_)) && !values.is_power_of_two() {

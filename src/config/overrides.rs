@@ -32,8 +32,8 @@ pub struct Override {
 /// The settings that options and environment variables give. Options override variables, and these
 /// the file.
 ///
-/// Every command that reads a configuration flattens this into its arguments, so that all read it
-/// alike.
+/// Every command that reads a configuration flattens this into its arguments, so that all commands
+/// read it in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
@@ -87,8 +87,8 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` and that
-/// nothing reads.
+/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` but is not
+/// one that Snowbank reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)
@@ -101,7 +101,7 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
         }
         let meant = nearest(&name, known.iter().map(|known| (known, format!("did you mean {known}?"))));
         let meant =
-            meant.unwrap_or_else(|| "a setting has SNOWBANK_, its section and its key, in capitals".into());
+            meant.unwrap_or_else(|| "write SNOWBANK_, the setting's section and its key, in capitals".into());
         warnings.push(format!("the environment variable {name} is unknown; {meant}"));
     }
     warnings
@@ -190,8 +190,8 @@ impl Reader {
             let sources = self.settings.sources.len();
             if row.is_of_source() && sources > 1 {
                 let text = format!(
-                    "found {sources} [[sources]] in the file, allowed: one, because it is not clear which is meant; set \
-                     {key} in each of them instead"
+                    "found {sources} [[sources]] in the file, allowed: one, because the source that {key} is meant for is not \
+                     clear; set {key} in each of them instead"
                 );
                 self.findings.mistake(input.origin(&(0..0)), key, text);
                 continue;

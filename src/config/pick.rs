@@ -1,5 +1,4 @@
-//! Worker IDs that are picked at the start, from the machine: by its address, its host name or a
-//! file.
+//! Picks worker IDs from the machine at the start: from its address, its host name or a file.
 
 use std::fmt;
 
@@ -36,8 +35,8 @@ impl fmt::Display for Unpicked {
 }
 
 impl Settings {
-    /// Picks the worker IDs of sources that take them from the machine and have none yet. Returns a
-    /// line for each such source.
+    /// Picks the worker IDs of all sources that take them from the machine and have none yet.
+    /// Returns a line for each of these sources.
     ///
     /// # Errors
     /// The machine has no number for a source, or two sources could hand out the same ID.
@@ -86,9 +85,9 @@ impl Settings {
             let bits = numbers.trailing_zeros();
             (addresses > bits).then(|| {
                 format!(
-                    "source {:?}: worker IDs are the low {bits} bits of an address, and {} has {addresses}: two machines \
-                     whose addresses end alike would hand out the same IDs; name a smaller subnet, or take a layout with \
-                     more workers",
+                    "source {:?}: worker IDs are the low {bits} bits of an address, but {} has {addresses} bits for its \
+                     addresses: two machines whose addresses end alike would hand out the same IDs; name a smaller \
+                     subnet, or choose a layout with more workers",
                     source.name, source.worker_id_from
                 )
             })

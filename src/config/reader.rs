@@ -15,7 +15,8 @@ use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
 
-/// The settings so far; a setting that was refused has its default. There is at least one source.
+/// The settings that were read so far. A refused setting has its default. There is at least one
+/// source.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) settings: Settings,
@@ -69,7 +70,7 @@ impl Reader {
                 }
             }
             _ => {
-                let text = format!("found a value, allowed: a section, [{name}] on a line of its own");
+                let text = format!("found a value, allowed: a section, which begins with the line [{name}]");
                 self.findings.mistake(input.origin(&value.span()), name, text);
             }
         }
@@ -134,7 +135,7 @@ impl Reader {
                 format!("found {} {list}, allowed: {least} to {most}", tables.len())
             }
             None => format!(
-                "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
+                "found no list of {list}, allowed: [[{list}]], in double brackets, above the settings of each"
             ),
         };
         self.findings.mistake(place, list, text);

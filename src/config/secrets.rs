@@ -31,13 +31,13 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
-    /// The files for the coordinator. They are read again at each connection to it.
+    /// The contents of the files for the coordinator, which each connection to it reads again.
     pub fleet_files: Vec<FileDigest>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
 }
 
-/// The contents of a file as a hash. A reload compares it, to log whether anything changed.
+/// A hash of a file's contents. A reload compares it, to log whether they changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDigest {
     /// The setting that names the file.
@@ -87,8 +87,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     let client_ca = located.path("tls.client_ca");
-    // If only the authorities were missing, the daemon would let everyone in. So all files are read
-    // or none.
+    // Without the authorities the daemon would let every client in. So all three files are read, or
+    // none.
     if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
         && client_ca.is_some() == settings.tls.client_ca.is_some()
     {
@@ -114,18 +114,16 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
 
 /// Reads the token file. Each wrong line, and each identity that is not configured, is a mistake.
 fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findings) -> Option<Tokens> {
-    let tokens = read_tokens(path);
-    let errors = match &tokens {
-        Ok(tokens) => &tokens.check(path, identities),
-        Err(errors) => errors,
-    };
-    for error in errors {
-        findings.mistake_of("auth.token_file", error);
+    match read_tokens(path, identities) {
+        Ok(tokens) => Some(tokens),
+        Err(errors) => {
+            errors.iter().for_each(|error| findings.mistake_of("auth.token_file", error));
+            None
+        }
     }
-    tokens.ok()
 }
 
-/// The setting whose file cannot be used, and why.
+/// The setting whose file cannot be used, and the reason.
 type Unusable = (&'static str, String);
 
 /// The paths of the files that settings name, by their keys.
@@ -148,7 +146,7 @@ impl Located {
         if let Some(kind) = fleet.coordinator {
             let password = self.path("fleet.password_file");
             if let Some(path) = password {
-                // Read once here, so that a mistake shows at once.
+                // The file is read once here, so that a mistake shows at the start.
                 super::read_file(path).map_err(|error| ("fleet.password_file", error.to_string()))?;
             }
             let user = password.map(|path| User { name: fleet.user.clone(), password_file: path.to_owned() });
@@ -173,8 +171,8 @@ impl Located {
         Ok(())
     }
 
-    /// Returns the files for TLS of `[fleet]`. Reads them once if they are needed, so that a
-    /// mistake shows at once.
+    /// Returns the TLS files of `[fleet]`. If they are needed, reads them once, so that a mistake
+    /// shows at the start.
     fn tls_of_fleet(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
         let mut tls = ClientFiles::new();
         if let Some(ca) = self.path("fleet.ca") {
@@ -201,15 +199,15 @@ impl Located {
 fn without_token(peers: &[Address], has_token: bool) -> Option<String> {
     if !has_token {
         return Some(String::from(
-            "fleet.peers: found only hashes in auth.token_file, so peers that ask for a token do not say their worker IDs; \
-             write a token itself into one of its lines",
+            "fleet.peers: found only hashes in auth.token_file, so peers that ask for a token do not tell their worker IDs; \
+             write a token itself into one of the file's lines",
         ));
     }
     let open: Vec<String> = peers.iter().filter(|peer| !is_private(peer)).map(Address::to_string).collect();
     (!open.is_empty()).then(|| {
         format!(
-            "fleet.peers: found {} without tls:, so no token is sent there, and a peer that asks for one does not say its \
-             worker IDs; let it listen over TLS, and write tls:HOST:PORT",
+            "fleet.peers: found {} without tls:, so the daemon sends no token there, and a peer that asks for one does not \
+             tell its worker IDs; let it listen over TLS, and write tls:HOST:PORT",
             open.join(", ")
         )
     })

@@ -1,4 +1,4 @@
-//! The tables of settings: one row for each, from which everything else about a setting follows.
+//! The tables of settings. Each setting has one row, from which everything else about it follows.
 
 use toml::de::DeValue;
 
@@ -45,12 +45,12 @@ impl Section {
     }
 }
 
-/// One setting. The functions take an index; only the settings of sources and of identities use it.
+/// One setting. Its functions take an index, which only the settings of sources and identities use.
 pub(crate) struct Row {
     pub(crate) section: Section,
     /// Its name in its section.
     pub(crate) key: &'static str,
-    /// Its default, as it would be written in the file.
+    /// Its default, as a file would have it.
     pub(crate) default: &'static str,
     /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
     #[cfg(test)]
@@ -59,13 +59,12 @@ pub(crate) struct Row {
     pub(crate) change: Change,
     /// Reads a value into its field.
     pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
-    /// Returns the value of its field, as it would be written in the file. Two values are equal if
-    /// their texts are.
+    /// Returns the value of its field, as a file would have it. Equal texts mean equal values.
     pub(crate) show: fn(&Settings, usize) -> String,
 }
 
 impl Row {
-    /// Returns whether each source has its own value of this setting.
+    /// Returns true if each source has its own value of this setting.
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(self.section, Section::Source | Section::SourceAlone)
     }
@@ -155,5 +154,5 @@ pub(crate) fn read_into<T>(
 pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, String>) -> T {
     let value = DeValue::parse(text).ok();
     let value = value.and_then(|value| read(Value::without_directory(&value)).ok());
-    value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))
+    value.unwrap_or_else(|| panic!("{text} is the default of a setting that refuses it"))
 }

@@ -52,7 +52,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
 
-/// Returns every address that the daemon listens on, with the key of its setting.
+/// Returns every address that the daemon listens on, each with the key of its setting.
 fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Address)> {
     let of_clients = settings.listeners().map(|(protocol, addresses)| (protocol.listen_key(), addresses));
     let all = of_clients.into_iter().chain([("admin.listen", &settings.admin.listen[..])]);
@@ -67,12 +67,12 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
         return;
     }
     if client_ca.is_some() {
-        let text = "only TLS listeners ask for client certificates; name tls.certificate and tls.key too";
+        let text = "found a client CA, which only TLS listeners use; set tls.certificate and tls.key too";
         findings.mistake_of("tls.client_ca", text);
     }
     for (setting, address) in all_addresses(settings).filter(|(_, address)| address.is_tls()) {
         let text = format!(
-            "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
+            "found {address} without a certificate; name one and its key in [tls] (certificate, key), or leave out tls:"
         );
         findings.mistake_of(setting, text);
     }
@@ -86,8 +86,8 @@ fn check_pair(one: &str, has_one: bool, other: &str, has_other: bool, findings: 
     }
 }
 
-/// Checks that no address is given twice, with TLS or without. Only port 0 may repeat: each one
-/// becomes a port of its own.
+/// Checks that no address is given twice, whether with TLS or without. Only port 0 may repeat,
+/// because the system gives each such listener a port of its own.
 fn check_distinct(settings: &Settings, findings: &mut Findings) {
     let mut earlier = BTreeMap::new();
     for (key, address) in all_addresses(settings).filter(|(_, address)| !address.has_any_port()) {
@@ -108,8 +108,8 @@ fn check_any_key(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// If tokens are required, checks that a protocol that cannot carry them has no listener, unless a
-/// setting exempts it.
+/// If tokens are required, checks that a protocol without tokens has no listener, unless a setting
+/// exempts the protocol.
 fn check_tokens(settings: &Settings, findings: &mut Findings) {
     let Some(file) = &settings.auth.token_file else { return };
     for (protocol, addresses) in settings.listeners() {
@@ -157,8 +157,8 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return findings.mistake_of_source(index, "worker_id_from", text);
     }
-    // With coordinator = "none" the operator has chosen: no line was forgotten. If peers are given,
-    // even as [], the settings for their TLS need no coordinator.
+    // An explicit coordinator = "none" is a choice, and no forgotten line. If peers are given, even
+    // as [], the settings for their TLS need no coordinator.
     if findings.origins.is_given("fleet.coordinator") {
         return;
     }
@@ -169,8 +169,8 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         if !is_used && (row.show)(settings, 0) != row.default {
             let key = row.full_key(None);
             let text = format!(
-                "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one \
-                 ({}), or remove {key}",
+                "found {key} without fleet.coordinator, so nothing keeps two machines from using the same worker ID; name \
+                 a coordinator ({}), or remove {key}",
                 CoordinatorKind::names()
             );
             return findings.mistake_of(&key, text);
@@ -178,9 +178,10 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The least horizon, in units of `max_ahead`. A holder raises its bound when half of the horizon
-/// is left, here 3 × `max_ahead`. When 2 × `max_ahead` are left, it counts the bound as passed
-/// (`rules::may_be_abandoned`). So a raise may take one `max_ahead`.
+/// The least horizon, in units of `max_ahead`. With this horizon, a holder raises its bound when
+/// 3 × `max_ahead` are left, which is half of the horizon. When 2 × `max_ahead` are left, it must
+/// assume that another daemon has taken the worker ID (`rules::may_be_abandoned`). So a raise may
+/// take one `max_ahead`.
 const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
@@ -194,7 +195,7 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     }
     let text = format!(
         "found a max_ahead of \"{}\" and a fleet.horizon of \"{}\", allowed: a horizon of at least \
-         {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{}\", and at most \"{}\", so that a daemon that lives \
+         {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{}\", and at most \"{}\", so that a running daemon \
          keeps its worker IDs; or a max_ahead of at most \"{}\"",
         Plain(*max_ahead),
         Plain(horizon),
@@ -210,8 +211,8 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     findings.mistake_of_source(index, key, text);
 }
 
-/// Checks that a ticket source has a state: if it had none, each start would begin at its first
-/// number.
+/// Checks that a ticket source has a state. Without one, each start would begin at the first number
+/// again.
 fn check_state(settings: &Settings, findings: &mut Findings) {
     if settings.state_dir != StateDirChoice::None {
         return;
@@ -219,7 +220,7 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
     if let Some(ticket) = settings.sources.iter().find(|source| source.kind.counts_by_itself()) {
         let name = &ticket.name;
         let text = format!(
-            "found \"none\", allowed with the ticket source {name:?}: a directory, because no clock keeps its numbers from coming twice"
+            "found \"none\", allowed with the ticket source {name:?}: a directory, because without a state its numbers would repeat"
         );
         findings.mistake_of("state_dir", text);
     }

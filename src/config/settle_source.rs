@@ -10,8 +10,8 @@ use crate::numbering::LAST_ID;
 use crate::source::Kind;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
-/// Completes and checks one source. Returns true if it has a layout and worker IDs that can be
-/// used.
+/// Completes and checks one source. Returns true if its layout and worker IDs can be compared with
+/// those of other sources.
 pub(super) fn settle_source(
     index: usize,
     source: &mut SourceSettings,
@@ -56,7 +56,7 @@ pub(super) fn settle_source(
 /// Reports settings of a source that its kind does not have. Settings for all sources, at the top
 /// of the file, do not count.
 fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findings: &mut Findings) {
-    // Defaults of a counter pass: the reference shows them for every source.
+    // The default values of a counter pass, because the reference states them for every source.
     let has_default_counter = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
     if source.kind.follows_the_clock() && has_default_counter {
         return;
@@ -67,13 +67,13 @@ fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findin
             let kind = source.kind.name();
             let other = if source.kind.follows_the_clock() { Kind::Ticket } else { Kind::Snowflake };
             let other = other.name();
-            let text = format!("found in a {kind} source, allowed: in one of kind {other:?}");
+            let text = format!("found in a {kind} source, allowed: in a source of kind {other:?}");
             findings.mistake_of(&own, text);
         }
     }
 }
 
-/// Returns whether the layout has begun and has not ended. If not, reports why.
+/// Returns true if the layout has begun and has not ended. Otherwise reports the reason.
 fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findings: &mut Findings) -> bool {
     let layout = &source.layout;
     match layout.life(now) {
@@ -150,13 +150,13 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// Checks that no two sources can hand out the same ID if worker IDs are picked, or if the daemon
-/// belongs to a fleet. Other daemons may then get any worker ID of either layout, so two different
-/// ID spaces that can make the same IDs at about the same time are refused, whatever their
-/// constants and worker IDs. Two sources of one ID space pass: a coordinator gives each worker ID
-/// once, and worker IDs from the machine are compared when they are picked. Outside a fleet, that
-/// comparison is enough for a source whose `worker_ids` leaves only some of the fields to the
-/// machine.
+/// Refuses two different ID spaces that can make the same IDs at about the same time, if worker IDs
+/// are picked or if the daemon belongs to a fleet. Other daemons may then get any worker ID of
+/// either layout, so constants and worker IDs do not count.
+///
+/// Two sources of one ID space pass: a coordinator gives each worker ID once, and worker IDs from
+/// the machine are compared when they are picked. Outside a fleet, that comparison is also enough
+/// for a source whose `worker_ids` leaves only some of the fields to the machine.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,

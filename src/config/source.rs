@@ -26,9 +26,9 @@ const HORIZON: Duration = Duration::from_secs(3);
 /// The reason why a reload cannot change the name or the index of a running source.
 const PLACE: &str = "a source keeps its place and its name while the daemon runs";
 /// The reason why a reload cannot change the layout and the worker IDs of a running source.
-const MADE_OF: &str = "its cursor and its ceiling are counted by it";
+const MADE_OF: &str = "the source's cursor and ceiling depend on it";
 /// The reason why a reload cannot change the rules by which a running source claims.
-const CLAIMS: &str = "a running source claims by it on every core";
+const CLAIMS: &str = "a running source claims by this rule on every core";
 
 const MS: Duration = Duration::from_millis(1);
 /// The longest duration that a source's settings allow: four of the longest ticks, a day each.
@@ -137,7 +137,7 @@ impl SourceSettings {
     /// Returns its numbering: by its layout and worker IDs, or by its counter.
     ///
     /// # Errors
-    /// What does not fit, in words.
+    /// A line that names what does not fit.
     pub fn numbering(&self) -> Result<Numbering, String> {
         match self.kind {
             Kind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
@@ -173,8 +173,7 @@ impl SourceSettings {
         self.kind.follows_the_clock().then_some(&self.layout)
     }
 
-    /// Returns true for a ticket source whose numbers have no gaps, so that those of one request
-    /// are consecutive.
+    /// Returns true for a ticket source with increment 1: the numbers of one request are consecutive.
     pub fn is_consecutive(&self) -> bool {
         !self.kind.follows_the_clock() && self.increment == 1
     }
@@ -188,7 +187,7 @@ impl SourceSettings {
         is_of_machine && self.kind.follows_the_clock()
     }
 
-    /// Keeps the worker IDs that were picked for this source while it runs.
+    /// Takes over the worker IDs that were picked for the running source.
     pub fn keep_picked(&mut self, running: &SourceSettings) {
         let is_of_machine = self.is_unpicked()
             && self.worker_id_from == running.worker_id_from
@@ -221,9 +220,9 @@ impl SourceSettings {
     /// Returns how far ahead of the wall clock the durable ceiling is kept: 3 s, at least two
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
-    /// A crash leaves a ceiling at the end of the tick after the horizon. A second crash in that
-    /// tick adds one tick. With these two ticks to spare below `max_ahead`, the next start hands
-    /// out IDs at once.
+    /// After a crash, the ceiling is up to a tick above the horizon. A second crash in that tick adds
+    /// another. Two ticks are kept free below `max_ahead`, so that the next start still hands out
+    /// IDs at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

@@ -10,13 +10,13 @@ pub enum StateDirChoice {
     /// An empty setting: the directory that the environment names.
     #[default]
     Default,
-    /// Nowhere, by choice: uniqueness over restarts then rests on the clock alone.
+    /// No state is kept: uniqueness over restarts then depends on the clock alone.
     None,
     /// This directory.
     At(PathBuf),
 }
 
-/// The place of the state, and the reason for it.
+/// The place of the state, and what named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatePlace {
     /// The directory; `None` if nothing is kept.
@@ -100,8 +100,8 @@ impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(path) = &self.directory else {
             return f.write_str(
-                "state nowhere (state_dir is none): not covered are a restart with the clock set back, a restart \
-                 after a crash that was ahead of the clock, and worker IDs that move",
+                "state nowhere (state_dir is none): IDs may repeat if the clock is set back before a restart, after a \
+                 crash whose IDs were ahead of the clock, and if worker IDs move",
             );
         };
         write!(f, "state in {}", path.display())?;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setting_beats_the_environment_and_the_service_beats_the_user() {
+    fn the_state_dir_setting_beats_the_environment() {
         let all = [("STATE_DIRECTORY", "/s:/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(place(StateDirChoice::At("d".into()), &all), kept("d", ""));
         assert_eq!(place(StateDirChoice::None, &all), Ok(StatePlace { directory: None, named_by: "" }));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_absolute_names_nothing() {
+    fn a_variable_without_an_absolute_path_is_ignored() {
         let odd = [("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "x"), ("HOME", "")];
         assert_eq!(place(StateDirChoice::Default, &odd), Err(NoStateDir));
         assert_eq!(place(StateDirChoice::Default, &[]), Err(NoStateDir));

@@ -135,7 +135,7 @@ impl Settings {
         warnings
     }
 
-    /// Warns of listeners that ask for no token although others do.
+    /// Warns of listeners that ask for no token, although the other listeners do.
     fn exempt_from_tokens(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (protocol, addresses) in self.listeners() {
@@ -168,21 +168,21 @@ impl Settings {
                 self.client_addresses().find(|address| !address.is_local() && !address.is_tls())
         {
             warnings.push(format!(
-                "tokens cross the network to {address} as they are: everyone who sees the traffic has them; tls:{address} \
-                 would hide them"
+                "tokens cross the network to {address} unencrypted: everyone who sees the traffic can read them; use \
+                 tls:{address}"
             ));
         }
         if self.tls.certificate.is_some()
             && !self.client_addresses().chain(&self.admin.listen).any(Address::is_tls)
         {
             warnings.push(String::from(
-                "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
+                "a TLS certificate is set, but no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
         if let Some(address) = self.open_address(self.admin.listen.iter()) {
             warnings.push(format!(
-                "the admin address {address} can be reached from other machines: everyone who reaches it can read what \
-                 the daemon does, though no IDs"
+                "the admin address {address} can be reached from other machines: everyone who reaches it can read the \
+                 daemon's status, but no IDs"
             ));
         }
         warnings
@@ -193,16 +193,16 @@ impl Settings {
         let usual = Settings::default().lock_dir;
         (self.lock_dir != usual && !self.has_fleet_for_all()).then(|| {
             format!(
-                "locks of worker IDs are in {}, not in {}: daemons of this machine that use another lock_dir are not kept \
-                 from the same worker IDs",
+                "locks of worker IDs are in {}, not in {}: nothing keeps daemons of this machine with another lock_dir from \
+                 using the same worker IDs",
                 self.lock_dir.display(),
                 usual.display()
             )
         })
     }
 
-    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. It
-    /// then does not matter which daemons see its locks.
+    /// Returns true if the coordinator keeps every source of this daemon unique. Then it does not
+    /// matter which daemons see this one's locks.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }
@@ -235,8 +235,8 @@ impl Settings {
                     && let Some(apart) = apart(left, right)
                 {
                     warnings.push(format!(
-                        "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs \
-                         are: never use both for one table, or give one of them other worker IDs",
+                        "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, because their \
+                         epochs are that far apart: never use both for one table, or give one of them other worker IDs",
                         label(one, left),
                         label(two, right),
                     ));

@@ -4,7 +4,6 @@ mod diff;
 mod mistakes;
 mod overrides;
 mod pick;
-mod places;
 mod reference;
 mod settings;
 

@@ -1,8 +1,8 @@
 //! The tokens that clients must send, read from their file.
 //!
-//! Only their SHA-256 is kept, in memory and, if the operator likes, in the file. A slow hash would
-//! protect passwords, which can be guessed. Tokens are random, and a slow hash would cost each new
-//! connection the time of a thousand requests.
+//! The daemon keeps only the SHA-256 of a token. The file may have the hash in place of the token,
+//! too. A slow hash would protect passwords, which can be guessed. Tokens are random, and a slow hash
+//! would cost each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,27 +35,24 @@ pub struct Tokens {
 }
 
 /// One token.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Token {
     hash: TokenHash,
     /// The name of its identity, if it has one.
     identity: Option<Box<str>>,
-    /// Its line in the file, counted from 1.
-    line: usize,
 }
-
-/// Compares tokens without their lines.
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.hash, &self.identity) == (&other.hash, &other.identity)
-    }
-}
-
-impl Eq for Token {}
 
 impl Tokens {
-    /// Reads the tokens in the bytes of a file; `path` is for messages.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<String>> {
+    /// Reads the tokens in the bytes of a file. `path` is for messages. A name before a token must
+    /// be one of the identities'.
+    ///
+    /// # Errors
+    /// A line for each mistake. No line repeats a token.
+    pub(crate) fn parse(
+        path: &Path,
+        bytes: &[u8],
+        identities: &[IdentitySettings],
+    ) -> Result<Self, Vec<String>> {
         let mut tokens = Vec::new();
         let mut errors = Vec::new();
         let mut short = 0;
@@ -66,7 +63,10 @@ impl Tokens {
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
+            let place = format!("{}:{number}", path.display());
             let (identity, token) = split_name(line);
+            errors
+                .extend(unknown_name(identity.as_deref(), identities).map(|text| format!("{place}: {text}")));
             match hash_of(token) {
                 Ok(hash) => {
                     let (first, owner) =
@@ -74,13 +74,13 @@ impl Tokens {
                     if *owner != identity {
                         let text =
                             format!("found the token of line {first}, allowed: one identity for each token");
-                        errors.push(format!("{}:{number}: {text}", path.display()));
+                        errors.push(format!("{place}: {text}"));
                     }
                     let is_plain = !token.starts_with(HASHED.as_bytes());
                     short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
-                    tokens.push(Token { hash, identity, line: number });
+                    tokens.push(Token { hash, identity });
                 }
-                Err(text) => errors.push(format!("{}:{number}: {text}", path.display())),
+                Err(text) => errors.push(format!("{place}: {text}")),
             }
         }
         if tokens.is_empty() && errors.is_empty() {
@@ -92,36 +92,16 @@ impl Tokens {
         if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(errors) }
     }
 
-    /// Checks that each name before a token is an identity's. Returns a line for each mistake.
-    pub(super) fn check(&self, path: &Path, identities: &[IdentitySettings]) -> Vec<String> {
-        let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
-        let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
-        let mut mistakes = Vec::new();
-        for Token { identity, line, .. } in &self.tokens {
-            let Some(name) = identity.as_deref() else { continue };
-            if identities.iter().any(|identity| identity.name == name) {
-                continue;
-            }
-            // The name may be the start of a secret, so it is not repeated.
-            mistakes.push(format!(
-                "{}:{line}: found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: \
-                 TOKEN with one of these names: {known}",
-                path.display()
-            ));
-        }
-        mistakes
-    }
-
     /// Returns the hash by which a token is known.
     pub fn hash(token: &[u8]) -> TokenHash {
         Hash::hash(token)
     }
 
     /// Returns the name of the identity of the token with this hash, if the token has an identity.
-    /// The outer `None`: no token has this hash. The time taken depends only on the number of
-    /// tokens, not on which of them matches.
+    /// The outer `None`: no token has this hash. The time that the search takes depends only on the
+    /// number of tokens, not on which of them matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
-        // Places count from 1; 0 is none. All tokens are compared, and the last match counts.
+        // `found` is the index of the last match plus 1, or 0. All tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
             u64::conditional_select(&found, &place, token.hash.ct_eq(hash))
         });
@@ -154,8 +134,8 @@ pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
-/// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a
-/// blank follows.
+/// Splits a line into the name before the token, if there is one, and the token. A name ends with a
+/// colon and a blank.
 fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let name = word.strip_suffix(b":").and_then(|name| str::from_utf8(name).ok());
@@ -165,7 +145,22 @@ fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     }
 }
 
-/// Returns the hash of a token, or the hash that is given in its place.
+/// Returns a mistake if no identity has the name before a token.
+fn unknown_name(name: Option<&str>, identities: &[IdentitySettings]) -> Option<String> {
+    let name = name?;
+    if identities.iter().any(|identity| identity.name == name) {
+        return None;
+    }
+    let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
+    let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
+    // The name may be the start of a secret, so the message does not repeat it.
+    Some(format!(
+        "found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN with one of these \
+         names: {known}"
+    ))
+}
+
+/// Returns the hash of a token, or the hash that the line has in place of the token.
 fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
     if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
         let hash = parse_hex(hex).ok_or_else(|| {
@@ -192,7 +187,7 @@ fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
     Some(hash)
 }
 
-/// Returns the line of a token file for this token, given as its hash.
+/// Returns the line of a token file that has the hash of this token.
 pub fn hashed_line(identity: Option<&str>, token: &[u8]) -> String {
     let hex: String = Hash::hash(token).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = identity.map_or_else(String::new, |name| format!("{name}: "));
@@ -205,16 +200,16 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Reads a token file: one token per line, without the blanks around it; empty lines and lines that
-/// start with `#` do not count.
+/// Reads a token file: one token per line, without the blanks around it. Ignores empty lines and
+/// lines that start with `#`.
 ///
 /// # Errors
-/// Returns a line for each reason: the file cannot be read, is too large, holds a line that is no
-/// token, or holds no token. No line repeats a token.
-pub fn read_tokens(path: &Path) -> Result<Tokens, Vec<String>> {
+/// A line for each reason: the file cannot be read, is too large, has a line that is not a token,
+/// or has no token. No line repeats a token.
+pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
-    Tokens::parse(path, &bytes)
+    Tokens::parse(path, &bytes, identities)
 }
 
 #[cfg(test)]
@@ -222,7 +217,8 @@ mod tests {
     use super::*;
 
     fn read(text: &[u8]) -> Result<Tokens, Vec<String>> {
-        Tokens::parse(Path::new("tokens"), text)
+        let named = |name: &str| IdentitySettings { name: name.into(), ..IdentitySettings::default() };
+        Tokens::parse(Path::new("tokens"), text, &["billing", "orders"].map(named))
     }
 
     fn errors(text: &[u8]) -> Vec<String> {
@@ -242,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_with_a_colon_and_a_blank_before_a_token_is_its_identity() {
+    fn a_name_with_a_colon_before_a_token_is_its_identity() {
         let tokens = read(b"billing: first\norders:\tsecond token \nuser:password\nlast:\n").unwrap();
         let name_of =
             |token: &[u8]| tokens.identity_of(&Tokens::hash(token)).map(|name| name.map(str::to_owned));
@@ -263,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hashed_line_stands_for_its_token_and_is_none_itself() {
+    fn a_hashed_line_stands_for_its_token_but_is_no_token() {
         let line = hashed_line(Some("billing"), b"let me in");
         // As `printf 'let me in' | sha256sum` prints it.
         let hex = "992db5e2595725ef68eb5066e014da8c7f6baca0afa96f1021b56b66782133f2";
@@ -298,13 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_identities_and_never_repeated() {
-        let tokens = read(b"billing: a\nhush: b\nc\n").unwrap();
-        let identity = IdentitySettings { name: "billing".into(), ..IdentitySettings::default() };
-        let found = tokens.check(Path::new("tokens"), &[identity]);
+    fn a_name_that_no_identity_has_is_refused_but_not_repeated() {
+        let found = errors(b"billing: a\nhush: b\nc\n");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(
-            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\""),
+            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\", \"orders\""),
             "{found:?}"
         );
         assert!(!found[0].contains("hush"));
@@ -338,7 +332,7 @@ mod tests {
         let large = directory.path().join("large");
         std::fs::write(&large, vec![b'\n'; (1 << 20) + 1]).unwrap();
         for path in [directory.path(), &directory.path().join("missing"), &large] {
-            let error = read_tokens(path).unwrap_err().remove(0);
+            let error = read_tokens(path, &[]).unwrap_err().remove(0);
             assert!(
                 error.starts_with(&format!("cannot read the token file {}: ", path.display())),
                 "{error}"

@@ -9,10 +9,9 @@ use clap::ValueEnum;
 use jiff::SignedDuration;
 use tracing::level_filters::LevelFilter;
 
-use super::fields::{Shards, WorkerIds};
+use super::fields::{LogFormat, Shards, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
-use super::log::LogFormat;
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::{CoordinatorKind, Endpoint};
@@ -152,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(millis in 0..=u64::from(u32::MAX)) {
+        fn a_printed_duration_reads_back(millis in 0..=u64::from(u32::MAX)) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse_duration(&Plain(duration).to_string()), Some(duration));
         }

@@ -67,8 +67,8 @@ fn each<'v, T>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'v> {
     pub(crate) toml: &'v Spanned<DeValue<'v>>,
-    /// The directory where relative paths start: that of the file, so that they name the same place
-    /// whatever directory the daemon starts in. Empty for an override.
+    /// The directory where relative paths start. It is that of the file, so that a path leads to the
+    /// same place whatever directory the daemon starts in. Empty for an override.
     pub(crate) directory: &'v Path,
 }
 
@@ -102,7 +102,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Refuses this value, and says what was found and what is allowed.
+    /// Returns the refusal of this value: what was found, and what is allowed.
     fn refuse(self, allowed: impl std::fmt::Display) -> String {
         format!("found {}, allowed: {allowed}", self.found())
     }
@@ -112,14 +112,14 @@ impl<'v> Value<'v> {
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// Returns whether the value is this word. A word stands for something outside the setting's
-    /// range.
+    /// Returns true if the value is this word. Words stand for values outside a setting's range, such
+    /// as "off".
     pub(crate) fn is_word(self, word: &str) -> bool {
         self.toml.get_ref().as_str() == Some(word)
     }
 
-    /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed
-    /// too.
+    /// Returns `None` for this word, and otherwise reads the value. A refusal says that the word is
+    /// allowed too.
     pub(crate) fn or_word<T>(
         self,
         word: &str,
@@ -132,7 +132,7 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
-        // Zero is the same in every unit, so it may be a number.
+        // Zero needs no unit, so it may be a number.
         let duration = self.number_or_text().and_then(|text| units::parse_duration(&text));
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
             let least = Plain(*allowed.start());

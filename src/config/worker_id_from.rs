@@ -18,7 +18,7 @@ pub enum WorkerIdFrom {
     HostName,
     /// The low bits of an IPv4 address of the machine.
     Ipv4(Ipv4Of),
-    /// The number in a file, which another allocator writes.
+    /// The number in a file, which another program writes.
     File(PathBuf),
 }
 
@@ -53,7 +53,7 @@ impl FromStr for WorkerIdFrom {
                 _ => Err(()),
             },
             Some(("coordinator", count)) => match count.parse() {
-                // One exchange with the coordinator takes no more.
+                // One request to the coordinator cannot take more worker IDs.
                 Ok(count @ 1..=SWAPS_MAX) => Ok(WorkerIdFrom::Coordinator(count)),
                 _ => Err(()),
             },
@@ -89,7 +89,7 @@ impl Ipv4Of {
     pub(super) fn has(&self, interface: &str, address: Ipv4Addr) -> bool {
         match self {
             Ipv4Of::Machine => true,
-            // An address that was added to an interface may have a label: eth0:1.
+            // An additional address of an interface may have a label, such as eth0:1.
             Ipv4Of::Interface(name) => interface.split(':').next() == Some(name),
             Ipv4Of::Subnet(..) => self.spans(address),
         }

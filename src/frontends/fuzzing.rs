@@ -19,7 +19,7 @@ pub(super) fn facts(asks_token: bool) -> Facts {
     let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
     let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
     settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
-    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
+    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS, &[]).expect("two tokens"));
     Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
 }
 

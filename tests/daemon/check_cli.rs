@@ -93,7 +93,7 @@ fn check_reports_each_state_that_serve_refuses() {
     machine.draw_past_a_raise(&daemon);
     daemon.kill();
     assert_accepted(&machine, "", &[]);
-    assert_refused(&machine, tickets, "nothing is stored of its counter");
+    assert_refused(&machine, tickets, "no record of its counter");
     assert_refused(
         &machine,
         "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
@@ -113,7 +113,7 @@ fn check_reports_each_state_that_serve_refuses() {
     let lock = lock_files(&machine.path("locks")).remove(0);
     let marked = std::fs::read_to_string(&lock).unwrap();
     std::fs::write(&lock, marked.replace("granted", "grunted")).unwrap();
-    assert_refused(&machine, "", "does not say how far the IDs of its worker ID were granted");
+    assert_refused(&machine, "", "has no readable mark");
     std::fs::write(&lock, marked).unwrap();
     machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
     assert_refused(&machine, "", "`snowbank state export` moved");
@@ -121,7 +121,7 @@ fn check_reports_each_state_that_serve_refuses() {
     let unknown = "[[sources]]\nname = \"default\"\nworker_id_from = \"file:/missing\"\n";
     assert_accepted(&machine, unknown, &[]);
     let beside = "[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
-    assert_refused(&machine, &format!("{unknown}{beside}"), "nothing is stored of its counter");
+    assert_refused(&machine, &format!("{unknown}{beside}"), "no record of its counter");
     machine.restore(b"not a state");
     assert_refused(&machine, "", "is corrupt");
 }

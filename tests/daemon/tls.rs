@@ -99,10 +99,10 @@ fn inherited_sockets_named_native_tls_speak_tls() {
     // A reload cannot remove the certificate.
     std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
     daemon.signal(Signal::HUP);
-    daemon.assert_logs("has no certificate to show");
+    daemon.assert_logs("without a certificate");
     daemon.stop();
     let ended = Setup::bare().inheriting(copy(), "native-tls").end();
-    ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
+    ended.assert_refusal(&["tls:127.0.0.1:", "without a certificate"]);
     let unix = UnixListener::bind(authority.path("socket")).expect("a socket");
     Setup::bare()
         .inheriting(unix, "native-tls")

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// The process namespace that the kernel makes at boot has this number (`PROC_PID_INIT_INO`).
-/// Containers have others.
+/// The process namespace of the machine itself. The kernel gives it this number at boot
+/// (`PROC_PID_INIT_INO`). A container has a namespace of another number.
 const MACHINES_PROCESSES: &str = "pid:[4026531836]";
 
 /// Returns a warning if this process is in a container, and the lock directory is not mounted from
@@ -16,9 +16,9 @@ pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
     (processes != Path::new(MACHINES_PROCESSES) && !is_shared).then(|| {
         let directory = directory.display();
         format!(
-            "this daemon is in a container, and its locks of worker IDs are in a {directory} of the container's own: nothing \
-             keeps daemons outside the container from using the same worker IDs; give each container other worker IDs, or \
-             mount one directory of the machine at {directory} in all of them"
+            "this daemon runs in a container, and daemons outside the container do not see its lock directory {directory}: \
+             they could use the same worker IDs; give each container other worker IDs, or mount one directory of the machine \
+             at {directory} in all containers"
         )
     })
 }
@@ -42,8 +42,8 @@ impl<'a> Mount<'a> {
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 
-    /// Returns true if this mount shows at its point what the mount below has there already. A
-    /// service manager mounts a directory on itself, so that a unit may write there.
+    /// Returns true if this mount shows the directory that the mount `below` already has at the same
+    /// place. A service manager mounts a directory on itself, so that a unit may write there.
     fn repeats(&self, below: &Mount<'_>) -> bool {
         let inside = self.point.strip_prefix(below.point);
         self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)
@@ -87,6 +87,6 @@ mod tests {
         assert!(!is_mounted_from_outside(&format!("{RUN}{lock}{of_lock}"), directory));
         let shared = "31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
         let of_both = format!("{RUN}{shared}{}", shared.replace("31 22", "41 31"));
-        assert!(is_mounted_from_outside(&of_both, directory), "the unit mounts what comes from outside");
+        assert!(is_mounted_from_outside(&of_both, directory), "the unit repeats a mount from outside");
     }
 }

@@ -20,7 +20,8 @@ pub enum Cause {
     /// Another daemon of this machine has this worker ID or counter, or one that can make the same
     /// IDs.
     WorkerIdHeld,
-    /// Another process has the state directory, or something else has the name of a lock's file.
+    /// Another process holds the state directory, or something that is no lock file is in a lock's
+    /// place.
     InUse,
     /// A worker ID, or a counter, was moved away by `snowbank state export`.
     Released,
@@ -30,9 +31,9 @@ pub enum Cause {
     Setting,
     /// A file is damaged, or another release wrote it.
     Damaged,
-    /// The system refuses.
+    /// The operating system returned an error.
     System {
-        /// True if another try may work.
+        /// True if a retry may succeed.
         may_pass: bool,
     },
 }
@@ -42,12 +43,12 @@ impl StateError {
         StateError { cause, reason }
     }
 
-    /// Returns the error of storage that may work on another try.
+    /// Returns an error of storage that a retry may resolve.
     pub fn storage(reason: String) -> Self {
         StateError { cause: Cause::System { may_pass: true }, reason }
     }
 
-    /// Returns the error for a file that the system refuses.
+    /// Returns the error for a file that the system does not let this process use.
     pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
         StateError { cause: Cause::System { may_pass: file_may_pass(error) }, reason }
     }
@@ -57,7 +58,8 @@ impl StateError {
         self.cause
     }
 
-    /// Returns the error for a lock's file, or its directory, that the system refuses.
+    /// Returns the error for a lock's file or directory that the system does not let this process
+    /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
         let advice = "run as a member of its group, make room if it is full, or";
         Self::of_system(error, not_locked(path, error, advice))
@@ -70,12 +72,12 @@ impl StateError {
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
     }
 
-    /// Returns the error for a mark that cannot be read, so that it is unknown how far IDs were
-    /// granted.
+    /// Returns the error for a mark that cannot be read: up to which ID its worker ID was granted is
+    /// then unknown.
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
         let reason = format!(
-            "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once every \
-             ID handed out lies in the past, remove it",
+            "{} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \
+             wrote the file, and remove it once the clock is past every ID handed out",
             path.display()
         );
         StateError { cause: Cause::Damaged, reason }

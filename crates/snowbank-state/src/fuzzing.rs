@@ -3,10 +3,30 @@
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the
 //! root of the repository has a shim for each.
 
-mod choices;
-
-pub(crate) use self::choices::Choices;
 pub use crate::store::fuzzing::{state_file, state_import};
+
+/// A fuzzer's bytes as choices. Past the last byte every choice is the first one, so short inputs
+/// work too.
+pub(crate) struct Choices<'a>(pub(crate) &'a [u8]);
+
+impl Choices<'_> {
+    pub(crate) fn bool(&mut self) -> bool {
+        let [byte] = self.array();
+        byte & 1 == 1
+    }
+
+    pub(crate) fn u16(&mut self) -> u16 {
+        u16::from_le_bytes(self.array())
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let (taken, rest) = self.0.split_at(self.0.len().min(N));
+        array[..taken.len()].copy_from_slice(taken);
+        self.0 = rest;
+        array
+    }
+}
 
 #[cfg(test)]
 #[path = "../../../fuzz/replay.rs"]

@@ -7,16 +7,15 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// The kernel hands its list out in parts. A line can be left out if other locks are released
-/// between two parts, so the list is read again if it does not name the file.
+/// The kernel returns its list in parts, and can leave out a line if other locks are released
+/// between two parts. So a list that does not name the file is read again.
 const LIST_READS: u32 = 5;
 
 /// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty
 /// if its holder is not known.
 ///
-/// The kernel lists the holder of this moment, whatever the file contains. The list leaves out
-/// processes of other containers, and cannot be matched with files of some file systems. Only then
-/// does the file's line count.
+/// The kernel's list is current, so it counts first. It leaves out processes of other containers,
+/// and on some file systems it gives files other numbers. Then the file's line counts.
 pub(super) fn holder(file: &File) -> String {
     let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));
     match listed {
@@ -25,8 +24,7 @@ pub(super) fn holder(file: &File) -> String {
     }
 }
 
-/// Returns the line of the file's last holder. The line is short if a holder is writing it at this
-/// moment.
+/// Returns the line of the file's last holder. The line is cut off while a holder writes it.
 pub(super) fn line(file: &File) -> io::Result<String> {
     let mut line = [0; HOLDER_BYTES as usize];
     let length = file.read_at(&mut line, 0)?;
@@ -73,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_lists_holders_and_not_those_that_wait() {
+    fn a_process_that_waits_for_a_lock_is_not_its_holder() {
         let locks = "1: POSIX  ADVISORY  WRITE 11 00:16:7 0 EOF\n2: FLOCK  ADVISORY  WRITE 22 00:16:8 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 33 00:16:7 0 EOF\n3: FLOCK  ADVISORY  READ  44 00:16:7 0 EOF\n";
         assert_eq!(listed_in(locks, "00:16:7"), Some(44));
@@ -82,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_a_reading_leaves_out_is_in_the_next_one() {
+    fn a_list_that_leaves_out_the_file_is_read_again() {
         let mut readings = ["", "1: FLOCK  ADVISORY  WRITE 22 00:16:8 0 EOF\n"].map(String::from).into_iter();
         assert_eq!(listed(|| readings.next(), "00:16:8"), Some(22));
     }
@@ -90,12 +88,12 @@ mod tests {
     #[test]
     fn a_holder_that_the_kernel_does_not_list_is_named_by_its_line() {
         assert_eq!(holder_in("process 7, worker ID 5, time"), " (process 7, as its file says)");
-        assert_eq!(holder_in("process 7"), "", "it is being written");
+        assert_eq!(holder_in("process 7"), "", "a line that is cut off");
         assert_eq!(holder_in("somebody, else"), "");
     }
 
     #[test]
-    fn a_lock_is_held_by_the_process_that_has_it_whatever_its_file_says() {
+    fn the_kernel_names_the_holder_whatever_the_file_says() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lock");
         fs::write(&path, "process 1, worker ID 5").unwrap();

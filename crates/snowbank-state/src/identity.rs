@@ -20,8 +20,8 @@ pub struct Owner {
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
-    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first
-    /// file, and every later file keeps it.
+    /// The identity of the state that it kept: 128 bits in hexadecimal. The first state file draws
+    /// it, and every later file keeps it.
     pub state: String,
 }
 
@@ -43,9 +43,9 @@ impl Owner {
 
 /// Draws 128 bits in hexadecimal.
 ///
-/// They come from the system's randomness, so that machines made from one image draw different
-/// bits. If there is no random device, they come from the clock and the thread. Two states with the
-/// same identity would be taken for copies of each other, and the lower one would be refused.
+/// The bits come from the system's random device, so that machines made from one image draw
+/// different bits; without the device, from the clock and the thread. A start would take two states
+/// with one identity for copies of each other, and refuse the lower one.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
@@ -129,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_named_as_systemd_names_it() {
-        // systemd-id128 machine-id --app-specific=… on a machine with this machine-id.
+    fn the_machine_identity_is_the_one_systemd_derives() {
+        // Printed by `systemd-id128 machine-id --app-specific=…` on a machine with this machine ID.
         let named = machine_of("0123456789abcdef0123456789abcdef\n");
         assert_eq!(named.as_deref(), Some("204a2e2c836d41898fdf7c85b1f67197"));
     }
 
     #[test]
-    fn what_is_no_machine_id_is_no_machine() {
+    fn text_that_is_no_machine_id_gives_no_machine() {
         for none in ["", "\n", "uninitialized\n", "00000000000000000000000000000000"] {
             assert_eq!(machine_of(none), None, "{none:?}");
         }

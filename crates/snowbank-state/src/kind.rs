@@ -1,5 +1,5 @@
-//! The kinds of source, as their locks and the keys of their records see them: each kind is one
-//! implementation of [`Kind`].
+//! What differs between the kinds of source in their locks and in the keys of their records. Each
+//! kind implements [`Kind`].
 
 mod snowflake;
 mod ticket;
@@ -12,18 +12,18 @@ use snowbank_id::numbering::Numbering;
 
 pub(super) use self::snowflake::by_name;
 
-/// A kind of source, as locks and records need it.
+/// The locks and the record keys of a kind of source.
 pub(super) trait Kind {
     /// Returns the source's worker IDs, each with the name of its lock file. A ticket counter has
     /// one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns whether a lock of this name certainly protects other IDs. Such locks need not be
-    /// read: over time there is one for each worker ID that this machine ever had.
+    /// Returns true if a lock of this name certainly protects other IDs. A start does not read such
+    /// locks: over time there is one for each worker ID that this machine ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
-    /// Returns whether the mark in a lock of this name binds the source's IDs, even if it was left
-    /// under another increment or offset.
+    /// Returns true if the mark in a lock of this name binds the source, even if the lock belongs to
+    /// another increment or offset.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
     /// Checks that no held lock protects IDs that the source can make. Returns the free locks whose

@@ -4,10 +4,10 @@
 //! - [`store`]: the records of sources in the state directory, and the rules of a start.
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs
 //!   were granted.
-//! - `kind`: what locks and records ask of a kind of source.
+//! - `kind`: the names of locks and the keys of records, for each kind of source.
 //! - `writers`, `holder`: which files are trusted, and which process holds a lock.
 //! - [`survey()`]: the contents of a lock directory, read without locking.
-//! - [`system_error`]: which of the operating system's errors may pass.
+//! - [`system_error`]: which errors of the operating system may pass by themselves.
 
 #![forbid(unsafe_code)]
 

@@ -24,16 +24,17 @@ use super::writers::{Untrusted, Writers, open_file};
 use super::{Cause, Owner, StateError, TakenOver};
 use snowbank_id::numbering::Numbering;
 
-/// A directory that is made is for this user alone. The package's is for root and its group.
+/// The mode of a new lock directory: for this user alone. The package makes one for root and a
+/// group.
 const DIRECTORY_MODE: u32 = 0o700;
-/// More than the length of a mark, the longest line that this project's programs write there.
+/// More than the length of any mark.
 const MARK_BYTES_MAX: usize = 128;
 
 /// The locks of a source's worker IDs, held until this is dropped.
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
-    /// The marks of the same counter under other increments and offsets.
+    /// The marks in the locks of the same counter under other increments and offsets.
     of_kin: Vec<(PathBuf, Mark)>,
     /// The marks of worker IDs of other layouts that can make the same IDs.
     colliding: Vec<(PathBuf, Mark)>,
@@ -55,7 +56,7 @@ impl WorkerLocks {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Marks later grants as grants of the owner's state.
+    /// Sets the state that later marks name.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
@@ -90,9 +91,9 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Records that the counter is back: its locks under other increments and offsets get this mark
-    /// if they say that it was moved away. Those locks are free, and no daemon can keep one while
-    /// this lock is held.
+    /// Marks the counter as back on this machine: its locks under other increments and offsets get
+    /// this mark if they say that the counter was moved away. They are free: no other daemon can
+    /// hold one of them while this process holds the counter's own lock.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
@@ -114,7 +115,7 @@ impl WorkerLocks {
         self.files.iter().filter_map(|locked| mark_of(locked).transpose()).collect()
     }
 
-    /// Returns all marks that count for the worker IDs, of all states.
+    /// Returns all marks that bind the worker IDs, whichever states left them.
     ///
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
@@ -133,7 +134,7 @@ impl WorkerLocks {
         Ok(mark::of_source(self.own_marks()?, self.of_kin.iter().map(|(_, mark)| mark.clone())))
     }
 
-    /// Returns the lock file with the highest mark that counts for the worker IDs.
+    /// Returns the lock file with the highest mark that binds the worker IDs.
     pub fn furthest(&self) -> &Path {
         let own = self.files.iter().map(|file| {
             let mark = mark_of(file).ok().flatten();
@@ -143,7 +144,7 @@ impl WorkerLocks {
         own.chain(others).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
     }
 
-    /// Returns whether this lock file belongs to another increment, offset or layout.
+    /// Returns true if this lock file belongs to another increment, offset or layout.
     pub fn is_of_kin(&self, path: &Path) -> bool {
         self.others().any(|(other, _)| other == path)
     }
@@ -228,8 +229,8 @@ fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mar
     Ok(marks)
 }
 
-/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does
-/// not count.
+/// Reads the mark of a lock that this process does not hold. Ignores a mark that other users could
+/// have written.
 pub(super) fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
     let file = match open_file(path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -252,9 +253,9 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
         }
         Untrusted::Open(mode) => {
             let reason = format!(
-                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by \
-                 its owner and its group: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
-                 below it, which is made private",
+                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; only its owner and its \
+                 group may write there: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
+                 below it, which the daemon makes private",
                 directory.display()
             );
             StateError::new(Cause::Setting, reason)
@@ -277,7 +278,7 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
 
 /// Returns the users who may write the files of a lock directory.
 pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
-    Writers::of(directory, |_| false)
+    Writers::of(directory, false)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
@@ -285,14 +286,15 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
 }
 
 /// Returns the mark in a lock's file. `None` if the file is new.
-pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
         0 => Ok(None),
         count => match std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse) {
-            None => {
-                Err(io::Error::new(io::ErrorKind::InvalidData, "its second line is no mark of snowbank's"))
-            }
+            None => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its second line is no mark that snowbank writes",
+            )),
             mark => Ok(mark),
         },
     }

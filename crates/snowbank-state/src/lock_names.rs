@@ -32,7 +32,8 @@ pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<V
     Ok(kin)
 }
 
-/// Returns a name for an ID space. It is the same in every process and release: FNV-1a, 64 bits.
+/// Returns a hash of an ID space or a counter's name, FNV-1a with 64 bits. It is the same in every
+/// release, so that daemons of two releases lock the same files.
 pub(super) fn fingerprint(space: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in space.bytes() {

@@ -20,8 +20,8 @@ use super::writers::{Writers, is_obstructed, open_file};
 /// when another holder's line replaces it. There is room for the longest ID space: 62 fields of one
 /// bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
-/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show`
-/// may hold the lock for a moment to find its holder.
+/// The number of tries for a lock. A try fails if the file is removed meanwhile, or while `snowbank
+/// state show` holds the lock to look for its holder.
 const ATTEMPTS: usize = 5;
 /// The pause before a held lock is tried again. A process that only looks for the holder keeps the
 /// lock for microseconds.
@@ -56,7 +56,7 @@ pub(super) enum FileLockError {
     },
     /// The name leads to another user's file, or to something that is no file.
     Obstructed(io::Error),
-    /// The system refuses.
+    /// The system returned another error.
     Refused(io::Error),
 }
 
@@ -123,7 +123,7 @@ impl LockedFile {
         same_file(&self.path, self.id, "lock")
     }
 
-    /// Returns ` (process 123)` if a process has the lock; `None` if none has.
+    /// Returns ` (process 123)` if a process holds the lock; `None` if no process does.
     pub(super) fn holder_of(file: &File) -> Option<String> {
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(holder(file)),
@@ -133,8 +133,8 @@ impl LockedFile {
     }
 }
 
-/// Checks that a name still leads to the same file. If the system does not answer, the file counts
-/// as the same.
+/// Checks that a path still leads to the same file. If the system cannot tell, the file counts as
+/// the same.
 pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
     let happened = match fs::symlink_metadata(path) {
         Ok(metadata) if file_id(&metadata) == id => return Ok(()),
@@ -167,7 +167,7 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
     let mode = writers.file_mode();
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
     match writers {
-        // The directory does not pass its group on to new files.
+        // Not every directory passes its group on to new files.
         Writers::Group(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
         Writers::Group(_) => {}
         Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),

@@ -22,14 +22,14 @@ pub struct Mark {
     pub id_bound: u64,
     /// The identity of the state that granted the IDs: [`Owner::state`](super::Owner).
     pub state: String,
-    /// The fate of the worker ID.
+    /// Who may have the worker ID now.
     pub fate: Fate,
 }
 
 /// The fate of a worker ID, as its mark shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The state that granted its IDs has it, or had it last.
+    /// The state that granted the IDs has the worker ID, or had it last.
     Granted,
     /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
     Returned,
@@ -38,7 +38,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// The words of marks. They have the same length.
+    /// The word of each fate in a mark, padded to the same length.
     const WORDS: [(Fate, &str); 3] =
         [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
 
@@ -46,7 +46,7 @@ impl Fate {
         Fate::WORDS.into_iter().find(|(of, _)| *of == self).map_or("", |(_, word)| word)
     }
 
-    /// Returns its word.
+    /// Returns its word without the padding.
     pub fn word(self) -> &'static str {
         self.padded_word().trim_end()
     }
@@ -63,7 +63,7 @@ impl Mark {
         Mark { id_bound, state: state.to_owned(), fate: Fate::Granted }
     }
 
-    /// Returns whether the worker ID was moved away from this machine.
+    /// Returns true if `snowbank state export` moved the worker ID away from this machine.
     pub fn is_released(&self) -> bool {
         self.fate == Fate::Released
     }
@@ -107,8 +107,8 @@ pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) 
     let mut marks = own;
     let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
     for mark in of_kin {
-        // The counter was moved away under another increment, and has counted under this increment
-        // since it came back.
+        // The counter was moved away under another increment, came back, and has counted under this
+        // increment since.
         let is_back = mark.is_released() && granted > Some(mark.id_bound);
         if !is_back {
             marks.push(mark);
@@ -136,15 +136,15 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
 }
 
 /// Returns the latest instant up to which a daemon with this clock can have granted IDs: the
-/// furthest ceiling of its rule, plus a step that it believed at once before the clock was set
-/// right.
+/// furthest ceiling that its rule allows, plus the largest step that a daemon believes at once.
+/// The clock may have made such a step before it was set right.
 pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
 }
 
-/// Returns the highest mark if it is beyond both a source's start and this instant. Such a mark is
-/// not believed.
+/// Returns the position of the highest mark if it is beyond both the source's start and the instant
+/// `latest`. A start does not believe such a mark.
 pub fn beyond(
     marks: &[Mark],
     numbering: &Numbering,
@@ -200,25 +200,21 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_further_ahead_than_the_clock_lets_a_daemon_go_is_not_believed() {
+    fn a_mark_beyond_what_a_daemon_can_grant_is_not_believed() {
         let numbering = numbering("twitter", "1");
         let now = numbering.start_of(Tick(500_000));
         let seconds = Duration::from_secs;
         let rule =
             CeilingRule { horizon: seconds(3), max_ahead: seconds(10), tick: Duration::from_millis(1) };
         let latest = latest_grant(&rule, now);
-        assert_eq!(
-            latest.0 - now.0,
-            71_500_000,
-            "max_ahead with the reserve above it, and a step of a minute"
-        );
+        assert_eq!(latest.0 - now.0, 71_500_000, "max_ahead, the reserve above it, and a step of a minute");
         let near = numbering.first_of(Tick(571_500));
         let far = numbering.first_of(Tick(571_501));
         let start = numbering.first_of(Tick(500_001));
         let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
         assert_eq!(beyond(near, start), None);
         assert_eq!(beyond(far, start), Some(far));
-        assert_eq!(beyond(far, far), None, "the state knows of it");
+        assert_eq!(beyond(far, far), None, "the source starts at the mark");
     }
 
     proptest! {

@@ -53,11 +53,12 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
             (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
             (_, false) => {}
             (Some(ids), true) => locks.held.push((ids, file)),
-            // Its holder is writing the line at this moment, and reads our locks next.
+            // The holder is writing its line at this moment. It reads our locks next, so it
+            // notices a collision.
             (None, true) if !line.contains('\n') => {}
             (None, true) => {
                 let reason = format!(
-                    "{} is held by another daemon of this machine{}, and names that daemon's IDs in a form that this \
+                    "{} is held by another daemon of this machine{}, and describes that daemon's IDs in a form that this \
                      release does not know; stop that daemon, or run the same release",
                     path.display(),
                     holder(&file)
@@ -89,8 +90,8 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the line of a lock, its file, and whether the lock is held. `None` if the path leads to
-/// no file.
+/// Returns the line of a lock, its file, and whether a process holds the lock. `None` if the path
+/// leads to no file.
 fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
     // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {

@@ -1,4 +1,4 @@
-//! Ceilings on disk: one file in the state directory, which one process uses.
+//! Ceilings on disk, in one file of the state directory. One process at a time uses the directory.
 //!
 //! - `record`: the record of a source.
 //! - `plan`: the rules of a start.
@@ -6,7 +6,6 @@
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of the state file's two copies.
 //! - `moved`: exports and imports.
-//! - [`simulated`]: the two copies over a simulated disk, for tests.
 
 mod copies;
 mod directory;
@@ -16,19 +15,18 @@ pub(crate) mod fuzzing;
 mod moved;
 mod plan;
 mod record;
-#[doc(hidden)]
-pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
+#[doc(hidden)]
+pub use file::{Disk, Slots};
 pub use moved::{Export, export, merge, write};
 pub use plan::{Claimant, Plan, above_records, plan};
 pub use record::{Moment, Record};
 
 use self::file::StateFile;
-use super::identity::{HostIdentity, Owner};
+use super::identity::HostIdentity;
 use super::{Left, StateError, TakenOver};
 use snowbank_id::layout::Position;
-use snowbank_id::numbering::Numbering;
 
 /// Returns the first record of another machine, if there is one. If this machine has no identity,
 /// returns `None`.
@@ -37,7 +35,7 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
-/// Ceilings in a state directory. The storage thread alone calls it, so it may block.
+/// Ceilings in a state directory. Its methods block: only the storage thread calls them.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
@@ -46,55 +44,23 @@ pub struct DiskStore {
     sources: Vec<Record>,
     /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
-    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs: each is
-    /// written as long as its source's own record is lower.
+    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs, so each is
+    /// written until its source's own record is as high.
     let_go: Vec<Record>,
     host: HostIdentity,
 }
 
-/// A source that starts.
-#[derive(Clone, Copy, Debug)]
-pub struct FirstRecord<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its numbering.
-    pub numbering: &'a Numbering,
-    /// Its first position.
-    pub start: Position,
-    /// True if a fleet's coordinator assigned its worker IDs.
-    pub assigned: bool,
-    /// A bound above all that was granted under worker IDs that were assigned to this state before.
-    pub assigned_bound: Option<u64>,
-}
-
 impl DiskStore {
-    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet:
-    /// the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
-    pub fn new<'a>(
-        directory: StateDir,
-        starts: impl IntoIterator<Item = FirstRecord<'a>>,
-        retired: Vec<Record>,
-        owner: &Owner,
-        host: &HostIdentity,
-    ) -> Self {
-        let sources = starts.into_iter().map(|first| Record {
-            assigned: first.assigned,
-            assigned_bound: first.assigned_bound.or(first.assigned.then_some(0)),
-            ..Record::new(first.name, first.numbering, first.start, owner, host)
-        });
+    /// Returns a store over a locked directory. `sources` are the first records of the daemon's
+    /// sources. Nothing is written yet: the first [`raise`](DiskStore::raise) makes all first
+    /// ceilings durable together.
+    pub fn new(directory: StateDir, sources: Vec<Record>, retired: Vec<Record>, host: &HostIdentity) -> Self {
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
-        DiskStore {
-            file,
-            sources: sources.collect(),
-            directory,
-            retired,
-            let_go: Vec::new(),
-            host: host.clone(),
-        }
+        DiskStore { file, sources, directory, retired, let_go: Vec::new(), host: host.clone() }
     }
 
-    /// Sets the records that are dropped once their sources' own records are as high. The fleet's
+    /// Adds records that are dropped once their sources' own records are as high. The fleet's
     /// coordinator holds their bounds.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
@@ -116,8 +82,8 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes these records of all sources durable. All records of this boot get the wall − boot
-    /// that is believed now: a start must not find an older value in a record that is otherwise
+    /// Makes these records of all sources durable. All records of this boot get the current
+    /// `wall_minus_boot_us`: a start must not find an older value in a record that is otherwise
     /// unchanged.
     fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
@@ -135,8 +101,8 @@ impl DiskStore {
     /// and only then, positions below them may be used. A ceiling below the stored one changes
     /// nothing.
     ///
-    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a
-    /// start in the same boot recognises by it that the wall clock stepped meanwhile.
+    /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them now.
+    /// A start in the same boot compares it with its own clocks, and so notices a step between.
     ///
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
@@ -150,16 +116,16 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Lets later writes record this bound, in microseconds: until the next write, ID time − boot
-    /// is at most this.
+    /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Later writes
+    /// record it. It must hold until the write after.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
-    /// Lets every later write record that the state does not know the counters of these sources: a
-    /// start then refuses these sources.
+    /// Lets every later write record that the state does not know how far the counters of these
+    /// sources have got. The next start then refuses the sources.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
@@ -167,7 +133,7 @@ impl DiskStore {
     }
 
     /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may
-    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is as for
+    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is that of
     /// [`raise`](DiskStore::raise).
     ///
     /// # Errors
@@ -181,19 +147,19 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Checks that the stored ceilings are still this process's alone. The caller does this about
-    /// once a second, and around each write.
+    /// Checks that no other process has taken over the state directory or its file. The caller
+    /// does this about once a second, and around each write.
     ///
     /// # Errors
-    /// Another process could have taken them over.
+    /// Another process could use them now.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
         self.file.still_ours()
     }
 }
 
-/// Returns the records of `let_go` that a start still needs, because no source's record keeps their
-/// order of IDs.
+/// Returns the records of `let_go` that a start still needs, because no source's own record keeps
+/// their order of IDs.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

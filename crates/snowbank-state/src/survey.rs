@@ -1,12 +1,12 @@
-//! Reads the marks of worker IDs: nothing is made or written, and each lock is held only while its
-//! file is read.
+//! Reads the marks of worker IDs. It makes and writes nothing, and holds each lock only while it
+//! reads the lock's file.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::StateError;
-use super::lock::{free_mark, read_mark, writers_of};
+use super::lock::{free_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
 use super::mark::{Mark, of_source};
@@ -20,21 +20,15 @@ pub struct Seen {
     pub worker: u64,
     /// If a process has the lock: ` (process 123)`, or empty.
     pub holder: Option<String>,
-    /// Its mark. `None`: as far as this directory knows, nothing was granted since the boot.
-    ///
-    /// # Errors
-    /// In one line: why the mark cannot be read.
+    /// Its mark, or the line that says why the mark cannot be read. `None`: nothing in this
+    /// directory shows that any ID was granted since the boot.
     pub mark: Result<Option<Mark>, String>,
 }
 
 /// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand
 /// out its numbers.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
-    let writers = match writers_of(directory) {
-        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(untrusted) => Err(format!("cannot trust {}: {untrusted}", directory.display())),
-        Ok(writers) => Ok(Some(writers)),
-    };
+    let writers = writers_of(directory);
     let mut paths = lock_paths(directory, numbering);
     for path in kin_paths(directory, numbering).unwrap_or_default() {
         if paths.iter().all(|(_, own)| *own != path) {
@@ -43,14 +37,20 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     }
     let mut seen = Vec::with_capacity(paths.len());
     for (worker, path) in paths {
-        let found = match &writers {
-            Ok(Some(writers)) => look(&path, *writers),
-            Ok(None) => Ok((None, None)),
-            Err(error) => Err(error.clone()),
-        };
-        seen.push(match found {
-            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
-            Err(error) => Seen { worker, holder: None, mark: Err(error) },
+        seen.push(match &writers {
+            Ok(writers) => {
+                let mark = readable_mark(&path, *writers);
+                let mark = mark.map_err(|error| format!("cannot read {}: {error}", path.display()));
+                let file = open_file(&path, OpenOptions::new().read(true)).ok();
+                Seen { worker, holder: file.and_then(|file| LockedFile::holder_of(&file)), mark }
+            }
+            Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
+                Seen { worker, holder: None, mark: Ok(None) }
+            }
+            Err(untrusted) => {
+                let error = format!("cannot trust {}: {untrusted}", directory.display());
+                Seen { worker, holder: None, mark: Err(error) }
+            }
         });
     }
     seen
@@ -71,8 +71,7 @@ pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mar
 fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError> {
     let mut marks = Vec::new();
     for path in paths {
-        // A mark that is being written at this moment can be read a moment later.
-        match free_mark(path, writers).or_else(|_| free_mark(path, writers)) {
+        match readable_mark(path, writers) {
             Ok(mark) => marks.extend(mark),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(StateError::mark_damaged(path, &error));
@@ -83,24 +82,9 @@ fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError
     Ok(marks)
 }
 
-/// Returns the holder and the mark of a lock file. A file that is missing has neither.
-fn look(path: &Path, writers: Writers) -> Result<(Option<String>, Option<Mark>), String> {
-    match read_lock(path, writers) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
-        found => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
-    }
-}
-
-fn read_lock(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
-    let file = open_file(path, OpenOptions::new().read(true))?;
-    let holder = LockedFile::holder_of(&file);
-    if !writers.alone_wrote(&file.metadata()?) {
-        // A start does not believe the mark in such a file either.
-        return Ok((holder, None));
-    }
-    // A mark that is being written at this moment can be read a moment later.
-    let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
-    Ok((holder, mark))
+/// Reads a mark that a daemon may be writing at this moment: a moment later it can be read.
+fn readable_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
+    free_mark(path, writers).or_else(|_| free_mark(path, writers))
 }
 
 #[cfg(test)]
@@ -116,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_seen_by_whomever_and_nothing_is_made() {
+    fn a_survey_shows_holders_and_marks_and_makes_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("locks");
         let owner = Owner::new();
@@ -139,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_no_mark() {
+    fn a_mark_that_others_could_have_written_is_ignored() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
@@ -149,13 +133,17 @@ mod tests {
         open(locks.furthest());
         drop(locks);
         let marks = || survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark);
-        assert_eq!(marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(), 1, "a start believes one");
+        assert_eq!(
+            marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(),
+            1,
+            "a start believes the private file"
+        );
         open(directory.path());
         assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));
     }
 
     #[test]
-    fn what_cannot_be_read_says_why() {
+    fn an_unreadable_mark_says_why() {
         let directory = tempfile::tempdir().unwrap();
         drop(lock_workers(directory.path(), &numbering()).unwrap());
         let mut paths: Vec<_> =
@@ -164,9 +152,9 @@ mod tests {
         fs::write(&paths[0], [b' '; HOLDER_BYTES as usize + 44]).unwrap();
         fs::remove_file(&paths[1]).unwrap();
         std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
-        let said: Vec<String> =
+        let errors: Vec<String> =
             survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark.unwrap_err()).collect();
-        assert!(said[0].contains("-0.lock: its second line is no mark"), "{said:?}");
-        assert!(said[1].contains("-1.lock: "), "{said:?}");
+        assert!(errors[0].contains("-0.lock: its second line is no mark"), "{errors:?}");
+        assert!(errors[1].contains("-1.lock: "), "{errors:?}");
     }
 }

@@ -30,7 +30,7 @@ pub(super) enum Writers {
 /// The reason why the content of a directory cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrusted {
-    /// The system does not show it.
+    /// The system does not let this process look at it.
     #[error("{0}")]
     NotSeen(io::Error),
     /// Another user has put something there.
@@ -45,20 +45,20 @@ pub(super) enum Untrusted {
 }
 
 impl Writers {
-    /// Returns who may write the files of a directory. Its owner must be root, this process's user,
-    /// or allowed by `other_owner`.
-    pub(super) fn of(directory: &Path, other_owner: impl Fn(u32) -> bool) -> Result<Writers, Untrusted> {
+    /// Returns who may write the files of a directory. Its owner must be root or this process's
+    /// user, unless `trusts_any_owner` is true.
+    pub(super) fn of(directory: &Path, trusts_any_owner: bool) -> Result<Writers, Untrusted> {
         let found = fs::symlink_metadata(directory).map_err(Untrusted::NotSeen)?;
         let owner = found.uid();
         let this_user = geteuid().as_raw();
         let mode = found.mode() & PERMISSIONS;
-        if ![ROOT, this_user].contains(&owner) && !other_owner(owner) {
+        if ![ROOT, this_user].contains(&owner) && !trusts_any_owner {
             let text = format!("it belongs to user {owner}, and allowed are root and user {this_user}");
             return Err(Untrusted::Foreign(io::Error::other(text)));
         }
         if !found.is_dir() {
             let text = if found.is_symlink() {
-                "it is a link, and allowed is the directory itself"
+                "it is a link, allowed: the directory itself"
             } else {
                 "it is not a directory"
             };
@@ -103,11 +103,11 @@ pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<Fi
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
-/// Returns true if the name is there and leads to something that this process cannot open.
+/// Returns true if something that this process cannot open is at the path.
 pub(super) fn is_obstructed(path: &Path, error: &io::Error) -> bool {
-    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+    let is_of_path = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
         || error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
-        // Found by this program: it is a link, or not a regular file.
+        // `open_file` found a link, or something that is not a regular file.
         || error.raw_os_error().is_none();
-    is_of_name && fs::symlink_metadata(path).is_ok()
+    is_of_path && fs::symlink_metadata(path).is_ok()
 }

@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = believed(&records, &HostIdentity::here(), clock::os::read());
     let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
     if !forgotten.is_empty() {
-        store::write(&directory, &records).map_err(Failure::no)?;
+        store::write(&directory, &records)?;
     }
     for record in &forgotten {
         writeln!(out, "forgot source {:?}, {}", record.name, in_words(record))?;
@@ -49,8 +49,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// Returns the wall clock as far as a daemon with the default settings would believe it. A large
-/// step forward since the last daemon ran may come from a wrong time server.
+/// Returns the time that a daemon with the default settings would believe. It does not believe a
+/// large step forward since the last daemon ran, because a wrong time server may have made it.
 fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
     let of_this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
     let remembered = match of_this_boot.max_by_key(|record| record.instant()) {

@@ -42,8 +42,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         record.name == *name && record.instant().is_some() && !record.assigned && !record.released
     });
     let of_source: Vec<Record> = of_source.collect();
-    // Until the new ceilings are durable, no daemon of this machine may take the worker IDs.
-    let locks = lock_records(&directories.lock_dir, &of_source).map_err(Failure::no)?;
+    // The locks keep daemons of this machine from taking the worker IDs before the new ceilings are
+    // durable.
+    let locks = lock_records(&directories.lock_dir, &of_source)?;
     let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
     let mut lowered = Vec::new();
     let mut of_lowered = Vec::new();
@@ -64,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             path.display()
         )));
     }
-    store::write(&directory, &records).map_err(Failure::no)?;
+    store::write(&directory, &records)?;
     mark(&lowered, &owner.state, &of_lowered, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
@@ -74,8 +75,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns a record whose ceiling is the end of this instant's tick. The record names no boot,
-/// because a record of this boot would be taken for what a daemon believes of the clock.
+/// Returns a record whose ceiling is the end of this instant's tick. It has no boot: a start would
+/// take the clock offsets in a record of this boot for a daemon's.
 fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
@@ -87,10 +88,10 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     Record { owner, boot, id_minus_boot_us, assigned_bound, clean: true, untouched: true, ..lower }
 }
 
-/// Returns the highest bound of a record or of its worker IDs' marks. If this command was
-/// interrupted earlier, a mark may be above the record.
+/// Returns the higher one of a record's bound and its worker IDs' highest mark. If an earlier run
+/// of this command was interrupted, a mark may be above the record.
 fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
-    let marks = locks.own_marks().map_err(Failure::no)?;
+    let marks = locks.own_marks()?;
     let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);
     Ok(record.id_bound.max(marked))
 }

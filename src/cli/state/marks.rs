@@ -24,9 +24,9 @@ pub(super) struct MarkShown {
     /// time.
     id: Option<String>,
     time: Option<String>,
-    /// The identity of the state that granted the IDs below `id`. `this_state`: whether that is
-    /// this directory's state. Both are `None` without a mark.
+    /// The identity of the state that granted the IDs below `id`. `None` without a mark.
     state: Option<String>,
+    /// True if that is the state in this directory. `None` without a mark.
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
     next_start: NextStart,
@@ -62,13 +62,13 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups the marks of a record's worker IDs into stretches of equal marks. `records` are all
-/// records of the state.
+/// Groups neighbouring worker IDs of a record whose marks are equal. `records` are all records of
+/// the state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
-    // Each worker ID whose mark cannot be read has its own line: no two errors are equal, because
-    // each names its file.
+    // Errors are never equal, because each names its file. So a worker ID whose mark cannot be read
+    // has a group of its own.
     let mut stretches = Vec::new();
     for seen in seen.chunk_by(|left, right| left.holder == right.holder && left.mark == right.mark) {
         let next_start = match &seen[0].mark {
@@ -81,7 +81,7 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
     stretches
 }
 
-/// Returns equal marks of a record as they are shown.
+/// Returns the entry for worker IDs of a record whose marks are equal.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     // The worker IDs come from a set, so they always form one.
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();
@@ -132,7 +132,7 @@ fn next_start(
         Marked::Below if is_beyond => NextStart::AboveMark,
         Marked::Below => NextStart::AtCeiling,
         Marked::ByAnother(_) => NextStart::AboveMark,
-        // The fleet knows the bounds of what it assigns.
+        // For worker IDs that a fleet assigned, the coordinator has the bounds.
         Marked::SinceThisCopy(_) if record.assigned => NextStart::AboveMark,
         Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
         Marked::Released => NextStart::RefusedReleased,
@@ -148,12 +148,9 @@ impl MarkShown {
             return match &self.error {
                 Some(error) => writeln!(
                     out,
-                    "not known{holder}: {error}\n{indent}  a daemon that cannot read it is refused, too"
+                    "not known{holder}: {error}\n{indent}  a daemon that cannot read the mark does not start"
                 ),
-                None => writeln!(
-                    out,
-                    "none{holder}: nothing says that any ID was granted since the machine's boot"
-                ),
+                None => writeln!(out, "none{holder}: no mark of an ID granted since the machine's boot"),
             };
         };
         let whose = match self.this_state {
@@ -169,8 +166,8 @@ impl MarkShown {
         let meaning = match self.next_start {
             NextStart::AboveMark => "beyond the ceiling: a start begins above this mark",
             NextStart::RefusedOlderCopy => {
-                "beyond the ceiling: this state is an older copy, and a start is refused; put the newest back, or, if it is \
-                 lost, start once with --adopt-state when the clock is past that time"
+                "beyond the ceiling: this state is an older copy, and a start is refused; put the newest copy back, or, if \
+                 that is lost, start once with --adopt-state when the clock is past the mark's time"
             }
             NextStart::RefusedTooFar => {
                 "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \

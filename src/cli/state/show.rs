@@ -23,7 +23,7 @@ Works while a daemon runs: it reads the state and the lock files, and never writ
 mark until the machine's next boot: the lowest ID that was never granted, and the state that granted those below it.
 
 Exit codes:
-  0  shown; if a mark cannot be read, its line says so
+  0  shown, even if a mark cannot be read
   1  there is no state, or it cannot be read
   2  wrong use";
 
@@ -69,21 +69,22 @@ struct Snapshot {
     seen: Vec<Vec<Seen>>,
 }
 
-/// The most attempts to read the state. If a daemon raises a ceiling meanwhile, the state is read
-/// again. On an overloaded machine ten in a row met a raise.
+/// The most attempts to read the state. An attempt fails if a daemon raises a ceiling meanwhile. On
+/// an overloaded machine ten failed in a row.
 const ATTEMPTS: usize = 100;
 
-/// Reads the records, their marks and the holder at one moment. Otherwise a newer mark could seem
-/// to be above its ceiling, and a daemon that stops meanwhile would seem to have crashed.
+/// Reads the records, their marks and the holder as of one moment. Otherwise a mark that is newer
+/// than its record would seem to be above the ceiling, and a daemon that stops meanwhile would seem
+/// to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     for _ in 0..ATTEMPTS {
         let holder = store::holder(path);
-        let records = store::read(path).map_err(Failure::no)?;
+        let records = store::read(path)?;
         if records.is_empty() {
             return Err(no_state(path));
         }
         let seen = records.iter().map(|record| survey(lock_dir, &record.numbering)).collect();
-        if store::holder(path) == holder && store::read(path).map_err(Failure::no)? == records {
+        if store::holder(path) == holder && store::read(path)? == records {
             return Ok(Snapshot { holder, records, seen });
         }
     }
@@ -101,7 +102,7 @@ struct Output<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output: its record, as the state file has it, and what the record means now.
+/// One source of the output: its record, as in the state file, and what follows from it now.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
@@ -117,7 +118,7 @@ struct Shown<'a> {
     marks: Vec<MarkShown>,
 }
 
-/// Returns whether two identities are the same; `None` if one of them is not known.
+/// Returns true if two identities are equal; `None` if one of them is not known.
 fn are_same(there: Option<&str>, here: Option<&str>) -> Option<bool> {
     Some(there? == here?)
 }

@@ -70,7 +70,7 @@ fn an_address_gives_its_low_bits() {
 }
 
 #[test]
-fn no_address_is_never_a_number() {
+fn a_machine_without_an_address_gets_no_number() {
     let alone = machine(&[("lo", [127, 0, 0, 1])]);
     for from in ["ipv4", "ipv4:lo", "ipv4:eth0", "ipv4:127.0.0.0/8", "ipv4:0.0.0.0/0"] {
         assert_refused(number(&alone, from, NODES), true, &["no address", "others: ", "SNOWBANK_IPV4"]);
@@ -80,7 +80,7 @@ fn no_address_is_never_a_number() {
 }
 
 #[test]
-fn a_given_address_replaces_those_of_interfaces() {
+fn the_variable_replaces_the_addresses_of_interfaces() {
     let with = |text: &str| Machine {
         given_ipv4: Some(text.into()),
         ..machine(&[("eth0", [10, 1, 2, 3]), ("eth1", [10, 1, 2, 4])])

@@ -98,7 +98,7 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
 }
 
 #[test]
-fn every_refusal_is_told_and_sources_stay_the_same() {
+fn a_reload_names_every_refusal_and_keeps_the_sources() {
     let source = |name: &str, worker: usize| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
     let a = source("a", 1);
     let b = source("b", 2);
@@ -123,7 +123,7 @@ fn every_refusal_is_told_and_sources_stay_the_same() {
 }
 
 #[test]
-fn identities_change_by_their_names_wherever_they_stand() {
+fn identities_are_compared_by_name_and_not_by_place() {
     let billing = "[[identities]]\nname = \"billing\"\n";
     let orders = "[[identities]]\nname = \"orders\"\n";
     let changes = |from: &str, to: &str| -> Vec<String> {
@@ -143,7 +143,7 @@ fn identities_change_by_their_names_wherever_they_stand() {
 }
 
 #[test]
-fn the_same_in_other_words_is_no_change() {
+fn a_value_written_differently_is_no_change() {
     let running = settings(
         "shards = \"auto\"\nworker_ids = \"\"\n[limits]\nmax_wait = \"10s\"\nmax_count = 0xffff_ffff\ndrain_timeout = 0",
     );

@@ -31,9 +31,57 @@ fn there_are_at_most_64_sources() {
 }
 
 #[test]
-fn relative_sockets_count_with_the_directory_of_the_file() {
+fn the_limit_of_a_socket_path_includes_the_files_directory() {
     let text = format!("listen = \"unix:{}\"", "s".repeat(UNIX_PATH_BYTES_MAX));
     assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
+}
+
+/// Another machine may get any of the worker IDs.
+#[test]
+fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
+    let two = |worker_ids: [&str; 2], layout: &str| {
+        let [one, other] = worker_ids;
+        format!(
+            "[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\nlayout = \"twitter\"\n{one}\n\
+             [[sources]]\nname = \"b\"\nlayout = \"{layout}\"\n{other}"
+        )
+    };
+    let epoch = "tick=1ms;epoch=1288834974657";
+    let wide = format!("time:41,worker:9,sequence:13;{epoch}");
+    let constant = format!("time:41,half:1:constant(1),worker:8,sequence:13;{epoch}");
+    let picked = "worker_id_from = \"coordinator\"";
+    // Other daemons may have any other worker IDs.
+    let given = ["worker_ids = 3", "worker_ids = 200"];
+    let restricted = ["0-255", "200-255"].map(|ids| format!("{picked}\nworker_ids = \"{ids}\""));
+    for worker_ids in [[picked; 2], given, restricted.each_ref().map(String::as_str)] {
+        for colliding in [&wide, &constant] {
+            let text = mistake(&two(worker_ids, colliding));
+            assert!(
+                text.contains("layout: sources[0] (\"a\") and sources[1] (\"b\") can make the same IDs"),
+                "{text}"
+            );
+        }
+    }
+    // No worker ID of one layout makes an ID of the other, but the first layout has the ID space of
+    // a layout without the constant.
+    let halves = [
+        "time:41,half:1:constant(0),worker:9,sequence:12",
+        "time:41,half:1:constant(1),worker:8,sequence:13",
+    ];
+    let [low, high] = halves.map(|layout| format!("{layout};{epoch}"));
+    let text = mistake(&two([picked; 2], &high).replace("\"twitter\"", &format!("{low:?}")));
+    assert!(text.contains("can make the same IDs"), "{text}");
+    // More worker IDs than a check could compare one by one.
+    let seconds =
+        ["time:32,worker:18,sequence:13;tick=1s", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s"];
+    let origins = ["worker_id_from = \"ipv4\"", picked];
+    let text = mistake(&two(origins, seconds[1]).replace("\"twitter\"", &format!("{:?}", seconds[0])));
+    assert!(text.contains("can make the same IDs"), "{text}");
+    settings(&two([picked; 2], "twitter"));
+    settings(&two([picked; 2], "sonyflake"));
+    settings(&two(given, "sonyflake"));
+    // Without a coordinator the worker IDs are known.
+    settings(&two(given, &wide).replace("etcd", "none"));
 }
 
 /// Puts pieces of configurations together in any order.
@@ -61,7 +109,7 @@ fn any_document() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_document_is_settings_or_mistakes_of_a_line_each(text in any_document()) {
+    fn any_document_gives_settings_or_one_line_for_each_mistake(text in any_document()) {
         fuzzing::config(text.as_bytes());
     }
 }

@@ -49,7 +49,7 @@ fn overrides_take_the_place_of_the_file() {
 }
 
 #[test]
-fn a_value_of_the_file_that_is_hidden_is_named() {
+fn a_value_that_an_override_hides_is_named() {
     let overrides = given(&[("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"), ("shards", &["2"], "--shards")]);
     let settings = load_text("shards = 2\nlog.level = \"debug\"\n", &overrides).unwrap();
     let hidden = &settings.origins.overridden;
@@ -60,7 +60,7 @@ fn a_value_of_the_file_that_is_hidden_is_named() {
 }
 
 #[test]
-fn mistakes_of_overrides_go_by_their_names_after_the_file() {
+fn mistakes_of_overrides_come_after_those_of_the_file() {
     let overrides = given(&[
         ("worker_ids", &["some"], "--worker-id"),
         ("shards", &["0"], "SNOWBANK_SHARDS"),
@@ -85,7 +85,7 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
 }
 
 #[test]
-fn token_files_that_all_can_read_or_that_have_none_for_peers_are_warned_of() {
+fn token_files_open_to_all_or_useless_to_peers_are_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snowbank.toml");
     let warnings_with = |mode: u32, peers: &[&str], tokens: &str| {

@@ -9,7 +9,7 @@ fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
 }
 
 #[test]
-fn the_origin_gives_the_fields_that_worker_ids_leave_open() {
+fn the_origin_fills_the_fields_that_worker_ids_leaves_open() {
     let of = |text: &str, name: &str| {
         let text = format!("worker_id_from = \"hostname\"\n{text}");
         pick(&text, name).expect(&text).sources[0].worker_ids.set.to_string()

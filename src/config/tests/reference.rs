@@ -122,7 +122,7 @@ fn expect_file(name: &str, expected: &str) {
 }
 
 #[test]
-fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
+fn the_reference_states_every_setting_with_its_default() {
     let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
     assert_eq!(settings(&reference()), defaults);
     let uncommented = uncommented_reference();

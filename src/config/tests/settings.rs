@@ -40,8 +40,8 @@ fn misspelt_variables_are_noticed() {
     assert_eq!(
         unknown_variables(["SNOWBANK_FROBNICATE_EVERY_MINUTE".into()]),
         [
-            "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; a setting has SNOWBANK_, its section \
-          and its key, in capitals"
+            "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; write SNOWBANK_, the setting's section \
+             and its key, in capitals"
         ]
     );
 }

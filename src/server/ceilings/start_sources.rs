@@ -252,13 +252,15 @@ impl Found {
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             managed.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
+        let first_records: Vec<Record> = sources
+            .iter()
+            .zip(&positions)
+            .map(|(source, first)| self.first_record(source, first.position))
+            .collect();
         let store = match self.directory {
             None => None,
             Some(directory) => {
-                let starts = sources.iter().zip(&positions).map(|(source, start)| {
-                    start.as_record(source.settings, &source.numbering, &self.records)
-                });
-                let store = DiskStore::new(directory, starts, retired, &self.owner, &self.here);
+                let store = DiskStore::new(directory, first_records, retired, &self.here);
                 let mut store = store.letting_go(kept_for_order);
                 let shared =
                     sources.iter().enumerate().filter(|(_, source)| source.settings.kind.takes_ranges());
@@ -279,6 +281,19 @@ impl Found {
         }
         let ranges = in_fleet.ranges.clone();
         Ok((Durable { sources: managed, locks, first_ceilings, store, ranges }, notes))
+    }
+
+    /// Returns the first record of a source.
+    fn first_record(&self, source: &Locked<'_>, position: Position) -> Record {
+        let Locked { settings, numbering, .. } = source;
+        let of_space = self.records.iter().filter(|record| record.numbering.is_of_space(numbering));
+        let assigned = settings.is_assigned();
+        let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
+        Record {
+            assigned,
+            assigned_bound: assigned_bound.or(assigned.then_some(0)),
+            ..Record::new(&settings.name, numbering, position, &self.owner, &self.here)
+        }
     }
 
     /// Makes the sources, each at its first position.

@@ -126,8 +126,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::ceiling::store::FirstRecord;
-    use crate::ceiling::store::StateDir;
+    use crate::ceiling::store::{Record, StateDir};
     use crate::ceiling::{HostIdentity, Owner};
     use crate::numbering::Numbering;
     use snowbank_client::layout::{Layout, Position, WorkerSet};
@@ -136,11 +135,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
-        let name = "orders";
-        let start = Position(5);
-        let starts =
-            [FirstRecord { name, numbering: &numbering, start, assigned: false, assigned_bound: None }];
-        let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
+        let host = HostIdentity::default();
+        let first = Record::new("orders", &numbering, Position(5), &Owner::new(), &host);
+        let store = DiskStore::new(state, vec![first], Vec::new(), &host);
         (directory, store)
     }
 

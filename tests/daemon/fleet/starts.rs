@@ -135,7 +135,8 @@ fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
             daemon.signal(Signal::TERM);
             assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
             let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
-            (is_given_back && daemon.log().contains("gives back the worker IDs")).then_some(())
+            (is_given_back && daemon.log().contains("returns the worker IDs that it has just taken"))
+                .then_some(())
         });
     });
 }

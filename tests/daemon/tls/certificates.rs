@@ -130,7 +130,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         assert!(check.code != Some(0) && parts.iter().all(|part| found.contains(part)), "{found}");
     }
     let no_certificate = Setup::bare().option("--listen", "tls:127.0.0.1:0");
-    no_certificate.end().assert_refusal(&["tls:127.0.0.1:0 has no certificate to show", "[tls]"]);
+    no_certificate.end().assert_refusal(&["tls:127.0.0.1:0 without a certificate", "[tls]"]);
     let alone = format!("[tls]\ncertificate = \"{}\"", good.certificate.display());
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 
 use snowbank::ceiling::store::Record;
-use snowbank::ceiling::store::simulated::{Copies, Disk};
+use snowbank::ceiling::store::{Disk, Slots};
 use snowbank_client::layout::Position;
 
 const SECTOR_BYTES: usize = 512;
@@ -36,7 +36,7 @@ impl Failure {
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     disk: Memory,
-    copies: Copies,
+    slots: Slots,
     /// The ceiling that the writer believes to be stored.
     ceiling: Position,
     /// The ceiling of the last write that succeeded. IDs below it may be used.
@@ -49,7 +49,7 @@ impl StateFile {
     pub(crate) fn new() -> Self {
         StateFile {
             disk: Memory::default(),
-            copies: Copies::blank(SLOT_BYTES),
+            slots: Slots::blank(SLOT_BYTES),
             ceiling: Position(0),
             granted: None,
             is_settled: false,
@@ -70,7 +70,7 @@ impl StateFile {
         self.disk.before_last_write.replace(self.disk.durable.borrow().clone());
         self.disk.calls.set(0);
         self.disk.failure.set(failure);
-        self.is_settled = self.copies.write(&self.disk, std::slice::from_ref(record)).is_ok();
+        self.is_settled = self.slots.write_records(&self.disk, std::slice::from_ref(record)).is_ok();
         if self.is_settled {
             (self.ceiling, self.granted) = (record.ceiling, Some(record.ceiling));
         }
@@ -80,9 +80,9 @@ impl StateFile {
     /// Reads the record as a start does. A file without a whole copy is an error, unless no write
     /// has succeeded yet: then returns `None`.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
-        match Copies::read(&self.disk.cached.borrow()) {
-            Ok((copies, mut records)) => {
-                self.copies = copies;
+        match Slots::read(&self.disk.cached.borrow()) {
+            Ok((slots, mut records)) => {
+                self.slots = slots;
                 let record = records.pop().ok_or("no record")?;
                 self.ceiling = record.ceiling;
                 Ok(Some(record))

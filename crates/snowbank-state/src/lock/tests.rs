@@ -93,7 +93,7 @@ fn marked(id_bound: u64, owner: &Owner) -> Mark {
 }
 
 #[test]
-fn a_mark_outlives_its_holders_and_comes_down_when_told() {
+fn a_mark_outlives_its_holder_and_can_be_lowered() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
     let mut locks = lock(directory.path()).unwrap();
@@ -116,7 +116,7 @@ fn a_mark_outlives_its_holders_and_comes_down_when_told() {
 }
 
 #[test]
-fn records_that_share_worker_ids_are_locked_and_marked_by_the_furthest() {
+fn a_worker_id_of_two_records_is_locked_for_the_furthest() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
     let record = |name: &str, workers: &str, tick: u64| {

@@ -25,15 +25,15 @@ use super::record::Record;
 
 /// The version of the document. It rises if an older program would misread the document.
 const FORMAT: u32 = 1;
-/// The longest header line that is looked for: twice the longest that is written.
+/// The longest header line that a reader looks for: twice the longest that a writer writes.
 const HEADER_BYTES_MAX: usize = 320;
 /// The length of the blank lines after a document, for people who read the file.
 const BLANK_LINE_BYTES: usize = 128;
 
-/// Why a file's bytes give no records.
+/// The reason why the bytes of a file give no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CopyError {
-    /// No copy is whole, or a whole one contradicts itself.
+    /// No copy is whole, or a whole copy contradicts itself.
     #[error("{0}")]
     Corrupt(String),
     /// A newer program wrote a copy.
@@ -93,7 +93,7 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 /// # Errors
 /// No copy is whole, or a newer program wrote one.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
-    // The first copy may take more than half of the bytes, if the file was cut off.
+    // If the file was cut off, the first copy may take more than half of the bytes.
     let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
     let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));
@@ -105,7 +105,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
         if bytes.is_empty() {
             return Err(CopyError::Corrupt(String::from("it is empty")));
         }
-        let text = format!("of its first copy {}, of its second copy {}", reasons[0], reasons[1]);
+        let text = format!("first copy: {}, second copy: {}", reasons[0], reasons[1]);
         return Err(CopyError::Corrupt(text));
     };
     Ok(Stored { records: last.records().map_err(CopyError::Corrupt)?, numbers })

@@ -18,7 +18,7 @@ use crate::writers::{Untrusted, Writers, open_file};
 use crate::{Cause, StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// The end of messages about a directory that cannot be used.
+/// The advice at the end of messages about a directory that cannot be used.
 const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
 /// The file whose lock is the directory's. A lock on the state file would not do, because a new
 /// file may replace it.
@@ -64,8 +64,8 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // This starts once the lock is held: its last holder may have been killed between a rename
-        // and the sync after it.
+        // The syncs begin once the lock is held: its last holder may have been killed between a
+        // rename and the sync of the new name.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -129,7 +129,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(Vec::new()),
             Err(error) => {
-                let allowed = "allowed is a regular file that this user can read";
+                let allowed = "allowed: a regular file that this user can read";
                 let reason = format!("cannot read the state file {}: {error}; {allowed}", path.display());
                 return Err(StateError::of_system(&error, reason));
             }
@@ -140,8 +140,8 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
             Err(unusable) => {
                 let found = match unusable {
                     CopyError::Corrupt(damage) => format!(
-                        "is corrupt: {damage}; put no older one in its place; once the clock is right and every ID handed \
-                         out lies in the past, move it away: a start without it begins above now"
+                        "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
+                         every ID handed out, move the file away: a start without it begins at the clock"
                     ),
                     CopyError::Newer(_) => format!("cannot be used: {unusable}"),
                 };
@@ -153,8 +153,8 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and the missing ones above it. Makes the names of those above it durable,
-/// and also the name of the lowest directory that existed: an interrupted start may have made that
+/// Makes the directory and the missing ones above it. Syncs the names of all directories above it
+/// that were missing, and of the lowest one that existed: an interrupted start may have made that
 /// one without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
@@ -179,20 +179,20 @@ fn make(path: &Path) -> io::Result<()> {
 /// another user's: root exports and imports their state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
-    Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
+    Writers::of(path, geteuid().is_root()).map_err(|untrusted| match untrusted {
         Untrusted::NotSeen(error) => not_made(path, &error),
         Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::new(
             Cause::Setting,
             format!(
-                "cannot use the state directory {shown}: {found}; another user could put another in its place and make IDs \
-                 repeat: name a directory of this user's (--state-dir DIR)"
+                "cannot use the state directory {shown}: {found}; another user could put another directory in its place, and \
+                 IDs would repeat: name a directory that belongs to this user (--state-dir DIR)"
             ),
         ),
         Untrusted::Open(mode) => StateError::new(
             Cause::Setting,
             format!(
-                "every user can write the state directory {shown} (mode {mode:o}), and so make IDs repeat; allowed is \
-                 writing by its owner and its group: `chmod o-w` it, or name a directory below it, which is made private"
+                "every user can write the state directory {shown} (mode {mode:o}), and so make IDs repeat; only its owner and \
+                 its group may write there: `chmod o-w` it, or name a directory below it, which the daemon makes private"
             ),
         ),
     })
@@ -217,9 +217,9 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // If this user may not open the parent, or its file system cannot sync directories, the
-        // directory's own file system is synced. That includes the name, unless the directory is a
-        // mount point.
+        // If this user may not open the parent, or if its file system cannot sync directories, the
+        // directory's own file system is synced. Unless the directory is a mount point, its name is
+        // on that file system.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }
@@ -227,7 +227,8 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns ` (process 123)`, or an empty text, if a process has the directory; `None` if none has.
+/// Returns ` (process 123)`, or an empty text, if a process holds the directory's lock; `None` if no
+/// process does.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

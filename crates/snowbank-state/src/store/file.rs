@@ -3,9 +3,9 @@
 //!
 //! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
 //! space if the file system overwrites in place. A new file is made only if no suitable one exists,
-//! or after a write or sync has failed. A failed sync may leave pages that the system takes for
-//! written but that never reached the disk, and a later sync does not report them. Therefore every
-//! write replaces whole slots, and a failed sync is never simply repeated.
+//! or after a write or sync has failed. After a failed sync, the system may count pages as written
+//! that never reached the disk, and a later sync does not report them. Therefore every write
+//! replaces whole slots, and a failed sync is never simply repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -24,7 +24,7 @@ pub(super) const FILE_NAME: &str = "ceilings";
 const UNFINISHED_NAME: &str = "ceilings.new";
 /// Only the daemon's user has access: a process that can write the file can make IDs repeat.
 const FILE_MODE: u32 = 0o600;
-/// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
+/// The largest file that is read: hundreds of times the size that a daemon's sources need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger
 /// than this, so is the slot.
@@ -34,13 +34,13 @@ const SLOT_BYTES_MIN: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct StateFile {
     directory: PathBuf,
-    /// The file that has the name `ceilings`; `None` before the first write. It stays open, so that
-    /// no other file gets its inode.
+    /// The file with the name `ceilings`; `None` before the first write. It stays open, so that no
+    /// other file gets its inode.
     slots: Option<SlotFile>,
     /// True if every write and sync of the file has succeeded and its name is durable.
     is_sound: bool,
-    /// True if the file's name is durable. After a failed sync only a new file makes this true
-    /// again; a repeated sync does not.
+    /// True if the file's name is durable. After a failed sync of the directory, only a new file
+    /// makes this true again, and not a repeated sync.
     is_named: bool,
 }
 
@@ -53,7 +53,7 @@ impl StateFile {
     /// file.
     ///
     /// # Errors
-    /// The file may hold the earlier records or these.
+    /// The file may hold the earlier records or the new ones.
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
@@ -69,8 +69,8 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // If there is no room for a new file, every page of the old one is written again, so its
-        // failed syncs no longer matter.
+        // There is no room for a new file. Every page of the old one is written again, so its
+        // earlier failed syncs no longer matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl StateFile {
     /// returns true if the disk or a quota is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
-        let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
+        let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             (is_full, StateError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
@@ -106,7 +106,7 @@ impl StateFile {
             failed("make", &unfinished, error)
         })?;
         let renamed = fs::rename(&unfinished, path(&self.directory));
-        // The name is checked, because a rename that was done may still report an error.
+        // The name is checked, because a rename can succeed and still report an error.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
             (self.is_sound, self.is_named) = (false, false);
@@ -118,13 +118,13 @@ impl StateFile {
     }
 
     /// Checks that the name still leads to this file, and that both copies are those written last.
-    /// If the system does not answer, the file counts as untouched.
+    /// If the system cannot tell, the file counts as untouched.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
         same_file(&path, slots.id, "state file")?;
         if self.is_sound && !slots.is_untouched() {
-            let what = "was written by somebody else while this daemon had it";
+            let what = "was written by another program while this daemon had it";
             return Err(TakenOver(format!("the state file {} {what}", path.display())));
         }
         Ok(())
@@ -136,11 +136,7 @@ impl StateFile {
 struct SlotFile {
     file: File,
     id: FileId,
-    slot_bytes: usize,
-    /// The number of the last write.
-    number: u64,
-    /// The slot to write first. The copy in the other slot is the last one that is certainly whole.
-    first: usize,
+    slots: Slots,
     /// The header that the last write gave both copies; empty before the first write.
     header: String,
 }
@@ -152,28 +148,20 @@ impl SlotFile {
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;
-        let stored = copies::read(&bytes).ok()?;
-        let slot_bytes = bytes.len() / 2;
-        let slots = SlotFile {
-            file,
-            id: file_id(&metadata),
-            slot_bytes,
-            number: stored.number(),
-            first: stored.first_to_write(),
-            header: String::new(),
-        };
-        let is_fit = slot_bytes >= slot_bytes_min() && slot_bytes.is_power_of_two();
-        if !is_fit || !bytes.len().is_multiple_of(2) || !slots.has_name(directory) {
+        let (slots, _) = Slots::read(&bytes).ok()?;
+        let is_fit = slots.slot_bytes >= slot_bytes_min() && slots.slot_bytes.is_power_of_two();
+        let opened = SlotFile { file, id: file_id(&metadata), slots, header: String::new() };
+        if !is_fit || !bytes.len().is_multiple_of(2) || !opened.has_name(directory) {
             return None;
         }
-        slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
-        Some(slots)
+        opened.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
+        Some(opened)
     }
 
     /// Makes a file of two copies. Everything but its name is durable.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
-        // Twice the present length: records change in length.
+        // Twice the present length, because records grow.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
             return Err(ErrorKind::FileTooLarge.into());
@@ -185,19 +173,13 @@ impl SlotFile {
         file.write_all_at(&slot.repeat(2), 0)?;
         file.sync_all()?;
         let id = file_id(&file.metadata()?);
-        Ok(SlotFile { file, id, slot_bytes, number, first: 0, header })
+        Ok(SlotFile { file, id, slots: Slots { slot_bytes, number, first: 0 }, header })
     }
 
     /// Writes both slots. Returns `None` if the document does not fit.
     fn write(&mut self, document: &str) -> Option<io::Result<()>> {
-        self.number = self.number.saturating_add(1);
-        let header = copies::header(self.number, document);
-        let slot = copies::slot(&header, document, self.slot_bytes)?;
-        let written = overwrite(&self.file, &slot, &mut self.first);
-        if written.is_ok() {
-            self.header = header;
-        }
-        Some(written)
+        let written = self.slots.write(&self.file, document)?;
+        Some(written.map(|header| self.header = header))
     }
 
     fn has_name(&self, directory: &Path) -> bool {
@@ -206,10 +188,57 @@ impl SlotFile {
 
     fn is_untouched(&self) -> bool {
         let mut found = vec![0; self.header.len()];
-        [0, self.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
+        [0, self.slots.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
             Ok(()) => found == self.header.as_bytes(),
             Err(error) => error.kind() != ErrorKind::UnexpectedEof,
         })
+    }
+}
+
+/// The two slots of a state file, and where the next write begins. The simulation writes them to a
+/// disk of its own.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    slot_bytes: usize,
+    /// The number of the last write.
+    number: u64,
+    /// The slot to write first. The copy in the other slot is the last one that is certainly whole.
+    first: usize,
+}
+
+impl Slots {
+    /// Returns the slots of a disk on which nothing is written yet.
+    pub fn blank(slot_bytes: usize) -> Self {
+        Slots { slot_bytes, number: 0, first: 0 }
+    }
+
+    /// Reads the slots and the records from all bytes of a disk.
+    ///
+    /// # Errors
+    /// No copy is whole, or a newer program wrote one.
+    pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
+        let stored = copies::read(bytes).map_err(|error| error.to_string())?;
+        let slots =
+            Slots { slot_bytes: bytes.len() / 2, number: stored.number(), first: stored.first_to_write() };
+        Ok((slots, stored.records))
+    }
+
+    /// Writes the records into both slots, as the daemon does.
+    ///
+    /// # Errors
+    /// A call on the disk failed, or the records do not fit.
+    pub fn write_records(&mut self, disk: &impl Disk, records: &[Record]) -> io::Result<()> {
+        let document = copies::document(records)?;
+        self.write(disk, &document).ok_or(ErrorKind::FileTooLarge)?.map(drop)
+    }
+
+    /// Writes a document into both slots, and returns its header. Returns `None` if the document
+    /// does not fit.
+    fn write(&mut self, disk: &impl Disk, document: &str) -> Option<io::Result<String>> {
+        self.number = self.number.saturating_add(1);
+        let header = copies::header(self.number, document);
+        let slot = copies::slot(&header, document, self.slot_bytes)?;
+        Some(overwrite(disk, &slot, &mut self.first).map(|()| header))
     }
 }
 
@@ -239,8 +268,8 @@ impl Disk for File {
 }
 
 /// Overwrites both slots, the second only once the first is durable. After an error, `first` is the
-/// slot that failed. The copy in the other slot is whole, and the next write must not touch it
-/// until the failed slot is durable.
+/// slot that failed. The copy in the other slot is whole: the next write must not touch it before
+/// the failed slot is durable.
 pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;

@@ -17,13 +17,12 @@ const SLOT_BYTES: usize = 16 * 1024;
 /// Reads any bytes as a state file, or a real file with one copy damaged. Each copy of the real
 /// file may lack the last write.
 ///
-/// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one
-/// of two equal copies, has no effect. Damage to the newer copy may leave the records of the older
-/// one.
+/// A refusal is one line. Records that are read are consistent. Damage to the older copy, or to one
+/// of two equal copies, has no effect. After damage to the newer copy, the older one may count.
 pub fn state_file(data: &[u8]) {
-    let mut choices = Choices::new(data);
+    let mut choices = Choices(data);
     if choices.bool() {
-        for record in read(choices.rest()).unwrap_or_default() {
+        for record in read(choices.0).unwrap_or_default() {
             assert_eq!(record.check(), Ok(()));
         }
         return;
@@ -31,10 +30,10 @@ pub fn state_file(data: &[u8]) {
     let generations = generations();
     let damaged_copy = usize::from(choices.bool());
     let ages = [usize::from(choices.bool()), usize::from(choices.bool())];
-    let from = choices.below(SLOT_BYTES as u64) as usize;
+    let from = usize::from(choices.u16()) % SLOT_BYTES;
     let mut bytes = ages.map(|age| &*generations[age].0).concat();
     let slot = &mut bytes[damaged_copy * SLOT_BYTES..][..SLOT_BYTES];
-    for (byte, change) in slot[from..].iter_mut().zip(choices.rest()) {
+    for (byte, change) in slot[from..].iter_mut().zip(choices.0) {
         *byte ^= change;
     }
     let newest = ages.into_iter().max().unwrap_or(0);
@@ -62,7 +61,7 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
     static GENERATIONS: OnceLock<[(Vec<u8>, Vec<Record>); 2]> = OnceLock::new();
     GENERATIONS.get_or_init(|| {
         let layouts = ["clearing", "twitter"].map(|layout| Layout::resolve(layout).expect("a preset"));
-        // Nothing here is random, so that an input always means the same.
+        // The owner is not random, so that the same input always makes the same file.
         let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
         [1, 2].map(|number| {
             let record = |layout: &Layout| {
@@ -83,8 +82,8 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
 /// Imports two texts as exports, the second after the first.
 ///
 /// A refusal is one line. An export that is written and read again is the same. After an import,
-/// every stored and imported record is still covered, and no source starts below the bound of
-/// either.
+/// the state still covers every stored and imported record, and no source starts below the bound of
+/// one of them.
 pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -9,8 +9,8 @@ use super::{StateDir, StateError};
 use crate::{Cause, HostIdentity, Owner};
 
 /// The version of an export. It rises if an older program would misread the export. The state file
-/// has its own version: an export may also go to an older program, so it is written in the oldest
-/// format that fits.
+/// has a version of its own. An older program may import an export, so an export has the oldest
+/// version that fits.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.
@@ -70,7 +70,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
 /// of the import.
 ///
 /// # Errors
-/// Since the export, IDs that the import would hand out again were granted here.
+/// This machine has granted IDs since the export that the import would hand out again.
 pub fn merge(
     stored: Vec<Record>,
     export: Export,
@@ -80,8 +80,8 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
-    // A `wall_minus_boot_us` of another machine or an earlier boot is useless here, and would look
-    // like a step of the clock.
+    // A `wall_minus_boot_us` of another machine or an earlier boot says nothing about this boot, and
+    // would look like a step of the clock.
     let all = stored.iter().chain(&export.records);
     let known_here = all.filter(|record| here.boot.is_some() && record.boot == here.boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
@@ -106,12 +106,12 @@ pub fn merge(
             higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
             continue;
         }
-        // A record of another name stays too, so that a source of that name starts above it,
-        // whichever record was imported first. A released record gives way.
+        // A record of another name stays, so that a source of that name starts above it, whichever
+        // record was imported first. A released record of any name is replaced.
         let replaced = merged.extract_if(.., |record| {
             arrived.says_all_of(record) && (record.released || record.name == arrived.name)
         });
-        // The replaced records may have a bound of what a fleet assigned.
+        // The replaced records may know a higher bound of what a fleet assigned.
         let assigned_bound =
             replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
         merged.push(Record { assigned_bound, ..arrived });
@@ -120,9 +120,9 @@ pub fn merge(
 }
 
 /// Returns an error if an export is lower than a stored record for a worker ID that both have. The
-/// export's furthest record with that worker ID counts, because an export may have older ones too.
-/// Worker IDs that a fleet assigned are left out: they have gone on elsewhere, and the fleet knows
-/// how far.
+/// export's furthest record with that worker ID counts, because an export may also have older
+/// ones. Worker IDs that a fleet assigned are left out: other daemons may have used them since, and
+/// the fleet knows how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let in_space =
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
@@ -135,8 +135,8 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
         (furthest.id_bound < stored.id_bound).then_some(furthest)
     })?;
     let reason = format!(
-        "source {:?}: the export ends at ID {}, and worker IDs that it shares with source {:?} were granted up to ID {} here \
-         since; export again where they were used last",
+        "source {:?}: the export ends at ID {}, but this machine has since granted worker IDs that it shares with source \
+         {:?} up to ID {}; export again where they were used last",
         lower.name, lower.id_bound, stored.name, stored.id_bound
     );
     Some(StateError::new(Cause::Damaged, reason))
@@ -162,8 +162,7 @@ mod tests {
     use super::*;
     use snowbank_id::layout::Position;
 
-    /// Draws a record, for an export or for a state. There are few different bounds, so that many
-    /// are equal.
+    /// Draws a record for an export or a state. There are so few bounds that many are equal.
     fn any_record() -> impl Strategy<Value = Record> {
         (any_source(), 0_i64..4).prop_map(|(Configured(name, layout, workers), second)| Record {
             owner: owner(),
@@ -176,8 +175,8 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// Returns where each of these sources would start alone, by these records. `None`: the start
-    /// is refused.
+    /// Returns the position where each of these sources would start if it were alone. The outer
+    /// `None`: the start is refused. The inner: no record binds the source.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
@@ -228,25 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
+    fn an_import_drops_the_clock_offsets_of_other_boots() {
         let here = HostIdentity { machine: None, boot: Some(String::from("this boot")) };
         let import = |stored: &[Record], arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
-            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");
-            let arrived = merged.last().expect("it arrived");
+            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("no stored record is ahead");
+            let arrived = merged.last().expect("the import has a record");
             (arrived.boot.clone(), arrived.wall_minus_boot_us)
         };
         let of_this_boot = |offset_us| (here.boot.clone(), offset_us);
         assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
-        // The stored record knew the offset of this boot.
+        // The stored record has the offset of this boot.
         assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
         assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
     }
 
     #[test]
-    fn an_export_of_assigned_worker_ids_is_never_refused_and_lowers_nothing() {
+    fn an_import_of_assigned_worker_ids_lowers_no_bound() {
         let assigned = |ahead_ms| Record { assigned: true, ..record("orders", "twitter", "7", ahead_ms) };
         let merged = |stored: i64, arriving: i64| {
             let records = vec![Record { released: true, ..assigned(arriving) }];
@@ -255,11 +254,11 @@ mod tests {
             (merged.len(), merged[0].id_bound == assigned(stored.max(arriving)).id_bound)
         };
         assert_eq!(merged(3, 5), (1, true));
-        assert_eq!(merged(5, 3), (1, true), "the fleet assigned them here again since");
+        assert_eq!(merged(5, 3), (1, true), "the fleet has assigned them here again");
     }
 
     #[test]
-    fn an_import_keeps_the_bound_of_all_that_a_fleet_assigned_before() {
+    fn an_import_keeps_the_highest_bound_of_assigned_ids() {
         let own = |ahead_ms, assigned_bound| Record {
             assigned_bound,
             ..record("orders", "twitter", "7", ahead_ms)
@@ -295,7 +294,7 @@ mod tests {
             for (first, second) in [(&exports.0, &exports.1), (&exports.1, &exports.0)] {
                 let Ok(once) = import(&stored, first) else { continue };
                 prop_assert_eq!(bounds(&once), bounds(stored.iter().chain(&first.records)));
-                let again = import(&once, first).expect("what is there is as high");
+                let again = import(&once, first).expect("the stored records are as high");
                 prop_assert_eq!(bounds(&again), bounds(&once));
                 prop_assert_eq!(starts(&again, &sources), starts(&once, &sources));
                 match import(&once, second) {

@@ -20,10 +20,9 @@ pub struct Claimant<'a> {
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// How far its start may be ahead of the wall clock if it is to hand out IDs at once.
+    /// The longest distance of its start from the wall clock at which it hands out IDs at once.
     pub catch_up: Duration,
-    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its
-    /// counter.
+    /// True if a fleet's coordinator has the bounds of its worker IDs, or its counter.
     pub in_fleet: bool,
     /// The state directory. Refusals name it.
     pub state_dir: Option<&'a Path>,
@@ -56,8 +55,8 @@ impl Claimant<'_> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
-    /// By claimant: the furthest record of other worker IDs that a catch-up cannot reach. The
-    /// claimant starts below it.
+    /// By claimant: the furthest record that binds only the order of its IDs and that a catch-up
+    /// cannot reach. The claimant starts below that record.
     pub passed_over: Vec<Option<Record>>,
     /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
@@ -85,9 +84,9 @@ impl StateError {
         let name = claimant.name;
         let command = claimant.set_command();
         let reason = format!(
-            "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while \
-             no daemon uses the state directory, run {command}, with the highest number that was ever handed out, or 0 if none \
-             was"
+            "source {name:?} is a ticket source, and the state has no record of its counter: no clock shows where it may \
+             continue; while no daemon uses the state directory, run {command}, with the highest number that was ever handed \
+             out, or 0"
         );
         StateError::new(Cause::Setting, reason)
     }
@@ -118,7 +117,7 @@ impl StateError {
 /// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds only
 /// the order of IDs, and only as far as a catch-up can follow: a worker ID that was never used
 /// starts at the clock, however far ahead another one was. Above the ID clock of its own worker
-/// IDs, such a record binds nothing, even if more was granted ([`Record::order_ceiling`]).
+/// IDs, such a record does not bind, even if more was granted ([`Record::order_ceiling`]).
 ///
 /// Worker IDs that a fleet assigned to a source belong to the fleet once the source has others.
 /// Their record is dropped once another record of the source is above all IDs that were handed out
@@ -146,8 +145,8 @@ pub fn plan<'a>(
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if claimant.kind().takes_ranges() {
-            // The coordinator says where the counter goes on. The records only show whether the
-            // coordinator went back.
+            // The coordinator decides where the counter continues. The records only show whether the
+            // coordinator was restored to an older state.
             starts.push(Some(above_records(records, claimant.numbering)));
             passed_over.push(None);
             continue;
@@ -190,7 +189,7 @@ fn binding<'a>(
     claimant: &Claimant<'_>,
 ) -> Vec<&'a Record> {
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
-    // A ticket counter is known by its name. Under another name it is another counter.
+    // A ticket counter is known by its name: a record of another name is another counter's.
     if !binding.is_empty() || claimant.kind().counts_by_itself() {
         return binding;
     }
@@ -228,8 +227,7 @@ fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the time of the wall clock at which the ID clock, this far ahead of it, reaches a
-/// position.
+/// Returns the time of the wall clock at which an ID clock that is `ahead` of it reaches a position.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
@@ -247,7 +245,7 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     if !is_changed || (!has_ended && works_from <= wall) {
         return Ok(start);
     }
-    // If the clock is before an instant for which IDs were granted, the layout may not be at fault.
+    // If IDs were granted for a later instant than now, the clock may be wrong, and not the layout.
     let may_be_slow = record.instant() > Some(wall);
     let when = if has_ended {
         String::from("all its IDs lie below that")
@@ -265,12 +263,13 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
         stored = by_name(stored),
         configured = by_name(configured),
     );
-    // If the clock is right, the start may be years ahead.
+    // A clock that is right does not change this soon: the start may be years ahead.
     let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
     Err(StateError::new(cause, reason))
 }
 
-/// Returns true if no ID below the record's bound may be made again.
+/// Returns true if the record binds the IDs of a numbering: none below the record's bound may be
+/// made again.
 fn is_bound(record: &Record, numbering: &Numbering) -> bool {
     record.numbering.shares_ids_with(numbering) || record.numbering.is_part_of(numbering)
 }
@@ -284,16 +283,16 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     is_of_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Returns whether the claimant's own record covers this one. The claimant's ceiling is at least as
-/// high, because a record of the same IDs binds it.
+/// Returns true if the claimant's own record replaces this one. The claimant's ceiling is at least
+/// as high, because a record of the same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();
     is_free && record.numbering.is_part_of(numbering)
 }
 
-/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go
-/// on.
+/// Returns true if the coordinator of the claimant's fleet decides where the record's worker IDs
+/// continue.
 fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
     record.assigned && claimant.in_fleet
 }

@@ -43,21 +43,21 @@ pub struct Record {
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
-    /// True after a clean stop if nothing was claimed since a crash or a first start. The stop kept
-    /// the ceiling, and the last claim below it is unknown.
+    /// True after a clean stop if nothing had been claimed since a crash or a first start. The stop
+    /// then kept the ceiling, and the last claim below it is unknown.
     pub untouched: bool,
-    /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
+    /// True if `snowbank state export` moved the worker IDs away: this machine may not use them.
     pub released: bool,
-    /// True if more of this counter's numbers may have been handed out than are stored here: the
-    /// machine was restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket
-    /// set` makes another record.
+    /// True if numbers above the ceiling of this counter may have been handed out: the machine was
+    /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes
+    /// a new record.
     pub restored: bool,
     /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, their keys at the
-    /// coordinator say where the next holder starts, and this record binds the order of IDs alone.
+    /// coordinator decide where the next holder starts, and this record binds only the order of IDs.
     pub assigned: bool,
-    /// An ID bound above all that was granted under worker IDs that a fleet assigned to this source
-    /// before, whose records may be gone. Without the fleet, the bound binds the source under any
-    /// worker IDs. `None`: a fleet never assigned the source any.
+    /// An ID bound above everything granted under the worker IDs that a fleet assigned to this source
+    /// earlier. Their records may be gone. Without the fleet, the bound binds the source under any
+    /// worker IDs. `None`: a fleet never assigned any to the source.
     pub assigned_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -187,7 +187,7 @@ impl Line {
                 let counter = TicketCounter::new(&self.name, parsed(increment)?, parsed(offset)?);
                 counter.map(Numbering::from).map_err(|error| error.to_string())
             }
-            _ => Err(format!("source {:?} is neither a layout's nor a ticket counter's", self.name)),
+            _ => Err(format!("source {:?} has neither a layout nor a ticket counter", self.name)),
         }
     }
 }
@@ -229,8 +229,8 @@ impl Record {
         Record { ceiling, id_bound, ..self.clone() }
     }
 
-    /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None`: the record
-    /// knows of none.
+    /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None`: the fleet
+    /// assigned none.
     pub fn bound_of_assigned(&self) -> Option<u64> {
         self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
@@ -267,31 +267,31 @@ impl Record {
         self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
     }
 
-    /// Returns true if IDs were handed out up to the ceiling, as far as a clean stop knows.
+    /// Returns true if a clean stop found that IDs were handed out up to the ceiling.
     pub fn ends_at_a_claim(&self) -> bool {
         self.clean && !self.untouched
     }
 
-    /// Returns whether this record bounds every ID that the other record bounds, at least as high.
+    /// Returns true if this record bounds all IDs that the other record bounds, and at least as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
-    /// Returns whether no source needs the record once the clock is past its IDs. A ticket
-    /// counter's record stays, because no clock is past its numbers; a released one, so that its
-    /// IDs are refused.
+    /// Returns true if the record may go once the clock is past its IDs. A ticket counter's record
+    /// stays, because no clock is ever past its numbers. A released record stays, so that starts with
+    /// its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }
 
-    /// Returns whether the record is forgettable and the clock is past its IDs: no start from now
-    /// on can reach them.
+    /// Returns true if the record may go now: the clock is past its IDs, and no later start can
+    /// reach them.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }
 
-    /// Returns whether both records have the same name, and a source that starts above this record
-    /// also starts above the other's IDs.
+    /// Returns true if both records have the same name, and a source that starts above this record
+    /// also starts above the IDs of `other`.
     pub fn keeps_order_of(&self, other: &Record) -> bool {
         self.name == other.name
             && self.numbering.is_of_space(&other.numbering)
@@ -301,13 +301,13 @@ impl Record {
     /// Checks that the record is consistent, like every record that this program writes.
     ///
     /// # Errors
-    /// In words, what contradicts what.
+    /// A line that names the contradiction.
     pub fn check(&self) -> Result<(), String> {
         if self.numbering.position_from(self.id_bound) == self.ceiling {
             Ok(())
         } else {
             Err(format!(
-                "the ceiling of source {:?} is position {}, which is not that of ID bound {}",
+                "the ceiling of source {:?} is position {}, which does not belong to ID bound {}",
                 self.name, self.ceiling.0, self.id_bound
             ))
         }

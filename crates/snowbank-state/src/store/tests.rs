@@ -10,10 +10,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Cause;
 use crate::locked_file::file_id;
+use crate::{Cause, Owner};
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
+use snowbank_id::numbering::Numbering;
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
@@ -36,10 +37,6 @@ pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<
     Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
 }
 
-fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, assigned: false, assigned_bound: None }
-}
-
 /// Returns a stop that leaves the first source at this position.
 fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
     [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
@@ -48,7 +45,8 @@ fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
     let directory = StateDir::lock(path).unwrap();
     let here = HostIdentity::here();
-    DiskStore::new(directory, [first_record(numbering, start)], Vec::new(), &Owner::new(), &here)
+    let first = Record::new("orders", numbering, start, &Owner::new(), &here);
+    DiskStore::new(directory, vec![first], Vec::new(), &here)
 }
 
 #[test]
@@ -85,7 +83,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
 }
 
 #[test]
-fn a_record_of_another_machine_is_found_where_machines_have_identities() {
+fn the_record_of_another_machine_is_found() {
     let on = |machine: Option<&str>| HostIdentity { machine: machine.map(str::to_owned), boot: None };
     let written_on = |machine| {
         let numbering = numbering("twitter", "1");
@@ -98,7 +96,7 @@ fn a_record_of_another_machine_is_found_where_machines_have_identities() {
 }
 
 #[test]
-fn what_others_do_to_the_file_is_noticed() {
+fn a_file_that_others_change_or_replace_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let path = file::path(directory.path());
     let numbering = numbering("twitter", "1");
@@ -111,7 +109,7 @@ fn what_others_do_to_the_file_is_noticed() {
 
     let after = fs::read(&path).unwrap();
     fs::write(&path, &before).unwrap();
-    assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
+    assert!(store.still_ours().unwrap_err().to_string().contains("another program"));
     fs::write(&path, &after).unwrap();
     assert_eq!(store.still_ours(), Ok(()));
 
@@ -119,8 +117,8 @@ fn what_others_do_to_the_file_is_noticed() {
     // sooner.
     let half = after.len() / 2;
     fs::write(&path, [&after[..half], &before[half..]].concat()).unwrap();
-    assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
-    assert!(store.raise(&[(0, Position(700))], 0).unwrap_err().to_string().contains("somebody else"));
+    assert!(store.still_ours().unwrap_err().to_string().contains("another program"));
+    assert!(store.raise(&[(0, Position(700))], 0).unwrap_err().to_string().contains("another program"));
     fs::write(&path, &after).unwrap();
 
     fs::rename(&path, directory.path().join("moved")).unwrap();
@@ -157,7 +155,7 @@ fn after_a_failure_a_new_file_takes_its_place() {
 }
 
 #[test]
-fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+fn files_that_root_makes_belong_to_the_directorys_owner() {
     const OWNER: u32 = 61_184;
     let directory = tempfile::tempdir().unwrap();
     if directory.path().metadata().unwrap().uid() != 0
@@ -262,14 +260,13 @@ fn assigned(workers: &str, ahead_ms: i64) -> Record {
 }
 
 #[test]
-fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
+fn a_let_go_record_stays_until_its_sources_own_is_as_high() {
     let directory = tempfile::tempdir().unwrap();
     let numbering = numbering("twitter", "3");
     let home = StateDir::lock(directory.path()).unwrap();
     let let_go = assigned("9", 5_000);
     let other = record("invoices", "twitter", "7", 1_000);
-    let starts = [FirstRecord { assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
-    let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
+    let store = DiskStore::new(home, vec![assigned("3", 0)], vec![other], &HostIdentity::here());
     let mut store = store.letting_go(vec![let_go]);
     let stored = || {
         let records = read(directory.path()).unwrap();
@@ -288,7 +285,7 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
 }
 
 #[test]
-fn without_its_fleet_a_source_starts_above_all_that_was_assigned_to_it() {
+fn without_its_fleet_a_source_starts_above_assigned_bounds() {
     let given = numbering("twitter", "5");
     let hour = 3_600_000;
     let records = [assigned("7", hour)];
@@ -308,7 +305,7 @@ fn without_its_fleet_a_source_starts_above_all_that_was_assigned_to_it() {
 }
 
 #[test]
-fn exported_worker_ids_are_the_fleets_in_it_and_moved_away_without_it() {
+fn exported_worker_ids_start_only_within_their_fleet() {
     let again = numbering("twitter", "7");
     let records = [Record { released: true, ..assigned("7", 0) }];
     let planned = |in_fleet| plan(&records, &[Claimant { in_fleet, ..claimant("orders", &again) }], WALL);
@@ -321,7 +318,7 @@ fn exported_worker_ids_are_the_fleets_in_it_and_moved_away_without_it() {
 }
 
 #[test]
-fn only_what_is_retired_and_past_the_clock_is_forgotten() {
+fn only_retired_records_behind_the_clock_are_forgotten() {
     let retired = |ahead_ms| Record { retired: true, ..record("orders", "twitter", "7", ahead_ms) };
     let forgotten = |record: Record| record.may_be_forgotten(WALL);
     assert!(forgotten(retired(-5)) && forgotten(retired(0)));

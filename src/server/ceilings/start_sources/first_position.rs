@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::ceiling::store::{FirstRecord, Record};
+use crate::ceiling::store::Record;
 use crate::ceiling::{CeilingRule, Mark};
-use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
@@ -56,20 +55,6 @@ impl FirstPosition {
         let known = stored.chain(marks.iter().map(|mark| mark.id_bound));
         let id_bound = known.filter(leads_here).max().unwrap_or_else(|| numbering.id_bound(position));
         FirstPosition { position, id_bound, is_clean }
-    }
-
-    /// Returns the position as the source's first record.
-    pub(super) fn as_record<'a>(
-        self,
-        source: &'a SourceSettings,
-        numbering: &'a Numbering,
-        records: &[Record],
-    ) -> FirstRecord<'a> {
-        let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-        let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
-        let name = source.name.as_str();
-        let assigned = source.is_assigned();
-        FirstRecord { name, numbering, start: self.position, assigned, assigned_bound }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.

@@ -57,8 +57,8 @@ fn the_checksum_is_that_of_sha256sum() {
     assert_eq!(sum, expected.map(|byte| format!("{byte:02x}")).concat());
 }
 
-/// Calls `check` with each damaged file: one byte of a copy changed, or one sector lost, filled
-/// with noise, or older.
+/// Calls `check` with each damaged file. One byte of a copy is changed, or one sector is lost, full
+/// of noise, or from an older write.
 fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
     let document_end = whole.windows(3).position(|end| end == b"]}\n").unwrap() + SECTOR_BYTES;
     for copy in [0, SLOT_BYTES] {
@@ -85,7 +85,8 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     let older = slot_at(6, 600).repeat(2);
     let whole = slot_at(7, 700).repeat(2);
     damage(&whole, &older, |damaged, what| assert_eq!(ceiling_of(damaged), Ok(700), "{what}"));
-    // A copy that is lost: cut off, never written, or still the earlier one.
+    // One copy is lost: the file was cut off, the copy was never written, or it is still the
+    // earlier one.
     for end in 0..whole.len() {
         let is_first_there = end > 4_096;
         if end % 97 == 0 || end > whole.len() - 10 {
@@ -102,7 +103,7 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
 }
 
 #[test]
-fn a_newer_copy_is_refused_and_a_damaged_one_is_not_taken_for_newer() {
+fn a_copy_of_a_newer_format_is_refused_if_it_is_whole() {
     let ours = slot_at(7, 700);
     let fields = "snowbank ceilings: format 2, number 8, length 6";
     let newer = format!("{fields}, sha256 {}\nbinary", checksum(fields, b"binary"));
@@ -117,18 +118,18 @@ fn a_newer_copy_is_refused_and_a_damaged_one_is_not_taken_for_newer() {
 }
 
 #[test]
-fn without_a_whole_copy_it_says_what_is_wrong_with_each() {
+fn a_file_without_a_whole_copy_says_what_is_wrong_with_each() {
     let whole = slot_at(7, 700);
     let mut torn = whole.clone();
     torn[600] ^= 1;
     let refused = read(&[vec![0; SLOT_BYTES], torn].concat()).unwrap_err().to_string();
-    assert_eq!(refused, "of its first copy the header is damaged, of its second copy the checksum is wrong");
+    assert_eq!(refused, "first copy: the header is damaged, second copy: the checksum is wrong");
     assert_eq!(
         read(&whole[..400]).unwrap_err().to_string().split(", ").next(),
-        Some("of its first copy the end is missing")
+        Some("first copy: the end is missing")
     );
     assert_eq!(read(b"").unwrap_err().to_string(), "it is empty");
-    // A copy that is whole and contradicts itself is not passed over for an older one.
+    // A whole copy that contradicts itself is refused, although an older copy is sound.
     let text = document(&records_at(700)).unwrap().replace("\"ceiling\":\"700\"", "\"ceiling\":\"701\"");
     let wrong = slot(&header(8, &text), &text, SLOT_BYTES).unwrap();
     assert!(

@@ -132,7 +132,7 @@ fn a_start_writes_in_place_unless_the_file_is_unfit() {
 }
 
 #[test]
-fn a_file_that_has_grown_too_small_is_replaced() {
+fn a_file_without_room_for_the_records_is_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let mut file = StateFile::of(directory.path());
     let mut records = records_at(100);

@@ -16,18 +16,7 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 }
 
 #[test]
-fn a_start_between_two_ids_takes_the_higher_one() {
-    let stored = numbering("twitter", "2");
-    let wanted = numbering("twitter", "1");
-    // Worker 2's first ID of the tick lies above all of worker 1's.
-    let bound = stored.id_bound(at(&stored, 0));
-    let start = wanted.position_from(bound);
-    assert_eq!(start, at(&wanted, 1));
-    assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
-}
-
-#[test]
-fn what_nothing_matches_binds_whom_nothing_matches() {
+fn a_record_of_no_source_binds_sources_without_a_record() {
     let known = numbering("twitter", "1");
     let fresh = numbering("twitter", "5");
     let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
@@ -51,7 +40,7 @@ fn released_worker_ids_are_refused() {
 }
 
 #[test]
-fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
+fn a_far_bound_is_refused_only_if_the_id_space_changed() {
     let same = numbering("time:41,machine:10,sequence:12;epoch=1288834974657", "1");
     let records = [record("orders", "twitter", "1", 3_600_000)];
     let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
@@ -78,7 +67,7 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
 }
 
 #[test]
-fn a_crash_binds_other_worker_ids_by_the_id_clock_and_the_same_by_its_ceiling() {
+fn after_a_crash_only_other_worker_ids_start_at_the_id_clock() {
     let used = numbering("twitter", "1");
     let unused = numbering("twitter", "2");
     let both = numbering("twitter", "1-2");
