@@ -146,10 +146,16 @@ mod tests {
         assert_eq!(reservation.next_ceiling(Position(0), Position(0), 0, false), Position(RESERVATION_MIN));
         reservation.look(Position(10_000), at(1_000));
         assert_eq!(reservation.size, 40_000, "four seconds of 10,000 a second");
-        reservation.look(Position(1_010_000), at(1_050));
+        let lasting = [0, 5_000, u64::MAX].map(|numbers| reservation.time_for(numbers));
+        assert_eq!(lasting, [Duration::ZERO, Duration::from_millis(500), LASTS]);
+        reservation.look(Position(29_999), at(1_050));
+        assert_eq!(reservation.size, 40_000, "less than half, and less than a second later");
+        reservation.look(Position(30_000), at(1_050));
+        assert_eq!(reservation.size, 800_000, "half of it at once, as if it took 100 ms");
+        reservation.look(Position(1_010_000), at(1_100));
         assert_eq!(reservation.size, RESERVATION_MAX, "a surge is seen at once");
         for second in 2..30 {
-            reservation.look(Position(1_010_000), at(second * 1_000 + 50));
+            reservation.look(Position(1_010_000), at(second * 1_000 + 100));
         }
         assert_eq!(reservation.size, RESERVATION_MIN, "an idle counter reserves little again");
     }

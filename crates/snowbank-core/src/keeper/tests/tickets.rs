@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::source::tests::counter;
+use crate::source::wait_queue::WaitRequest;
 
 /// Returns a keeper of one ticket source at position 0, whose first reservation is granted.
 fn world(source: Source) -> World {
@@ -33,4 +34,70 @@ fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
         let looked = world.look(later(second * SECOND_US + 1_000, 0));
         assert!(looked.next_in >= Duration::from_millis(400), "second {second}: {:?}", looked.next_in);
     }
+}
+
+/// Looks at a shared counter. Returns the count of numbers that the keeper asks for, how long its
+/// numbers last, and the time until the next look.
+fn demand(world: &mut World, reading: Reading) -> (Option<u64>, Duration, Duration) {
+    let looked = world.look(reading);
+    let asked = looked.ranges.first().map(|wanted| wanted.count);
+    (asked, looked.ranges_last[0].expect("a shared counter"), looked.next_in)
+}
+
+/// Answers the keeper's only request for a range.
+fn give(world: &mut World, count: u64, range: Option<NumberRange>, reading: Reading) {
+    let generation = world.source.grant().generation();
+    let now = world.wall.believe(reading);
+    world.keeper.ranged(WantedRange { source: 0, count, generation }, range, now);
+}
+
+/// Makes a request wait, and advances the wait queue. Returns whether the request got its numbers.
+fn wait_for(world: &World, count: u64, reading: Reading) -> bool {
+    let now = world.wall.believe(reading);
+    let request = WaitRequest { count, due: now.boot.after(PERIOD), partial: false, shard: 0 };
+    world.source.admit(&world.source.window(now), request).expect("admitted");
+    world.source.advance(now, &mut fastrand::Rng::with_seed(1));
+    !world.source.collect(0).is_empty()
+}
+
+#[test]
+fn a_shared_counter_asks_for_a_range_as_demand_needs() {
+    const LASTS: Duration = Duration::from_secs(4);
+    let second = |seconds: i64| later(seconds * SECOND_US, 0);
+    let range = |from, to| Some(NumberRange { from, to });
+    let mut world = world(counter(0).with_shared_counter());
+    assert_eq!(demand(&mut world, second(0)), (Some(1_000), Duration::ZERO, PERIOD), "nothing is left");
+    assert_eq!(demand(&mut world, second(1)).0, None, "one range at a time");
+
+    give(&mut world, 1_000, None, second(1));
+    let soon = later(SECOND_US + 400_000, 0);
+    assert_eq!(demand(&mut world, soon), (None, Duration::ZERO, Duration::from_millis(600)));
+    assert_eq!(demand(&mut world, second(2)).0, Some(1_000), "a period after the failure");
+
+    give(&mut world, 1_000, range(1, 1_001), second(2));
+    assert_eq!(demand(&mut world, second(3)), (None, LASTS, PERIOD), "an unused range is enough");
+    world.claim(second(3), 374).expect("in the range");
+    assert_eq!(demand(&mut world, second(3)).0, None, "626 are left");
+    world.claim(second(3), 1).expect("in the range");
+    assert_eq!(demand(&mut world, second(3)).0, Some(1_000), "625 are left");
+
+    // Another daemon has the numbers between the two ranges. They do not count as demand.
+    give(&mut world, 1_000, range(1_000_001, 1_001_001), second(3));
+    assert_eq!(demand(&mut world, second(4)), (None, LASTS, PERIOD), "1,625 last longer at 375 a second");
+    assert!(wait_for(&world, 900, second(4)), "in the second range");
+    assert_eq!(world.source.cursor(), Some(Position(1_000_900)), "the rest of the first is skipped");
+    assert_eq!(demand(&mut world, second(5)).0, Some(3_600), "four seconds at 900 a second");
+
+    // Requests for more than any range has: one that gave up, and one that waits.
+    give(&mut world, 3_600, range(2_000_001, 2_003_601), second(5));
+    assert_eq!(world.claim(second(5), 5_000), None);
+    assert!(world.source.grant().want_more());
+    assert_eq!(demand(&mut world, second(5)).0, Some(3_600 + 3_600 / 2), "more than the last one had");
+    give(&mut world, 5_400, range(3_000_001, 3_005_401), second(5));
+    assert!(!wait_for(&world, 20_000, second(5)));
+    assert_eq!(demand(&mut world, second(5)).0, Some(20_000), "what the request needs");
+
+    // The coordinator has no numbers left.
+    give(&mut world, 20_000, range(5, 5), second(5));
+    assert_eq!(demand(&mut world, second(5)), (None, LASTS, PERIOD), "an end is no shortage");
 }
