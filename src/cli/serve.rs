@@ -131,8 +131,8 @@ struct Process<'a, W> {
     out: Option<&'a mut W>,
     /// The lines about settings that the log shows. Empty once they are logged.
     choices: Vec<Note>,
-    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that none
-    /// is lost between the end of a wait and the start that follows.
+    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that
+    /// none is lost between the end of a wait and the start that follows.
     stops: Option<Stops>,
 }
 
