@@ -12,7 +12,7 @@ use rustix::event::epoll;
 
 /// A form of requests and the reply to each.
 struct Exchange {
-    /// A byte that each request has once.
+    /// A byte that occurs exactly once in each request, so that counting it counts the requests.
     marker: u8,
     /// A reply, as long as the daemon's.
     reply: &'static [u8],
@@ -24,7 +24,7 @@ const NEXT: Exchange =
 const INCR: Exchange = Exchange { marker: b'*', reply: b":2123826781336245015\r\n" };
 
 const INPUT_SIZE: usize = 64 * 1024;
-/// More requests of either form than fit into the input.
+/// One more than the number of the shortest requests that fit into the input.
 const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 
 const LISTENER: u64 = u64::MAX;

@@ -1,9 +1,9 @@
 //! The cost of the daemon, compared with the lowest cost of any server on this machine.
 //!
 //! `cargo bench --bench server` prints every table. Options come after `--`: `--only cpu` prints
-//! one table, `--quick` prints all of them in a minute, with rough figures. The processes that the
-//! benchmark starts listen on loopback alone, and end with it. It judges no figure, because figures
-//! depend on the machine and on its other work.
+//! one table, `--quick` prints all of them in a minute, with rough figures. The benchmark's child
+//! processes listen on loopback alone, and end with it. It judges no figure, because figures depend
+//! on the machine and on its other work.
 //!
 //! - [`echo`]: the server with the lowest cost, which only moves bytes.
 //! - [`server`]: servers as child processes, and their figures in /proc.
@@ -66,7 +66,7 @@ enum Table {
     Fleet,
 }
 
-/// The length and number of stretches, the periods that are measured.
+/// The length of each measured period (a stretch), and how often each figure is measured.
 #[derive(Clone, Debug, Args)]
 struct Effort {
     /// Shorter stretches and fewer rounds

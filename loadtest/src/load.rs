@@ -3,8 +3,8 @@
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
 //! would take a core from a target on the same machine. In each turn it first sends all requests
 //! that are due, with one `send` for each connection, and then reads the replies. It never waits
-//! for an answer before it sends. Requests leave late mostly because a thread waits for a core that
-//! something else uses, so threads send each other's overdue requests (`lanes`).
+//! for an answer before it sends. Most late requests are late because something else uses the core
+//! of their thread. So threads send each other's overdue requests (`lanes`).
 
 mod clocks;
 mod connection;
@@ -43,7 +43,7 @@ pub(crate) struct Peer {
     /// Reopens connections that ended.
     pub(crate) access: Access,
     pub(crate) front_end: Box<dyn FrontEnd>,
-    /// The version in its answers before the load.
+    /// The version that the target reported before the load.
     pub(crate) version: Option<String>,
     pub(crate) promise: Promise,
     pub(crate) owner: Owner,
@@ -56,7 +56,7 @@ pub(crate) struct Peer {
 pub(crate) struct Shared<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) peers: Vec<Peer>,
-    /// This machine, with instant 0 of the run.
+    /// What is watched on this machine, and instant 0 of the run.
     pub(crate) watched: Watched,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
@@ -67,12 +67,12 @@ pub(crate) struct Shared<'a> {
 /// A message from a load thread to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Positions received from each target. No ID still to come on this thread is dated before
-    /// `low_us`; `None` while that is not known.
+    /// Positions received from each target. All IDs that this thread has yet to receive are dated
+    /// `low_us` or later. `None` if no such instant is known.
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
-    /// The thread is done, after a fault of the target or without.
+    /// The thread has ended: because of `fault`, or because all its work is done.
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
 

@@ -27,10 +27,10 @@ pub(super) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
-    /// Take over the state of another machine: for a disk or a machine's image that moved, once the
-    /// daemon there has stopped for good. Or go on with an older copy of this machine's state, if
-    /// the newest is lost, once the clock is past all that was granted since. Needed once;
-    /// afterwards the state is this machine's
+    /// Take over the state of another machine, whose disk or image moved here and whose daemon has
+    /// stopped for good. Or, if this machine's newest state is lost, use an older copy, once the
+    /// clock is past all IDs granted since that copy. Needed for one start: from then on the state
+    /// belongs to this machine
     #[arg(long)]
     adopt_state: bool,
     /// Stop cleanly when standard input ends, as on a signal. A program that starts a daemon for
@@ -89,7 +89,7 @@ fn start_and_serve(
     };
     let (server, reloader) = Server::start(ready, secrets, sockets)?;
     drop(starting);
-    // The choices are not logged earlier, because a refusal to start is one line.
+    // The choices are logged only now, so that a refused start logs one line: the reason.
     process.log_choices();
     server.notes.iter().for_each(Note::log);
     let reloads = reload::start(inputs, reloader, warnings, notifier.clone(), logs)
@@ -98,7 +98,7 @@ fn start_and_serve(
 }
 
 /// The status while a start waits for its disk.
-const FIRST_CEILINGS: &str = "starting: storage takes its time for the first ceilings";
+const FIRST_CEILINGS: &str = "starting: waits until storage has made the first ceilings durable";
 
 /// A start that may hand out IDs.
 struct Granted {
@@ -131,8 +131,8 @@ struct Process<'a, W> {
     out: Option<&'a mut W>,
     /// The lines about settings that the log shows. Empty once they are logged.
     choices: Vec<Note>,
-    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that
-    /// none is lost between the end of a wait and the start that follows.
+    /// The signals that stop the daemon, caught since it first waited for a worker ID. So no signal
+    /// is lost between the end of that wait and the start that follows.
     stops: Option<Stops>,
 }
 
@@ -203,8 +203,8 @@ impl<W: Write> Process<'_, W> {
         server.run(stop).map_err(failure)?;
         match health.lost() {
             Some(reason) => Err(Failure::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID, a counter or the state was lost: {reason}; the next start finds out who has \
-                 it"
+                "stopped, because a worker ID, a counter or the state was lost: {reason}; the next start checks \
+                 whether another daemon has it"
             )))),
             None => Ok(()),
         }
@@ -222,7 +222,7 @@ fn failure(error: RunError) -> Failure {
 fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
     if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
         return Err(Failure::usage(
-            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends, allowed: an input that ends, such \
+            "--stop-at-stdin-eof: found the kernel's log as standard input, allowed: an input that ends, such \
              as a pipe; pass one, or leave the option out",
         ));
     }

@@ -150,7 +150,7 @@ impl Client {
     /// Fetches the daemon's version, limits and sources.
     ///
     /// # Errors
-    /// Returns an [`Error`], as every call does.
+    /// Returns an [`Error`] that says why the call failed.
     pub async fn info(&self) -> Result<Info, Error> {
         let deadline = Deadline::after(self.shared().options.timeout);
         self.call(&deadline, |reply| Exchange::Info(InfoCollector::default(), reply)).await
@@ -159,7 +159,7 @@ impl Client {
     /// Measures the time that the daemon takes to answer a PING on an open connection.
     ///
     /// # Errors
-    /// Returns an [`Error`], as every call does.
+    /// Returns an [`Error`] that says why the call failed.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let deadline = Deadline::after(self.shared().options.timeout);
         self.call(&deadline, Exchange::Ping).await

@@ -17,7 +17,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Returns the form of a JSON object with these members, followed by an array of strings.
+    /// Returns the form of a JSON object: `members`, then `ids`, an array of strings.
     pub(super) fn json(members: &str, codec: Option<Codec>) -> Listing {
         let prefix = format!("{{{members}\"ids\":[");
         Listing { prefix, separator: ",", suffix: "]}\n", is_json: true, codec, has_begun: false }
@@ -62,7 +62,7 @@ impl Listing {
         // The codec was made for the source, so it has a text for each ID of the source.
         let text = codec.text(id).unwrap_or_else(|_| id.to_string());
         if self.is_json {
-            // A dictionary may have characters that JSON escapes.
+            // The characters of a `dictionary` format may include some that JSON escapes.
             out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
         } else {
             out.extend_from_slice(text.as_bytes());

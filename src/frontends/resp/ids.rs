@@ -18,7 +18,7 @@ pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<
     match parse::number(operands[1]) {
         Some(1) => Ok(Reply::Ids(Ask::new(source, 1), Form::One(form))),
         Some(_) if facts.is_consecutive(source) => {
-            // A counter claims the numbers of a request together.
+            // One claim takes all numbers of a request, so the last is the counter's new value.
             let ask = Ask::new(source, count_of(operands[1], facts)?);
             Ok(Reply::Ids(ask, Form::Last(form)))
         }

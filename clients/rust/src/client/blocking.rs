@@ -57,7 +57,7 @@ impl Client {
     /// Fetches `count` IDs of the default source.
     ///
     /// # Errors
-    /// Returns an [`Error`], as every call does.
+    /// Returns an [`Error`] that says why the call failed.
     pub fn batch(&self, count: u32) -> Result<Batch, Error> {
         self.batch_from(0, count)
     }
@@ -65,7 +65,7 @@ impl Client {
     /// Fetches `count` IDs of a source, by name or index.
     ///
     /// # Errors
-    /// Returns an [`Error`], as every call does.
+    /// Returns an [`Error`] that says why the call failed.
     pub fn batch_from(&self, source: impl Into<SourceChoice>, count: u32) -> Result<Batch, Error> {
         let client = self.client.clone();
         let source = source.into();
@@ -84,7 +84,7 @@ impl Client {
     /// Fetches the daemon's version, limits and sources.
     ///
     /// # Errors
-    /// Returns an [`Error`], as every call does.
+    /// Returns an [`Error`] that says why the call failed.
     pub fn info(&self) -> Result<Info, Error> {
         let client = self.client.clone();
         self.worker.wait(async move { client.info().await })
@@ -100,7 +100,7 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
+    /// Returns the next ID: at once from the buffer, or from the next reply if the buffer is empty.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
@@ -163,7 +163,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // The thread does not exist in a forked child, and waking it would wake the parent's.
+        // A forked child has no such thread. Dropping `stop` there would wake the parent's thread.
         if forked(&self.process) {
             std::mem::forget(self.stop.take());
         }

@@ -73,7 +73,7 @@ impl Ids {
         Ok(Self { client, options, current: None, next: None, fetch: None, fetch_count, highest: None })
     }
 
-    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
+    /// Returns the next ID: at once from the buffer, or from the next reply if the buffer is empty.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
