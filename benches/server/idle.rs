@@ -10,7 +10,7 @@ use snowbank_testkit::{Ask, Daemon};
 
 use crate::{Effort, server};
 
-/// The time after a start or a request until only the timers of an idle daemon run.
+/// The pause before each row is measured. After it, an idle daemon runs only its timers.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The daemon's own limit of connections.
 const CONNECTIONS: u64 = 10_000;
@@ -21,8 +21,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Idle\n");
     println!(
-        "Over {} s soon after use, while the ceiling still rises once a second. Targets: 10 wake-ups a second, \
-         2 MiB of anonymous memory, 1 KiB for each connection.",
+        "Measured over {} s. The daemon has just started or been used, so its ceiling still rises once a second. \
+         Targets: 10 wake-ups a second, 2 MiB of anonymous memory, 1 KiB for each connection.",
         stretch.as_secs_f64()
     );
     println!(

@@ -1,4 +1,4 @@
-//! The processor time that a thread used and waited for.
+//! The processor time that a thread used and waited for, and the memory of a process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,8 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
-    /// The time for which the thread could have run, but something else did or a quota was used up.
+    /// The time for which the thread was ready to run but had no core: another thread had it, or a
+    /// CPU quota was used up.
     pub(crate) waited_ns: u64,
 }
 

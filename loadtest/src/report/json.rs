@@ -59,15 +59,15 @@ pub(crate) struct Objective {
     pub(crate) limit_us: f64,
     /// Null if nothing was measured.
     pub(crate) found_us: Option<f64>,
-    /// The target's part at this quantile, less the machine's stalls. If it is above the limit, the
-    /// target missed the objective.
+    /// The target's part of the response time at this quantile, without the machine's stalls. If it
+    /// is above the limit, the target missed the objective.
     pub(crate) certain_us: Option<f64>,
     pub(crate) met: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
-    /// The row of the quantiles.
+    /// The row of [`Run::figures`] that has quantiles of the same times.
     pub(crate) row: String,
     /// Pairs of a quantile from 0 to 1 and its value in microseconds, ever finer towards 1.
     pub(crate) points: Vec<(f64, f64)>,
@@ -131,10 +131,10 @@ impl Run {
         self.curves.push(Curve { row: row.to_owned(), points });
     }
 
-    /// Returns the seconds of the measurement that are whole. Late answers make one more.
+    /// Returns the whole seconds of the measurement. Its last second may be cut short, or have only
+    /// late answers.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
-        // The measurement ends with the last receipt, a moment before or after the end of the last
-        // second.
+        // A second that lacks only a moment counts as whole.
         let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
         self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
     }
@@ -198,7 +198,8 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
-/// Returns the figures of a run's targets. The IDs of all targets have one form.
+/// Returns the figures of a run's targets. All targets have the same ID space, so the first one's
+/// layout stands for all.
 pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
     let mut figures = Figures::default();
     let promise = &peers[0].promise;
@@ -257,7 +258,7 @@ impl Objective {
     }
 }
 
-/// Reads a file of one kind that `--json` wrote.
+/// Reads a file that `--json` wrote. `kind` is what its key `kind` must say.
 ///
 /// # Errors
 /// One line if the file is not what this version's `--json` writes.
@@ -270,7 +271,8 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, St
         if found != Some(&wanted) {
             let found = found.map_or_else(|| format!("no {key}"), |found| format!("{key} {found}"));
             return Err(format!(
-                "found {found} in {name}, allowed: {wanted}, as this version of snowbank-loadtest writes it"
+                "found {found} in {name}, allowed: a file with {key} {wanted}, written by this version of \
+                 snowbank-loadtest"
             ));
         }
     }

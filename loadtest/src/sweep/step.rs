@@ -1,4 +1,4 @@
-//! A run at one rate, and its answer to the search.
+//! A step of a sweep: a run at one rate, and the limit that it met.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,13 @@ use crate::run::{Loaded, Outcome};
 use crate::scenario::Drive;
 use crate::value::Rate;
 
-/// A rate above this share of the source's full rate has met the layout's limit, whether requests
-/// wait for the next tick or are refused.
+/// If a run misses at this share of the source's full rate or above, the layout is the limit. There
+/// requests wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// The share of the cores above which the generator is the limit, unless the target uses at least
-/// as much.
+/// The generator is the limit if it and a local target use more than this share of the cores, and
+/// the generator uses the larger part. With a remote target, it is the limit if one of its threads
+/// needs a core for more than this share of the time.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.
@@ -109,7 +110,7 @@ fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     }
 }
 
-/// Returns the codes of all refusals, the warm-up's included, which has the same rate.
+/// Returns the codes of all refusals. Those of the warm-up count too, because its rate is the same.
 fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }
@@ -140,8 +141,8 @@ mod tests {
     #[test]
     fn a_generator_that_uses_the_cores_up_has_no_room() {
         let here = |generator, target| has_room(generator, Some(target), 0.7, 2.0);
-        assert!(!here(1.39, 0.59), "the cores are full, mostly of the generator");
-        assert!(here(0.59, 1.39) && here(0.9, 0.6), "the cores are full of the target, or not full");
+        assert!(!here(1.39, 0.59), "the cores are full, and the generator uses most of them");
+        assert!(here(0.59, 1.39) && here(0.9, 0.6), "the target uses most of the cores, or some are free");
         assert!(
             has_room(1.9, None, 0.9, 2.0) && !has_room(1.9, None, 0.95, 2.0),
             "with a remote target, the busiest thread decides"

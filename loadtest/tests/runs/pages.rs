@@ -79,9 +79,9 @@ fn a_file_of_another_form_is_refused_in_one_line() {
         (Some("{}"), "found no format in"),
         (
             Some(r#"{"format":2,"kind":"run"}"#),
-            ", allowed: 3, as this version of snowbank-loadtest writes it",
+            ", allowed: a file with format 3, written by this version of snowbank-loadtest",
         ),
-        (Some(r#"{"format":3,"kind":"walk"}"#), r#", allowed: "run", as this version"#),
+        (Some(r#"{"format":3,"kind":"walk"}"#), r#", allowed: a file with kind "run", written by"#),
         (Some(r#"{"format":3,"kind":"run"}"#), "missing field"),
     ] {
         if let Some(content) = content {

@@ -61,7 +61,7 @@ fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
 }
 
 #[test]
-fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
+fn options_that_do_not_fit_the_target_are_refused_in_one_line() {
     if !has_daemon() {
         return;
     }

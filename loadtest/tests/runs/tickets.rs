@@ -32,7 +32,7 @@ fn load(daemons: [&Daemon; 2]) -> Ran {
 }
 
 #[test]
-fn tickets_are_checked_and_numbers_left_out_are_counted() {
+fn a_ticket_run_reports_its_increment_and_left_out_numbers() {
     if !has_daemon() {
         return;
     }

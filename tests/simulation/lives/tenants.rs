@@ -1,7 +1,7 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for
 //! more. Large ones are promised all that they request. Modest ones want no more than their share.
-//! Pipelining ones send many requests at once, as clients of front ends do: the shard then claims
-//! the IDs of the whole turn. The wake-ups at ticks are late by a random time.
+//! Pipelining ones send many requests at once. The shard then claims once for all requests of the
+//! turn. The wake-ups at ticks are late by a random time.
 //!
 //! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
 //! tenants differ by at most one position. A request for less than a share waits for a few ticks at
@@ -155,8 +155,8 @@ impl House {
                         let waiting = Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false };
                         self.tenants[index].waiting = Some(waiting);
                     }
-                    // The shard would skip the IDs of a refused request. But it has no block while
-                    // others wait, so the request has none.
+                    // IDs of a refused request would be skipped. It has none, because in strict
+                    // order the shard keeps no block from which it could have taken some.
                     Err(_) => assert!(runs.is_empty(), "seed {}: a refused request had IDs", self.seed),
                 }
             }
@@ -199,7 +199,10 @@ impl House {
         let refusal = ended.expect("nothing takes the grant away");
         let seed = self.seed;
         let appetite = self.tenants[index].appetite;
-        assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
+        assert!(
+            refusal.is_none(),
+            "seed {seed}: {appetite:?}: admitted for {count} IDs, then refused: {refusal:?}"
+        );
         match appetite {
             Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
             Appetite::Large => self.hand_out(index, count, &runs),

@@ -15,8 +15,8 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The latest time at which the request's wait can have begun: the daemon may leave a request
-    /// unread until it has answered the earlier ones.
+    /// The time from which `wait` counts: when the request was sent, or when the one before it was
+    /// answered. The daemon may leave it unread until then.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.
     pub(super) wait: Duration,

@@ -11,8 +11,8 @@ use super::fetch::{Delivery, Fetch, FetchRequest};
 use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
-/// The most IDs of the first fetch. The demand is not known yet, and unused IDs of a layout with
-/// few of them would be a loss.
+/// The most IDs of the first fetch. The demand is not known yet, and a layout with few IDs should
+/// not lose any unused.
 pub(super) const FIRST_FETCH: u32 = 16;
 
 impl Ids {
@@ -92,7 +92,8 @@ impl Ids {
             }
             Err(error) => {
                 self.fetch = None;
-                // The caller learns that the IDs went back, so the next fetch takes lower ones.
+                // This error tells the caller that the IDs went back, so the next fetch accepts
+                // lower ones.
                 if matches!(error, Error::WentBack { .. }) {
                     self.highest = None;
                 }
@@ -102,7 +103,8 @@ impl Ids {
         Ok(true)
     }
 
-    /// Halves the count of fetches if the daemon refused it as too large. Returns whether it did.
+    /// Halves the number of IDs per fetch if the daemon refused it as too large. Returns true if it
+    /// did.
     fn asks_for_fewer(&mut self, error: &Error) -> bool {
         let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
         if is_too_large {
