@@ -104,7 +104,7 @@ fn without_a_state_ids_begin_at_the_next_tick() {
         let (code, retry_after_ms, message) = wire.next(Ask::of(1).wait_ms(wait_ms)).error();
         assert_eq!(code, CLOCK_BEHIND, "{message}");
         assert!((1..=30_000).contains(&retry_after_ms), "{retry_after_ms} ms: {message}");
-        assert!(message.contains("no state is kept"), "{message}");
+        assert!(message.contains("keeps no state"), "{message}");
     }
     let probe = http::get(&daemon, "/readyz");
     assert!(probe.code == 503 && probe.body.contains("clock_behind"), "{}", probe.body);
