@@ -131,8 +131,8 @@ struct Process<'a, W> {
     out: Option<&'a mut W>,
     /// The lines about settings that the log shows. Empty once they are logged.
     choices: Vec<Note>,
-    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that none
-    /// is lost between the end of a wait and the start that follows.
+    /// The signals that stop the daemon. They are caught from the daemon's first wait on, so that
+    /// none is lost between the end of a wait and the start that follows.
     stops: Option<Stops>,
 }
 
@@ -203,7 +203,7 @@ impl<W: Write> Process<'_, W> {
         server.run(stop).map_err(failure)?;
         match health.lost() {
             Some(reason) => Err(Failure::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID, a counter or the state was lost: {reason}; the next start finds out who has \
+                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start finds out who has \
                  it"
             )))),
             None => Ok(()),
