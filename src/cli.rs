@@ -84,8 +84,8 @@ enum Command {
 /// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The answer is no: mistakes were found, a request was refused, or a daemon is unreachable. Exit
-    /// code 1.
+    /// The answer is no: mistakes were found, a request was refused, or a daemon is unreachable.
+    /// Exit code 1.
     No(String),
     /// Wrong use. Exit code 2.
     Usage(String),

@@ -15,8 +15,8 @@
 //! A daemon picks worker IDs from the machine later, when it starts
 //! ([`Settings::pick_worker_ids`]).
 //!
-//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and
-//! the pick read files. Only [`Overrides`] and [`Machine::here`] read the
+//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`],
+//! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
 //! environment.
 
 #[macro_use]

@@ -74,8 +74,8 @@ impl Credentials {
         Credentials { directory, may_be_elsewhere: false }
     }
 
-    /// Makes a missing credential a warning instead of a mistake, for a process that only checks what
-    /// another one will read.
+    /// Makes a missing credential a warning instead of a mistake, for a process that only checks
+    /// what another one will read.
     #[must_use]
     pub fn or_elsewhere(self) -> Self {
         Credentials { may_be_elsewhere: true, ..self }

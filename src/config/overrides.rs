@@ -87,8 +87,8 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` but is not
-/// one that Snowbank reads.
+/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` but is
+/// not one that Snowbank reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)

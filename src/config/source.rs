@@ -173,7 +173,8 @@ impl SourceSettings {
         self.kind.follows_the_clock().then_some(&self.layout)
     }
 
-    /// Returns true for a ticket source with increment 1: the numbers of one request are consecutive.
+    /// Returns true for a ticket source with increment 1: the numbers of one request are
+    /// consecutive.
     pub fn is_consecutive(&self) -> bool {
         !self.kind.follows_the_clock() && self.increment == 1
     }
@@ -220,9 +221,9 @@ impl SourceSettings {
     /// Returns how far ahead of the wall clock the durable ceiling is kept: 3 s, at least two
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
-    /// After a crash, the ceiling is up to a tick above the horizon. A second crash in that tick adds
-    /// another. Two ticks are kept free below `max_ahead`, so that the next start still hands out
-    /// IDs at once.
+    /// After a crash, the ceiling is up to a tick above the horizon. A second crash in that tick
+    /// adds another. Two ticks are kept free below `max_ahead`, so that the next start still hands
+    /// out IDs at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

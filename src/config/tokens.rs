@@ -1,8 +1,8 @@
 //! The tokens that clients must send, read from their file.
 //!
 //! The daemon keeps only the SHA-256 of a token. The file may have the hash in place of the token,
-//! too. A slow hash would protect passwords, which can be guessed. Tokens are random, and a slow hash
-//! would cost each new connection the time of a thousand requests.
+//! too. A slow hash would protect passwords, which can be guessed. Tokens are random, and a slow
+//! hash would cost each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -67,8 +67,8 @@ fn each<'v, T>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'v> {
     pub(crate) toml: &'v Spanned<DeValue<'v>>,
-    /// The directory where relative paths start. It is that of the file, so that a path leads to the
-    /// same place whatever directory the daemon starts in. Empty for an override.
+    /// The directory where relative paths start. It is that of the file, so that a path leads to
+    /// the same place whatever directory the daemon starts in. Empty for an override.
     pub(crate) directory: &'v Path,
 }
 
@@ -112,8 +112,8 @@ impl<'v> Value<'v> {
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// Returns true if the value is this word. Words stand for values outside a setting's range, such
-    /// as "off".
+    /// Returns true if the value is this word. Words stand for values outside a setting's range,
+    /// such as "off".
     pub(crate) fn is_word(self, word: &str) -> bool {
         self.toml.get_ref().as_str() == Some(word)
     }
