@@ -203,7 +203,7 @@ impl<W: Write> Process<'_, W> {
         server.run(stop).map_err(failure)?;
         match health.lost() {
             Some(reason) => Err(Failure::Start(StartError::HeldInFleet(format!(
-                "stopped, because a worker ID, a counter or the state was lost: {reason}; the next start checks \
+                "stopped, because a worker ID, a counter or the state is lost: {reason}; the next start checks \
                  whether another daemon has it"
             )))),
             None => Ok(()),

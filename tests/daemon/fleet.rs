@@ -151,7 +151,8 @@ fn a_paused_daemon_whose_worker_id_was_taken_ends() {
             runs.extend(more);
         }
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
-        paused.assert_logs("a worker ID, a counter or the state was lost");
+        // An alert has operators search the journal for "is lost".
+        paused.assert_logs("a worker ID, a counter or the state is lost");
         runs.extend(draw(&taker));
         assert_distinct(runs);
     });

@@ -191,7 +191,8 @@ impl ClientOptions {
             && let Some(at) = token.iter().position(u8::is_ascii_control)
         {
             return Err(Error::bad_option(format!(
-                "the token has a control character at byte {at}; leave it out (the line end, if a file has the token)"
+                "the token has a control character at byte {at}, such as the line end of the file that it was read from; \
+                 leave it out"
             )));
         }
         if self.take_turns && self.prefer_first {

@@ -29,7 +29,7 @@ fn with_everything() -> Run {
 #[test]
 fn a_page_has_the_verdict_the_figures_and_six_charts() {
     let page = page(&with_everything());
-    let figures = ["10,000 IDs/s", "0.48 ms (limit 2 ms)", "exhausted 7", "cause kill", ECHO, LATENCIES[1]];
+    let figures = ["10,000 IDs/s", "480 µs (limit 2 ms)", "exhausted 7", "cause kill", ECHO, LATENCIES[1]];
     for expected in figures.into_iter().chain(["✓</span> pass", "objective: p99.9 at most 2 ms"]) {
         assert!(page.contains(expected), "{expected} is not in {page}");
     }
