@@ -25,7 +25,7 @@ pub enum StartError {
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
     /// Another daemon of the fleet holds a worker ID, a counter or the state that this one needs,
-    /// or took it while this one ran.
+    /// or took it while this one ran. Or all endpoints led to another cluster during the start.
     HeldInFleet(String),
     /// Something else that may pass by itself: the state directory or an address is in use, storage
     /// or memory is short, or a worker ID is not known yet.
@@ -117,9 +117,34 @@ impl From<FleetError> for StartError {
         let reason = error.to_string();
         match error {
             FleetError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
+            // All endpoints lead to another cluster than when the start began. The next try joins
+            // that cluster.
+            FleetError::NoAnswer(answer) if answer.is_foreign => StartError::HeldInFleet(reason),
             FleetError::NoAnswer(_) | FleetError::Refused(_) => StartError::WrongSetting(reason),
             FleetError::Held(_) | FleetError::WentBack(_) => StartError::HeldInFleet(reason),
             FleetError::Unreadable(_) => StartError::MayPass(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::NoAnswer;
+
+    #[test]
+    fn a_start_waits_unless_only_an_operator_can_help() {
+        let error = |answer| StartError::from(FleetError::NoAnswer(answer));
+        for (answer, exit_code) in [
+            (NoAnswer::passing("away"), EXIT_AGAIN),
+            (NoAnswer::foreign("another cluster"), EXIT_AGAIN),
+            (NoAnswer::lasting("wrong password"), EXIT_CHANGE),
+        ] {
+            let error = error(answer);
+            assert_eq!(
+                (error.exit_code(), error.lacks_only_worker_id()),
+                (exit_code, exit_code == EXIT_AGAIN)
+            );
         }
     }
 }

@@ -233,7 +233,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             match self.compare_once(source) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(FleetError::NoAnswer(answer)) => stop = FleetError::NoAnswer(answer),
+                Err(FleetError::NoAnswer(answer)) if !answer.is_foreign => {
+                    stop = FleetError::NoAnswer(answer);
+                }
                 Err(lost) => return Err(lost),
             }
         }

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Away,
     /// All connections lead to another cluster, until the client leaves its cluster.
     Foreign,
+    /// As `Foreign`, from the next pause on.
+    ForeignAfterPause,
     /// It answers reads but no writes, and it does writes.
     Mute,
     /// It answers reads, and does no writes.
@@ -101,7 +103,11 @@ impl Coordinator for Store {
     }
 
     fn pause(&mut self, _: Duration) {
-        self.0.lock().unwrap().has_paused = true;
+        let mut store = self.0.lock().unwrap();
+        store.has_paused = true;
+        if store.fault == Fault::ForeignAfterPause {
+            store.fault = Fault::Foreign;
+        }
     }
 
     fn leave_cluster(&mut self) {

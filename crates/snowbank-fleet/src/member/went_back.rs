@@ -203,6 +203,20 @@ fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
+/// The cluster changes while the daemon waits until others know its longer horizon.
+#[test]
+fn a_start_that_did_not_ask_leaves_a_cluster_during_its_pause() {
+    let store = store();
+    let (first, covered) = holder(&store);
+    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
+    let mut again = member(&store, first.notes().clone());
+    assert!(again.resume_at_once(longer, &five()).is_some());
+    store.set(Fault::ForeignAfterPause);
+    let raised = again.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks(WALL));
+    assert!(is_lost(&raised), "{raised:?}");
+    assert_eq!(floor(&store), at(WALL, rules::reach(3 * HORIZON, MAX_AHEAD).as_secs() as i64));
+}
+
 /// The daemon is killed before the restore, and starts after it.
 #[test]
 fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {

@@ -141,7 +141,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
                 let found = match unusable {
                     CopyError::Corrupt(damage) => format!(
                         "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
-                         every ID handed out, move the file away: a start without it begins at the clock"
+                         every ID handed out, move the file away: a start without it begins above the clock"
                     ),
                     CopyError::Newer(_) => format!("cannot be used: {unusable}"),
                 };
