@@ -272,14 +272,15 @@ impl Record {
         self.clean && !self.untouched
     }
 
-    /// Returns true if this record bounds all IDs that the other record bounds, and at least as high.
+    /// Returns true if this record bounds all IDs that the other record bounds, and at least as
+    /// high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
     /// Returns true if the record may go once the clock is past its IDs. A ticket counter's record
-    /// stays, because no clock is ever past its numbers. A released record stays, so that starts with
-    /// its worker IDs are refused.
+    /// stays, because no clock is ever past its numbers. A released record stays, so that starts
+    /// with its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }

@@ -16,6 +16,17 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 }
 
 #[test]
+fn a_start_between_two_ids_takes_the_higher_one() {
+    let stored = numbering("twitter", "2");
+    let wanted = numbering("twitter", "1");
+    // Worker 2's first ID of the tick lies above all of worker 1's.
+    let bound = stored.id_bound(at(&stored, 0));
+    let start = wanted.position_from(bound);
+    assert_eq!(start, at(&wanted, 1));
+    assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
+}
+
+#[test]
 fn a_record_of_no_source_binds_sources_without_a_record() {
     let known = numbering("twitter", "1");
     let fresh = numbering("twitter", "5");
