@@ -211,7 +211,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
         daemon.draw_one();
         daemon.log()
     };
-    let warning = "this daemon is in a container";
+    let warning = "this daemon runs in a container";
     assert!(within("").contains(warning));
     assert!(within("mount --bind LOCKS LOCKS; ").contains(warning), "the mount is the container's own");
     let outside = "mkdir -p LOCKS.outside; mount --bind LOCKS.outside LOCKS; ";

@@ -74,5 +74,6 @@ fn a_token_goes_to_peers_over_tls_or_loopback_only() {
     let open = format!("0.0.0.0:{}", other.tcp().port());
     let daemon = Setup::configured(&(toml(5, &[&open]) + &auth)).start();
     daemon.assert_logs("asks for a token");
-    daemon.assert_logs(&format!("fleet.peers: found {open} without tls:, so the daemon sends no token there"));
+    daemon
+        .assert_logs(&format!("fleet.peers: found {open} without tls:, so the daemon sends no token there"));
 }

@@ -63,7 +63,7 @@ impl Life {
                 }
                 (Some(&"STEPPED"), Some(to), ..) => life.noticed_us = Some(to * 1_000_000),
                 (Some(&"ENDED"), Some(code), ..) => life.ends.push(code as i32),
-                _ if line.contains("a worker ID is lost") => life.reason = Some(line.to_owned()),
+                _ if line.contains("stopped, because a worker ID") => life.reason = Some(line.to_owned()),
                 (Some(time), ..) if line.contains("was, or may have been, restored from a snapshot") => {
                     life.noticed_us = time.parse::<jiff::Timestamp>().ok().map(|time| time.as_microsecond());
                 }
