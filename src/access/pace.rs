@@ -267,5 +267,48 @@ mod tests {
                 }
             }
         }
+
+        /// Neither a change of the rate nor IDs that are given back late free a drawn burst: the time
+        /// that the rates need for the drawn IDs is at most the time since the start, plus a burst.
+        /// Each change may round by one ID of either rate.
+        #[test]
+        fn draws_stay_within_a_rate_that_changes(
+            first_rate in 5..500_u32,
+            steps in proptest::collection::vec(
+                (0..300_000_i64, 0..WAIT_US_MAX, 1..500_u64, 0..8_u8, 5..500_u32),
+                1..60,
+            ),
+        ) {
+            const BURST_S: f64 = 1.0;
+            const ROUNDED_S: f64 = 1e-6;
+            let pace = Arc::new(Pace::new(first_rate));
+            let mut rate = first_rate;
+            let mut now = ms(START);
+            let mut rounded_s = ROUNDED_S;
+            let mut waiting: Vec<Permit> = Vec::new();
+            let mut drawn: Vec<Permit> = Vec::new();
+            for (after_us, wait_us, count, action, new_rate) in steps {
+                now = BootMicros(now.0 + after_us);
+                match action {
+                    0 => {
+                        pace.set(new_rate, now);
+                        rounded_s += 1.0 / f64::from(rate) + 1.0 / f64::from(new_rate);
+                        rate = new_rate;
+                    }
+                    1 if !waiting.is_empty() => waiting.swap_remove(0).settle(0, now),
+                    _ => waiting.extend(pace.reserve(now, BootMicros(now.0 + wait_us), count, action == 2)),
+                }
+                // After the other actions, requests whose time has come may still give back theirs.
+                drawn.extend(waiting.extract_if(.., |permit| permit.at <= now && action > 3));
+            }
+            drawn.append(&mut waiting);
+            drawn.sort_by_key(|permit| permit.at.0);
+            let mut sum_s = 0.0;
+            for permit in drawn {
+                sum_s += permit.count as f64 / f64::from(permit.per_second);
+                let most_s = BURST_S + permit.at.since(ms(START)).as_secs_f64() + rounded_s;
+                prop_assert!(sum_s <= most_s, "{sum_s} s of IDs, {most_s} s are allowed");
+            }
+        }
     }
 }

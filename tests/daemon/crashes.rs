@@ -220,6 +220,7 @@ fn one_log_line_says_how_a_restore_is_noticed() {
         let disk = machine.disk();
         disk.order(&format!("kernel fail {EPERM}"));
         let daemon = disk.under(machine.setup("")).stdin(stdin).start();
+        daemon.connect().next(Ask::of(1)).ids();
         daemon.assert_logs(line);
         let log = daemon.log();
         let lines: Vec<&str> = log.lines().filter(|line| line.contains("snapshot")).collect();

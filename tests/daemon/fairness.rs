@@ -165,6 +165,7 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     assert_distinct(drawn);
     let share = delivered_share(&inner);
     assert!(share >= 0.99, "clients got {share} of the full rate over {} ms", to - from);
+    daemon.stop();
 }
 
 /// The IDs before and after a refused request are consecutive.

@@ -36,6 +36,7 @@ fn a_million_ids_come_in_chunks_and_the_connection_stays_open() {
     assert_eq!(ids.len(), 1_000_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert_eq!(client.get("/id", "").ids().len(), 1);
+    daemon.stop();
 }
 
 #[test]

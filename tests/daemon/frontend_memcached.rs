@@ -149,6 +149,7 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
     assert_eq!(ids.len(), 30_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
     assert!(client.line().starts_with("VERSION "));
+    daemon.stop();
 }
 
 #[test]

@@ -217,6 +217,7 @@ fn a_transaction_is_answered_as_one_array_in_order() {
     client.expect(&("+OK\r\n".to_owned() + &"+QUEUED\r\n".repeat(20_000) + "*20000\r\n"));
     let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
     assert!(ids.is_sorted_by(|left, right| left < right));
+    daemon.stop();
 }
 
 #[test]
@@ -247,4 +248,5 @@ fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));
     long.is_closed();
     short.asks("EXEC\r\n", "*1\r\n$1\r\na\r\n");
+    daemon.stop();
 }

@@ -138,6 +138,7 @@ fn random_bytes_do_not_disturb_other_clients() {
     let amid_rubbish = amid_rubbish.into_inner().expect("no panic");
     assert!(!amid_rubbish.is_empty());
     assert_distinct([drawn, amid_rubbish].concat());
+    daemon.stop();
 }
 
 #[test]
@@ -172,6 +173,7 @@ fn closed_connections_leave_no_open_files() {
     });
     poll("no open files of closed connections", || (daemon.open_files() <= files_at_rest).then_some(()));
     daemon.connect().assert_open();
+    daemon.stop();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::wire::{self, MALFORMED, UNSUPPORTED, frame};
+use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
@@ -51,6 +51,19 @@ fn a_length_out_of_range_is_malformed_and_closes_the_connection() {
     let mut wire = daemon.connect();
     wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
     wire.assert_open();
+}
+
+#[test]
+fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
+    let daemon = Setup::configured("[limits]\nmax_count = 500").start();
+    let mut wire = daemon.connect();
+    for count in [0, 501, 1_000_000, u32::MAX] {
+        let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
+        assert!(message.contains("500"), "{message}");
+        // The request allows fewer IDs, but its count is still wrong.
+        wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
+    }
+    assert_eq!(wire.next(Ask::of(500)).id_count(), Some(500));
 }
 
 /// A client that has shut down its writing side may still read, but a client that resets its

@@ -1,10 +1,12 @@
 //! The guarantees for every ID, over many connections of one daemon.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::ids::{assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
 use crate::support::wire::{self, EXPLICIT, Run};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, Wire};
+use snowbank_client::{Client, ClientOptions};
 
 /// The default settings that bound an ID's tick, in ms.
 const BURST_WINDOW_MS: u64 = 10;
@@ -62,6 +64,7 @@ fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
     assert!(total >= CONNECTIONS * IDS_EACH);
     assert!(drawn.iter().all(|run| twitter_worker(run.first) == 33));
     assert_distinct(drawn);
+    daemon.stop();
 }
 
 #[test]
@@ -84,6 +87,28 @@ fn info_has_exactly_the_keys_of_the_protocol() {
         }],
     });
     assert_eq!(info, expected);
+}
+
+/// The daemons are like two containers that do not share a lock directory. The client tells them
+/// apart by the `instance` of their INFO.
+#[tokio::test]
+async fn two_daemons_with_the_same_worker_id_are_refused() {
+    let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());
+    let [first, second] = daemons.each_ref().map(|daemon| daemon.tcp().to_string());
+    let options = ClientOptions::new([&first, &second]).expect("addresses");
+    let client = Client::new(options.timeout(Duration::from_secs(30))).expect("a runtime is there");
+    let began = Instant::now();
+    let error = loop {
+        match client.batch(1).await {
+            Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error) => break error,
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "the client did not notice");
+    };
+    let text = error.to_string();
+    for part in [&first, &second, "worker ID 77"] {
+        assert!(text.contains(part), "expected {part:?} in {text:?}");
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
     let older = machine.setup(TOML).env("SNOWBANK_STATE_DIR", machine.path("older")).start();
     let mut wire = older.connect();
     (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
+    older.stop();
 }
 
 /// Starts a daemon while the test holds its lock, and frees the lock a moment later. Returns the
@@ -111,4 +112,5 @@ fn without_a_state_ids_begin_at_the_next_tick() {
     machine.clock().step(40_000);
     poll("IDs of the next tick", || wire.next(Ask::of(1).wait_ms(10_000)).id_count());
     poll("a ready daemon", || (http::get(&daemon, "/readyz").code == 200).then_some(()));
+    daemon.stop();
 }

@@ -239,6 +239,7 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
     disk.works();
     let reply = poll("a number", || Some(wire.next(Ask::of(1))).filter(|reply| reply.id_count().is_some()));
     assert!(reply.ids()[0] > last);
+    daemon.stop();
 }
 
 #[test]

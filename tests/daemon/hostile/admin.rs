@@ -32,6 +32,7 @@ fn silent_connections_do_not_delay_probes() {
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });
+    daemon.stop();
 }
 
 fn is_answered(admin: SocketAddr) -> bool {
