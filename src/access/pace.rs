@@ -268,9 +268,9 @@ mod tests {
             }
         }
 
-        /// Neither a change of the rate nor IDs that are given back late free a drawn burst: the time
-        /// that the rates need for the drawn IDs is at most the time since the start, plus a burst.
-        /// Each change may round by one ID of either rate.
+        /// Neither a change of the rate nor IDs that are given back late free a drawn burst: the
+        /// time that the rates need for the drawn IDs is at most the time since the start, plus a
+        /// burst. Each change may round by one ID of either rate.
         #[test]
         fn draws_stay_within_a_rate_that_changes(
             first_rate in 5..500_u32,
