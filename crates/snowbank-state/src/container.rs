@@ -42,8 +42,8 @@ impl<'a> Mount<'a> {
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 
-    /// Returns true if this mount shows the directory that the mount `below` already has at the same
-    /// place. A service manager mounts a directory on itself, so that a unit may write there.
+    /// Returns true if this mount shows the directory that the mount `below` already has at the
+    /// same place. A service manager mounts a directory on itself, so that a unit may write there.
     fn repeats(&self, below: &Mount<'_>) -> bool {
         let inside = self.point.strip_prefix(below.point);
         self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)

@@ -72,8 +72,8 @@ impl StateError {
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
     }
 
-    /// Returns the error for a mark that cannot be read: up to which ID its worker ID was granted is
-    /// then unknown.
+    /// Returns the error for a mark that cannot be read: up to which ID its worker ID was granted
+    /// is then unknown.
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
         let reason = format!(
             "{} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \

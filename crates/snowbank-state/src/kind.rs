@@ -22,8 +22,8 @@ pub(super) trait Kind {
     /// locks: over time there is one for each worker ID that this machine ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
-    /// Returns true if the mark in a lock of this name binds the source, even if the lock belongs to
-    /// another increment or offset.
+    /// Returns true if the mark in a lock of this name binds the source, even if the lock belongs
+    /// to another increment or offset.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
     /// Checks that no held lock protects IDs that the source can make. Returns the free locks whose

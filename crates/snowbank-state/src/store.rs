@@ -101,8 +101,9 @@ impl DiskStore {
     /// and only then, positions below them may be used. A ceiling below the stored one changes
     /// nothing.
     ///
-    /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them now.
-    /// A start in the same boot compares it with its own clocks, and so notices a step between.
+    /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them
+    /// now. A start in the same boot compares it with its own clocks, and so notices a step
+    /// between.
     ///
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.

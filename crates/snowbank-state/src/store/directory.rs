@@ -227,8 +227,8 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns ` (process 123)`, or an empty text, if a process holds the directory's lock; `None` if no
-/// process does.
+/// Returns ` (process 123)`, or an empty text, if a process holds the directory's lock; `None` if
+/// no process does.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

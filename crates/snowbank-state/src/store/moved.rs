@@ -80,8 +80,8 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
-    // A `wall_minus_boot_us` of another machine or an earlier boot says nothing about this boot, and
-    // would look like a step of the clock.
+    // A `wall_minus_boot_us` of another machine or an earlier boot says nothing about this boot,
+    // and would look like a step of the clock.
     let all = stored.iter().chain(&export.records);
     let known_here = all.filter(|record| here.boot.is_some() && record.boot == here.boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);

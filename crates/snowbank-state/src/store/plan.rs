@@ -145,8 +145,8 @@ pub fn plan<'a>(
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if claimant.kind().takes_ranges() {
-            // The coordinator decides where the counter continues. The records only show whether the
-            // coordinator was restored to an older state.
+            // The coordinator decides where the counter continues. The records only show whether
+            // the coordinator was restored to an older state.
             starts.push(Some(above_records(records, claimant.numbering)));
             passed_over.push(None);
             continue;
@@ -227,7 +227,8 @@ fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the time of the wall clock at which an ID clock that is `ahead` of it reaches a position.
+/// Returns the time of the wall clock at which an ID clock that is `ahead` of it reaches a
+/// position.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))

@@ -53,11 +53,12 @@ pub struct Record {
     /// a new record.
     pub restored: bool,
     /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, their keys at the
-    /// coordinator decide where the next holder starts, and this record binds only the order of IDs.
+    /// coordinator decide where the next holder starts, and this record binds only the order of
+    /// IDs.
     pub assigned: bool,
-    /// An ID bound above everything granted under the worker IDs that a fleet assigned to this source
-    /// earlier. Their records may be gone. Without the fleet, the bound binds the source under any
-    /// worker IDs. `None`: a fleet never assigned any to the source.
+    /// An ID bound above everything granted under the worker IDs that a fleet assigned to this
+    /// source earlier. Their records may be gone. Without the fleet, the bound binds the source
+    /// under any worker IDs. `None`: a fleet never assigned any to the source.
     pub assigned_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -272,14 +273,15 @@ impl Record {
         self.clean && !self.untouched
     }
 
-    /// Returns true if this record bounds all IDs that the other record bounds, and at least as high.
+    /// Returns true if this record bounds all IDs that the other record bounds, and at least as
+    /// high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
     /// Returns true if the record may go once the clock is past its IDs. A ticket counter's record
-    /// stays, because no clock is ever past its numbers. A released record stays, so that starts with
-    /// its worker IDs are refused.
+    /// stays, because no clock is ever past its numbers. A released record stays, so that starts
+    /// with its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }
