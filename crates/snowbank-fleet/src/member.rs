@@ -60,6 +60,8 @@ pub struct Member<C> {
     /// The last poll with an answer. If no poll has had one, the last poll that was tried. `None`
     /// before the first poll, and before the first number is taken.
     polled: Option<Polled>,
+    /// True during the pause for a longer reach.
+    is_pausing: bool,
     /// The clocks as the caller last gave them. Each use adds the time since then, because a job
     /// may have waited in a queue, or a call for answers.
     clocks: Clocks,
@@ -136,6 +138,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             are_compared: false,
             marker: None,
             polled: None,
+            is_pausing: false,
             clocks,
         }
     }

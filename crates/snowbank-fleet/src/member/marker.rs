@@ -163,8 +163,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             if !marker.lengthen_reach(reach) {
-                if must_wait {
-                    self.pause_and_compare(horizon, &[])?;
+                // The polls of the pause come here too, and must not begin another pause.
+                if must_wait && !self.is_pausing {
+                    self.is_pausing = true;
+                    let paused = self.pause_and_compare(horizon, &[]);
+                    self.is_pausing = false;
+                    paused?;
                     self.notes.settle_reach(reach);
                     let _ = self.notes.save();
                 }

@@ -172,6 +172,17 @@ fn a_start_that_did_not_ask_records_its_longer_horizon() {
     assert_eq!(marker.reach(), longer.reach());
 }
 
+#[test]
+fn a_look_of_a_start_that_did_not_ask_records_its_longer_horizon() {
+    let store = store();
+    let (first, _) = holder(&store);
+    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
+    let mut again = member(&store, first.notes().clone());
+    again.resume_at_once(longer, &five()).unwrap();
+    assert_eq!(again.look(clocks(WALL)), Ok(()));
+    assert_eq!(marker_at(&store).reach(), longer.reach());
+}
+
 /// The number is lost before the start compares its keys the second time.
 #[test]
 fn the_next_start_asks_if_a_number_was_lost_during_a_start() {

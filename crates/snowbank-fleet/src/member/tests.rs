@@ -141,6 +141,9 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
+        if store.fault == Fault::Foreign {
+            return Err(NoAnswer::foreign("another cluster"));
+        }
         let is_written = swaps.iter().any(|swap| swap.text.is_some());
         if store.fault == Fault::ReadOnly || store.fault == Fault::Stalled && is_written {
             return Err(NoAnswer::passing("reads alone"));

@@ -216,6 +216,7 @@ impl<'a> Form<'a> {
             marker,
             tried: _,
             polled,
+            is_pausing: _,
             clocks: _,
             are_compared: _,
             coordinator: _,
