@@ -214,10 +214,10 @@ fn sum(sizes: &[u32]) -> String {
 /// years.
 fn years(span_ms: u128) -> String {
     let hundredths = span_ms * 100 / YEAR_MS;
-    if hundredths == 0 {
-        format!("{} s", span_ms / 1000)
-    } else {
-        format!("{}.{:02} years", hundredths / 100, hundredths % 100)
+    match hundredths {
+        0 => format!("{} s", span_ms / 1000),
+        1..100_000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
+        _ => format!("{} years", hundredths / 100),
     }
 }
 
