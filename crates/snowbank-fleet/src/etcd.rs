@@ -32,7 +32,7 @@ pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
 };
 
-/// The path of the request for a member's cluster ID. It needs no user.
+/// The path of the request for a member's cluster ID. That request needs no user.
 const STATUS: &str = "/v3/maintenance/status";
 const TRANSACTION: &str = "/v3/kv/txn";
 
@@ -61,7 +61,7 @@ struct Session {
     authority: String,
     /// The token, after a login.
     token: Option<String>,
-    /// A hash of the members' addresses.
+    /// The cluster's ID, which is a hash of the members' addresses.
     cluster_id: String,
     /// The time for an answer.
     patience: Duration,
@@ -251,7 +251,7 @@ fn decoded(value: &Value) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// Reads the answers to ranges of one key each.
+/// Reads the values from the answer to a transaction in which each operation reads one key.
 fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;

@@ -28,8 +28,8 @@ mod explain;
 pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect and log in during the first round through several endpoints: an endpoint
-/// whose machine is gone must not use up the others' time. The last round waits longer
-/// ([`Patience::opening`]).
+/// whose machine is gone must not use up the time of the other endpoints. The last round waits
+/// longer ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for the comparison of all endpoints. They are asked at the same time, so an endpoint
@@ -44,10 +44,10 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// a healthy coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// How many times as long as recent answers the next answer may take.
+/// The next answer may take this many times as long as recent answers did.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: it has room for the keys of a hundred thousand numbers.
+/// The most bytes of an answer. This has room for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The addresses and the credentials of a coordinator.
@@ -72,8 +72,8 @@ pub struct Access {
 pub struct User {
     /// The user's name.
     pub name: String,
-    /// The file whose first line is the password. It is read at each login, because it may be
-    /// renewed.
+    /// The file whose first line is the password. The file is read at each login, because the
+    /// password may be renewed.
     pub password_file: PathBuf,
 }
 
@@ -135,8 +135,8 @@ impl Patience {
         Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
-    /// Makes later waits end soon after recent answers would have come. A connection that hangs
-    /// must not hide for long that a number is lost.
+    /// Makes later waits end when an answer takes much longer than recent answers did. A connection
+    /// that hangs must not hide for long that a number is lost.
     pub(super) fn hurry(&mut self) {
         self.is_in_hurry = true;
     }
@@ -164,10 +164,10 @@ impl Patience {
     }
 }
 
-/// Returns the longest time to connect for each try of a call. `None` means [`Patience::opening`].
-/// If a connection is open, the first try uses it. With several endpoints there are two rounds.
-/// Only the second one waits for slow endpoints, so one that hangs does not use up the others'
-/// time.
+/// Returns, for each try of a call, the longest time to connect. `None` means
+/// [`Patience::opening`]. If a connection is open, the first try uses it. With several endpoints
+/// there are two rounds. Only the second round waits for slow endpoints, so an endpoint that hangs
+/// does not use up the time of the other endpoints.
 fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -186,8 +186,8 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// Runs futures at the same time. Returns their results in order, and `None` for each that does not
-/// end in time.
+/// Runs futures at the same time. Returns their results in order, and `None` for each future that
+/// does not end in time.
 async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     let ended = poll_fn(|context| {
@@ -277,8 +277,8 @@ impl<S: Session> Line<S> {
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
-                // A daemon that knows its cluster asks the other endpoints too: this one may belong
-                // to another cluster.
+                // A daemon that knows its cluster asks the other endpoints too: this endpoint may
+                // belong to another cluster.
                 Err(fault) if self.cluster.is_none() && fault.is_lasting && !fault.is_foreign => {
                     return Err(NoAnswer::lasting(format!("{endpoint}: {fault}")));
                 }
@@ -290,8 +290,8 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time. Returns the answers that come within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The
-    /// connection to the first endpoint in the list that answered stays open.
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. If there is only one endpoint, it is not
+    /// asked. Of the endpoints that answered, the first one in the list keeps its connection open.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -448,8 +448,9 @@ pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(),
     )))
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The error is foreign only
-/// if all endpoints belong to another cluster, and lasting only if all faults are.
+/// Returns the error for the faults of all endpoints, with their names. The error is foreign if all
+/// endpoints belong to another cluster. It is lasting if it is foreign, or if all faults are
+/// lasting and none is foreign.
 fn no_answer(faults: Vec<(String, NoAnswer)>) -> NoAnswer {
     let is_foreign = faults.iter().all(|(_, fault)| fault.is_foreign);
     let is_lasting = is_foreign || faults.iter().all(|(_, fault)| fault.is_lasting && !fault.is_foreign);

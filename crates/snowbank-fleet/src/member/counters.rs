@@ -1,4 +1,5 @@
-//! The shared counters of a daemon: takes ranges of numbers, and checks the counters' keys.
+//! The shared counters of a daemon. The daemon takes ranges of numbers from them, and checks their
+//! keys.
 
 use super::Member;
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
@@ -86,7 +87,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks by a swap whether the key really has this value, which is older than an earlier one.
-    /// Returns the key's value if it is another.
+    /// If the key has another value, returns that value.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {
