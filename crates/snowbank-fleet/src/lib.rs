@@ -147,8 +147,9 @@ pub enum FleetError {
     /// Only an operator can remove the cause.
     #[error("{0}")]
     Refused(String),
-    /// Another daemon has, or may have, the number or the counter. Or the number belongs to this
-    /// state or to a copy of it, and nothing proves that this state is the newest copy.
+    /// A number or a counter is gone, or another daemon has it or may have it. Or the number
+    /// belongs to this state or to a copy of it, and nothing proves that this state is the newest
+    /// copy.
     #[error("{0}")]
     Held(String),
     /// A number is lost because the coordinator went back. The daemon has raised the floor. If that

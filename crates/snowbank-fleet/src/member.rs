@@ -205,10 +205,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(raised)
     }
 
-    /// Returns the result of a call, before the caller ends the daemon because of a loss. After a
-    /// loss, forgets the ceilings, so that the next start asks the coordinator. If all endpoints
-    /// lead to another cluster, the numbers count as lost: other daemons may have these numbers in
-    /// that cluster.
+    /// Returns the result of a call. A daemon that has lost a number ends. So after a loss, this
+    /// function forgets the daemon's ceilings, and the next start asks the coordinator. If all
+    /// endpoints lead to another cluster, the numbers count as lost: other daemons may have these
+    /// numbers in that cluster.
     fn ended<T>(&mut self, result: Result<T, FleetError>) -> Result<T, FleetError> {
         let result = match result {
             Err(FleetError::NoAnswer(answer)) if answer.is_foreign => Err(self.leave_cluster(answer)),

@@ -75,7 +75,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return self.notice_other_fleet(note, want);
         }
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
-            // A value that cannot be read shows no bound. `bounds_of` refuses its number later.
+            // A value that cannot be read shows no bound. `Want::judge` refuses its number later.
             let Ok(key) = key else { continue };
             if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
                 continue;

@@ -114,7 +114,8 @@ fn a_new_connections_write_lowers_no_bound_written_late() {
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
-/// After a restored snapshot the daemon has no grant. Then a read gets an old answer.
+/// The daemon has no grant, because its machine was restored from a snapshot. Then a read gets an
+/// old answer.
 #[test]
 fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
     let (mut member, store, covered) = taken();
