@@ -41,7 +41,7 @@ impl Cluster {
     }
 
     /// Checks the key's value on a new connection. If the value is missing or cannot be read, the
-    /// cluster counts as another one.
+    /// cluster counts as another cluster.
     ///
     /// # Errors
     /// Returns a message if the connection leads to another cluster.

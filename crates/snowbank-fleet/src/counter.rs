@@ -48,8 +48,8 @@ pub struct CounterKey {
     /// `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
-    /// writes by it.
+    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// recognises its own writes.
     pub write: String,
     /// The name, for people, of the daemon or the command that wrote the value.
     pub writer: String,
@@ -156,8 +156,8 @@ pub(super) enum Step {
     Ours(NumberRange),
     /// Write the key to claim this range.
     Write(Claim),
-    /// The value is older than an earlier one: the answer is old, or the coordinator went back. A
-    /// swap that compares the key shows which.
+    /// The key's next number is below this daemon's numbers: the answer is old, or the coordinator
+    /// went back. A swap that compares the key shows which of the two has happened.
     Verify,
 }
 
@@ -236,7 +236,8 @@ impl Counter {
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
     }
 
-    /// Checks the key as it was read. Returns `None` if its value is older than an earlier answer.
+    /// Checks the key as it was read. Returns `None` if the key's value is older than an earlier
+    /// answer.
     ///
     /// # Errors
     /// The counter cannot go on.

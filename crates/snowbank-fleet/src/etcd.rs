@@ -45,8 +45,8 @@ const COMMON_NAME: &str = "CommonName of client";
 /// Parts of the messages of a gateway that cannot connect to its own etcd. etcd's own messages
 /// contain neither.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
-/// The message if users or roles have changed since the token was made. It comes with one of
-/// [`LASTING_CODES`], but a new token helps.
+/// The message if users or roles have changed since the token was made. The gateway sends it with
+/// one of [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The most characters of an answer that a message shows.
@@ -263,8 +263,8 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer>
     Ok(values)
 }
 
-/// Returns the transaction that writes the keys if all have the expected values, and otherwise
-/// reads them.
+/// Returns the transaction that writes the keys if all of them have the expected values, and
+/// otherwise reads the keys.
 ///
 /// Values are compared, and not revisions: after a restore from a backup, other writes get the same
 /// revisions again.

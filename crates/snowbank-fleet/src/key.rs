@@ -10,7 +10,7 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It refuses values of any other format.
+/// The format of values that this release writes. This release refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
 /// The longest text that is read as a value. A marker with the longest layouts of as many sources
@@ -29,8 +29,8 @@ pub struct NumberKey {
     /// The identity of the holder's term: 128 bits, drawn when the state took the number. By the
     /// term, a state recognises its own old writes after a restore of the coordinator.
     pub term: String,
-    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
-    /// writes by it.
+    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// recognises its own writes.
     pub write: String,
     /// The fleet's ceiling: the lowest ID that was not granted. It is text, because JavaScript's
     /// integers end at 2^53.
@@ -221,7 +221,7 @@ impl Marker {
         replaced
     }
 
-    /// Adds an ID space, or restores a replaced one at its index.
+    /// Adds an ID space. If the space was replaced, restores it at its index.
     pub(super) fn put(&mut self, space: &str) {
         match self.index_of(space) {
             Some(index) => self.spaces[index] = space.to_owned(),

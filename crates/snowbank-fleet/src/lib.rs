@@ -111,7 +111,7 @@ pub struct NoAnswer {
     /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
     /// True if the endpoint belongs to another cluster than the earlier connections did. In an
-    /// error for all endpoints, true if that holds for each of them.
+    /// error for all endpoints, true if each of them does.
     pub is_foreign: bool,
 }
 
@@ -260,7 +260,7 @@ pub trait Coordinator: Send {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
 }
 
-/// Makes a client of a coordinator. It connects at its first call.
+/// Makes a client of a coordinator. The client connects at its first call.
 ///
 /// # Errors
 /// The system has no reactor left.

@@ -36,8 +36,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// that hangs delays a start by this much at most. An endpoint that answers later is not compared.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The longest time for an answer. It is far longer than a leader's election, and far shorter than
-/// the default horizon.
+/// The longest time for an answer. It is far longer than the election of a leader takes, and far
+/// shorter than the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shortest time that a daemon in a hurry (`Patience::hurry`) waits for an answer. A commit of
@@ -57,7 +57,7 @@ pub struct Access {
     pub kind: &'static CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
-    /// The user, if the coordinator asks for one.
+    /// The user, if the coordinator asks for a user.
     pub user: Option<User>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
@@ -211,14 +211,14 @@ pub(super) trait Session: Sized + Send {
     /// Connects within this time.
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer>;
 
-    /// Logs in. Called once the member's cluster is known to be the right one. Does nothing if
+    /// Logs in. Called once the member's cluster is known to be the right cluster. Does nothing if
     /// `open` has logged in.
     async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
         Ok(())
     }
 
-    /// Returns the cluster ID that the member has reported. It is empty if this kind of coordinator
-    /// reports none.
+    /// Returns the cluster ID that the member has reported. The ID is empty if this kind of
+    /// coordinator reports no cluster ID.
     fn cluster_id(&self) -> &str {
         ""
     }
@@ -253,7 +253,7 @@ pub(super) struct Line<S> {
 }
 
 impl<S: Session> Line<S> {
-    /// Makes a line. It connects at its first call.
+    /// Makes a line. The line connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Line {
@@ -371,7 +371,7 @@ impl<S: Session> Line<S> {
         Ok(session)
     }
 
-    /// Opens a session, and checks that it leads to the same cluster as earlier ones.
+    /// Opens a session, and checks that it leads to the same cluster as earlier sessions.
     async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, NoAnswer> {
         let mut session = S::open(&self.access, endpoint, within).await?;
         self.check_cluster(&session)?;
@@ -437,7 +437,7 @@ impl<S: Session> Coordinator for Line<S> {
     }
 }
 
-/// Checks that the cluster ID found is the known one, which endpoint `other` has reported.
+/// Checks that the cluster ID `found` is `known`, the ID that endpoint `other` has reported.
 pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), NoAnswer> {
     if found == known {
         return Ok(());

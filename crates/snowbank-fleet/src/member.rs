@@ -1,6 +1,6 @@
-//! A daemon at its coordinator: takes numbers, raises their bounds, checks their keys, and releases
-//! them. Each call blocks on the coordinator for a bounded time. `rules` decides what the answers
-//! mean.
+//! A daemon at its coordinator. It takes numbers, raises their bounds, checks their keys, and
+//! releases the numbers. Each call blocks on the coordinator for a bounded time. `rules` decides
+//! what the answers mean.
 
 mod clusters;
 mod counters;
@@ -30,8 +30,8 @@ pub use pool::{Counted, Pool};
 pub use tried::Tried;
 pub use want::{Taken, Want};
 
-/// The most tries of one write. A write is refused if an earlier write of this daemon was done
-/// without an answer, or if the marker has changed. Both are rare.
+/// A daemon tries one write at most this many times. A write is refused if an earlier write of this
+/// daemon was done without an answer, or if the marker has changed. Both are rare.
 const TRIES_MAX: usize = 5;
 
 /// A daemon of a fleet. `C` is a boxed [`Coordinator`], or a simulated one in tests, which can be
@@ -174,7 +174,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the bounds of sources. `generation` changes when a grant is taken away, because the
     /// machine may have been restored from a snapshot. The write then gets a new identity, so that
-    /// only one of two copies of this process recognises it as its own.
+    /// only one of two copies of this process recognises the write as its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
@@ -182,7 +182,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             // After this raise was requested, a start may have written a higher bound. A later
             // start may go on without asking below that higher bound, so no key may get a lower
-            // one.
+            // bound.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {

@@ -84,7 +84,7 @@ struct Document {
     /// The fleet in which the ceilings count.
     fleet: String,
     /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
-    /// lost it.
+    /// lost that reach.
     reach_ms: u64,
     /// The longest reach that other daemons have had time to poll: this state has waited for that.
     settled_reach_ms: u64,

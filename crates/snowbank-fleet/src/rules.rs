@@ -54,8 +54,8 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 pub enum Taking {
     /// The key's last write is this state's: the source continues at its own ceiling.
     Resume,
-    /// The number is this state's, but the coordinator lost its last write. The source continues at
-    /// its own ceiling, below this bound, which the coordinator had acknowledged.
+    /// The number is this state's, but the coordinator lost the key's last write. The source
+    /// continues at its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
     /// The source starts at this bound or higher. 0: the number was never used in this fleet.
     Above(u64),
@@ -260,7 +260,7 @@ pub enum Loss {
     Gone,
     /// Somebody else wrote the key: another daemon, a copy of this daemon, or an operator.
     Taken(Box<NumberKey>),
-    /// The key has an older value than an acknowledged one.
+    /// The key's value is older than an acknowledged value.
     WentBack,
     /// The value cannot be read.
     Unreadable(KeyError),
@@ -283,7 +283,7 @@ impl fmt::Display for Loss {
 pub enum Seen {
     /// The key's last write is this daemon's. The field is the key's value.
     Ours(Box<NumberKey>),
-    /// The value is older than an acknowledged one: the answer is old, or the coordinator went
+    /// The value is older than an acknowledged value: the answer is old, or the coordinator went
     /// back.
     Older(Loss),
     /// Another daemon has the number, or the key is gone or cannot be read.

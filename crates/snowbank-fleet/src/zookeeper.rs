@@ -37,8 +37,8 @@ const ERROR: i32 = -1;
 /// All permissions.
 const ALL: i32 = 31;
 
-/// The most tries of one swap. A try fails if another client writes a node, or if a parent node is
-/// missing.
+/// One swap makes at most this many tries. A try fails if another client writes a node, or if a
+/// parent node is missing.
 const TRIES_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take one range. A try fails if another daemon was faster.
+/// A daemon tries to take one range at most this many times. A try fails if another daemon was
+/// faster.
 const TRIES_MAX: usize = 100;
 
 /// A shared counter of a daemon.
@@ -86,8 +87,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Checks by a swap whether the key really has this value, which is older than an earlier one.
-    /// If the key has another value, returns that value.
+    /// Checks by a swap whether the key really has this value, which is older than an earlier
+    /// answer. If the key has another value, returns that value.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

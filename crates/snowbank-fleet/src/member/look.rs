@@ -1,10 +1,10 @@
-//! A *look* checks a daemon's keys, and writes those that need it. Its first part is a *poll*,
-//! which reads the keys. Other jobs poll between their steps whenever a poll is due, so that no job
-//! delays a poll for long (`notice`).
+//! A *look* checks a daemon's keys, and writes the keys that need a new write. Its first part is a
+//! *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
+//! that no job delays a poll for long (`notice`).
 //!
 //! A look writes the keys of a source once on each new connection, with a new identity. This tells
 //! two copies of one memory apart, even if nothing shows that the machine was restored. Two copies
-//! cannot share a connection, so at least one of them connects again. Until a copy writes, both
+//! cannot share a connection, so at least one of them connects again. Until one copy writes, both
 //! recognise the key's last write as their own. Once one copy has written, the other copy does not
 //! recognise that write, and ends at its next look. The identity must be drawn after the connection
 //! was made: both copies may know an identity that was drawn earlier.
@@ -67,7 +67,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
-    /// highest bound of its keys.
+    /// highest bound of the source's keys.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });

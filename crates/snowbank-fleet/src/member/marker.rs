@@ -16,7 +16,8 @@ use crate::{Cluster, Coordinator, FleetError, Marker, POLL_PERIOD_MAX, POLL_PERI
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to write the marker. A try fails if the marker has changed.
+/// A daemon tries to write the marker at most this many times. A try fails if the marker has
+/// changed.
 const TRIES_MAX: usize = 10;
 
 /// The marker as it was last read.
@@ -147,8 +148,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Records a reach in the marker, and waits until the other daemons have read it in a poll. The
-    /// daemon that raises the floor must know the longest reach, even if a restored marker has
-    /// forgotten it. So each daemon must record its reach before it writes a key.
+    /// daemon that raises the floor must know the longest reach, even if a restored marker has lost
+    /// that reach. So each daemon must record its reach before it writes a key.
     ///
     /// A state that has not waited for this reach must wait, even if another daemon recorded the
     /// reach. If `waits_later` is true, the caller pauses later, before it hands out anything. So a
@@ -187,7 +188,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Notes the reach in the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
-    /// The marker's identity is not the one that it had when the daemon took its numbers.
+    /// The marker has another identity than it had when the daemon took its numbers.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
         if self.notes.lengthen_reach(found.reach()) {

@@ -37,7 +37,7 @@ struct World {
     stall: Option<Stall>,
 }
 
-/// A time in which answers come only at its end, or never if `is_outage`.
+/// A period without answers. The answers come at its end, or never if `is_outage` is true.
 #[derive(Clone, Copy)]
 struct Stall {
     from: Duration,
@@ -442,7 +442,7 @@ fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
 
 /// The job waited for other jobs, or the machine slept.
 #[test]
-fn a_queued_job_adds_the_time_that_it_waited_to_its_clocks() {
+fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
     for pace in paces() {
         let mut holder = Holder::new(pace);
         holder.world.0.lock().unwrap().now += OUTAGE;

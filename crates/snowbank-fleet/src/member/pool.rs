@@ -17,8 +17,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Returns the pool of the source of this index: these numbers of its ID space, not yet
-    /// counted.
+    /// Returns a pool of these numbers, for the source with this index. No number is counted yet.
     pub fn new(source: usize, numbers: Vec<u64>) -> Self {
         Pool { source, numbers, read: 0, held: 0 }
     }

@@ -149,7 +149,7 @@ fn a_number_is_not_freed_if_the_marker_has_changed() {
 }
 
 /// No daemon takes a number whose bound cannot have been granted, so an operator must be able to
-/// free it.
+/// free such a number.
 #[test]
 fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
     let store = store();
@@ -190,7 +190,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
 /// The daemon does not note the impossible bound, so its next start can go on once the key is
 /// corrected.
 #[test]
-fn an_impossible_bound_ends_a_daemon_and_leaves_its_notes() {
+fn an_impossible_bound_ends_a_daemon_and_is_not_noted() {
     let layout = twitter();
     let store = store();
     let key = key_five();
@@ -263,7 +263,7 @@ fn a_restarted_daemon_remembers_a_longer_horizon() {
 }
 
 /// The marker has the longer reach already: a command, another daemon, or a write without an answer
-/// has recorded it.
+/// has recorded that reach.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();

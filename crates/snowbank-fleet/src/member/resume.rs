@@ -28,7 +28,7 @@
 //! The next call checks the marker, and writes the keys ([`Member::look`]). The proof is wrong in
 //! one case: the machine was restored from a snapshot, and nothing showed that. Then there are two
 //! copies of the daemon, and this write ends one of them. A daemon that has lost its number forgets
-//! its ceiling before it ends, so that its next start asks.
+//! its ceiling before it ends, so that its next start asks the coordinator.
 
 use super::{Held, Member};
 use crate::member::want::{Found, Own, Taken, Want};
@@ -44,8 +44,8 @@ use snowbank_id::layout::{UnixMicros, WorkerSet};
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Goes on without asking with the worker IDs that this state had, if their ceiling is far
-    /// enough ahead. Otherwise returns `None`: the start must ask the coordinator.
+    /// Goes on without asking, and keeps the worker IDs that this state had, if their ceiling is
+    /// far enough ahead. Otherwise returns `None`: the start must ask the coordinator.
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
@@ -53,10 +53,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
-    /// Goes on without asking with the worker IDs that this state had, however near their ceiling
-    /// is. A start also calls this if the coordinator did not answer. Returns `None` in three
-    /// cases: the state had other worker IDs, it has no ceiling for these worker IDs, or it lacks
-    /// the proof.
+    /// Goes on without asking, and keeps the worker IDs that this state had, however near their
+    /// ceiling is. A start also calls this if the coordinator did not answer. Returns `None` in
+    /// three cases: the state had other worker IDs, it has no ceiling for these worker IDs, or it
+    /// lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -64,7 +64,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let numbers = want.layout.numbers_in_space(worker_ids);
-        // If a constant of the layout has changed, the same worker ID is another number.
+        // If a constant of the layout has changed, the same worker ID has another number.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }

@@ -91,7 +91,7 @@ fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
 
 /// Before a stop returns a number, the coordinator must confirm that the daemon still has it.
 #[test]
-fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
+fn a_stop_without_an_answer_keeps_the_number_as_a_kill_does() {
     let store = store();
     let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);

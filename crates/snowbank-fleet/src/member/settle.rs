@@ -1,12 +1,12 @@
 //! The pause of a daemon after it has taken a number that it did not hold.
 //!
 //! A coordinator that went back may show numbers as free although their holders still run. Each
-//! holder polls its keys. So a holder whose write was lost soon notices that, and raises the floor.
-//! A taker writes its key, waits as long as holders need to notice a loss ([`noticed_within`]), and
-//! compares the marker and its keys again before it hands out anything. Answers may become slow
-//! during the wait. So the taker keeps asking, and the slowest answer sets the length of the pause.
-//! The taker polls too, because its write has made it a holder. A start that goes on with its own
-//! number does not wait.
+//! holder polls its keys. So a holder whose write was lost soon notices the loss, and raises the
+//! floor. A taker writes its key, waits as long as holders need to notice a loss
+//! ([`noticed_within`]), and compares the marker and its keys again before it hands out anything.
+//! Answers may become slow during the wait. So the taker keeps asking, and the slowest answer sets
+//! the length of the pause. The taker polls too, because its write has made it a holder. A start
+//! that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, because the daemon slept or the coordinator was away, pauses in
 //! the same way when it raises the bound. Another daemon may have taken the number after the bound
@@ -19,8 +19,8 @@ use super::{Bound, Clocks, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
-/// The most tries to compare the marker and the keys. A try fails if a value has changed or no
-/// answer comes.
+/// A daemon tries to compare the marker and the keys at most this many times. A try fails if a
+/// value has changed or no answer comes.
 const TRIES_MAX: usize = 3;
 
 /// The time from one question to the next in a pause. If the coordinator is slow for a period, the
@@ -227,8 +227,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(floor)
     }
 
-    /// Checks that the marker is the known one, and that a source's keys are its own. Uses a swap,
-    /// because a read may lag behind writes.
+    /// Checks that the marker has its known value, and that this daemon made the last writes of a
+    /// source's keys. Uses a swap, because a read may lag behind writes.
     pub(super) fn compare(&mut self, source: usize) -> Result<(), FleetError> {
         let mut stop = FleetError::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {

@@ -8,7 +8,8 @@ use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take free numbers. A try fails if another daemon is faster.
+/// A start tries to take free numbers at most this many times. A try fails if another daemon is
+/// faster.
 pub(super) const TRIES_MAX: usize = 100;
 
 /// The bounds of a source that takes numbers. They follow from the values of the keys.
@@ -27,7 +28,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes these worker IDs.
     ///
     /// # Errors
-    /// Another daemon holds one of them, or the coordinator did not answer.
+    /// Another daemon holds one of the worker IDs, or the coordinator did not answer.
     pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, FleetError> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
@@ -216,7 +217,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns a source with numbers whose keys are not written yet. Draws the identity of their
-    /// first write, and adds it to the writes that may be the keys' last.
+    /// first write, and adds that identity to the writes that may be the keys' last writes.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,

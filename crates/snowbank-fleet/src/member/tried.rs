@@ -7,7 +7,7 @@ use crate::Notes;
 /// The most writes that are remembered. One try makes a few writes.
 const WRITES_MAX: usize = 100;
 
-/// The facts that the tries of a process pass on to its next try.
+/// The facts that a process remembers from one try to the next try.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
     /// The identities of the writes by which the process tried to take numbers. If an answer was

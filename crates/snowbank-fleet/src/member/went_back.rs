@@ -29,7 +29,7 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
         // The daemon starts at the bound of the holder before it, so its first bound is further
-        // ahead than one that a keeper requests.
+        // ahead than a bound that a keeper requests.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
@@ -45,7 +45,7 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
 }
 
 #[test]
-fn a_daemon_that_loses_a_counter_has_raised_the_floor() {
+fn a_daemon_that_loses_a_counter_raises_the_floor_first() {
     let store = store();
     let counter_key = Paths::of("f").counter("tickets");
     let range = NumberRange { from: 1, to: 1 };
@@ -118,7 +118,7 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
 }
 
 /// Prepares a fleet again after a backup. Returns the store, a daemon that was granted IDs after
-/// that, the backup, and the daemon's clock.
+/// that preparation, the backup, and the daemon's clock.
 fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
     let layout = twitter();
     let store = store();

@@ -42,7 +42,7 @@ pub struct Prepared {
     pub is_new: bool,
     /// The ID spaces that were added.
     pub added: Vec<String>,
-    /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
+    /// The ID spaces that were replaced, because they can make the same IDs as the added spaces.
     pub replaced: Vec<String>,
     /// The floor, if there is one.
     pub floor: Option<UnixMicros>,
@@ -142,8 +142,8 @@ impl Operator<'_> {
     /// returns, for each replacing layout, the instant at which it makes its rivals' highest ID.
     ///
     /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
-    /// daemon can start in them, because each daemon's write compares the marker. So a second check
-    /// sees all holders. If the second check finds a holder, the rivals are put back into the
+    /// daemon can start in the rivals, because each daemon's write compares the marker. So a second
+    /// check sees all holders. If the second check finds a holder, the rivals are put back into the
     /// marker.
     fn replace(
         &mut self,

@@ -80,7 +80,7 @@ fn a_state_is_the_newest_if_no_mark_is_above_its_ceiling() {
 }
 
 #[test]
-fn a_number_is_taken_when_its_bound_is_near_and_above_it() {
+fn a_number_whose_bound_is_near_is_taken_above_that_bound() {
     let other = key("w", 77);
     assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
@@ -111,7 +111,7 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[test]
-fn a_number_is_lost_if_its_key_is_anothers_or_gone() {
+fn a_number_is_lost_if_its_key_is_gone_or_anothers() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));

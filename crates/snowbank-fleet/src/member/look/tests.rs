@@ -44,7 +44,8 @@ fn the_memory_copy_that_connects_again_first_has_the_number() {
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
-/// The memory was copied during a raise. Each copy tries the raise again, and finds it done.
+/// The memory was copied during a raise. Each copy tries the raise again, and finds that it was
+/// done.
 #[test]
 fn a_write_drawn_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();

@@ -124,7 +124,7 @@ impl Space {
 pub(super) struct Machine {
     /// The ID space of its configuration.
     pub(super) space: Space,
-    /// The worker IDs of its configuration. `None`: the daemon picks one.
+    /// The worker IDs of its configuration. `None`: the daemon picks a worker ID.
     pub(super) given: Option<Ids>,
     /// The identity of the state.
     pub(super) state: String,

@@ -82,8 +82,8 @@ enum Event {
     /// The late write with this index is done.
     Late(usize),
     LoseData,
-    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed
-    /// out. No daemon runs.
+    /// An operator prepares the fleet again, after the coordinator has lost its data. The floor is
+    /// above all IDs that were handed out. No daemon runs.
     Prepare,
     /// An operator changes the fleet to the other ID space.
     Add(Space, Option<Meanwhile>),
