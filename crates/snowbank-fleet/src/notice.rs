@@ -17,8 +17,8 @@
 //!     checks whether a poll is due (`Member::poll_if_due`).
 //!   - One answer: the next poll reads the keys. One answer: the holder raises the floor.
 //! - *Pause*: the time from the answer to the taker's write until the taker compares the marker and
-//!   its keys. The taker's write was done after the restore. If it was done before, the restore has
-//!   lost it, and the comparison shows the loss.
+//!   its keys. The taker's write was done after the restore. If it was done before the restore, the
+//!   restore has lost it, and the comparison shows the loss.
 //! - *Period*: the poll period in the marker, which the holder and the taker both use. It never
 //!   changes in a marker that keeps its identity, so a restored marker has the same period. If a
 //!   new marker replaces it, the daemons of the earlier marker end. The period follows the horizon
@@ -38,8 +38,9 @@
 //! during the pause. A start compares its keys after the pause, and again right before it hands out
 //! anything (`Member::check_taken`). The keeper's first look follows at once.
 //!
-//! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. The first poll of a
-//! daemon that went on without asking also reads the marker. While that poll has no answer, a poll
+//! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. Each poll reads the
+//! marker together with the keys. The first poll of a daemon that went on without asking reads the
+//! marker once more before that, which takes one more answer. While that poll has no answer, a poll
 //! is due before each step.
 
 use std::time::Duration;

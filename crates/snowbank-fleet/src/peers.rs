@@ -79,7 +79,7 @@ impl PeerAccess {
     /// Returns the token, if it may be sent to an address to which the configured address with
     /// index `place` led. A client sends the token before it knows who answers. So both addresses
     /// must be private ([`is_private`]): a name that resolves to a loopback address today may
-    /// resolve to another one tomorrow.
+    /// resolve to another address tomorrow.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)

@@ -22,8 +22,8 @@
 //! So a daemon may take a number whose earlier holder still runs: the two daemons have different
 //! positions. The clock only decides when a number counts as abandoned.
 //!
-//! A bound that is lower than an acknowledged one shows that the coordinator went back
-//! ([`Seen::Older`]). The daemon that sees such a bound first raises the floor
+//! A bound that is lower than an acknowledged bound shows that the coordinator went back
+//! ([`Seen::Older`]). A daemon that sees such a bound raises the floor before it does anything else
 //! ([`floor_after_loss`]).
 
 use std::fmt;
@@ -160,8 +160,8 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
 /// running holder is minutes ahead, and the bound after a clean stop is near. An operator's release
 /// does not change the holder's bound, so no other daemon can take the number for a while. If a
 /// restore then loses the release, the holder can tell by its clock whether other daemons may have
-/// had its number ([`may_be_abandoned`]). For that, the holder relies on this instant: it is at
-/// most the holder's `max_ahead` before the bound.
+/// had its number ([`may_be_abandoned`]). The holder can tell because this instant is at most the
+/// holder's `max_ahead` before the bound.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
@@ -169,7 +169,7 @@ pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixM
 
 /// Returns whether other daemons may have taken a number with this bound from a holder with this
 /// `max_ahead`. The clocks of the other daemons may be ahead by `max_ahead`, and these daemons may
-/// take the number up to `max_ahead` before its bound ([`free_at`]).
+/// take the number as early as `max_ahead` before its bound ([`free_at`]).
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }

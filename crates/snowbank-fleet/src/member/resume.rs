@@ -10,9 +10,9 @@
 //!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
 //!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
 //!   answer to a release was lost, the next start must ask, because another daemon may have the
-//!   number at a lower bound. Since the note was made, the machine was neither booted nor restored
-//!   from a snapshot: [`Notes`](super::Notes) checks that. So all IDs that were granted under the
-//!   note are below the state's own ceiling.
+//!   number at a lower bound. Since the note was made, the machine was not booted, and nothing
+//!   reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So all IDs
+//!   that were granted under the note are below the state's own ceiling.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
 //!   state was copied together with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
@@ -37,10 +37,10 @@ use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The divisor of the horizon: a start asks the coordinator if its ceiling is less than this part
-/// of the horizon ahead. The ceiling of a running daemon is at least half of its horizon ahead. So
-/// its restart may take a quarter of the horizon, and another quarter is left for the coordinator's
-/// first answer.
+/// The divisor of the horizon: a start asks the coordinator if its ceiling is ahead by less than
+/// the horizon divided by this. The ceiling of a running daemon is at least half of its horizon
+/// ahead. So its restart may take a quarter of the horizon, and another quarter is left for the
+/// coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
