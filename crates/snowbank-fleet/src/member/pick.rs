@@ -11,8 +11,9 @@ use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// A start searches at most this many worker IDs for unused ones. If it finds too few, it lists all
-/// keys. In a layout with millions of worker IDs, a longer search would delay the start.
+/// A start looks through at most this many worker IDs for allowed ones, and reads the keys of the
+/// first [`SWAPS_MAX`] that are allowed. If too few of these are unused, it lists all keys. In a
+/// layout with millions of worker IDs, a longer search would delay the start.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
 /// The request for worker IDs in one try.
@@ -66,11 +67,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .into())
     }
 
-    /// Returns free worker IDs with their keys, the best first: first the worker IDs that this
-    /// state had and can use at once, then unused worker IDs, then free worker IDs with the
-    /// earliest bounds. After a lost race, each state begins its search for unused worker IDs at a
-    /// place of its own. Otherwise daemons that start together would all choose the same worker ID
-    /// at each try.
+    /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and
+    /// can use at once, unused worker IDs, and free worker IDs with the earliest bounds. After a
+    /// lost race, each state begins its search for unused worker IDs at a place of its own.
+    /// Otherwise daemons that start together would all choose the same worker ID at each try.
     ///
     /// The values may be old: a key is written only if it still has the value that was read.
     pub(super) fn free(
