@@ -1,9 +1,9 @@
 //! The cluster that a daemon belongs to. An operator may configure endpoints of two clusters by
-//! mistake. The start compares only the endpoints that answer it. So each new connection must show
+//! mistake. A start can compare only the endpoints that answer. So each new connection must show
 //! that it leads to the same cluster.
 //!
-//! No write reaches another cluster while one endpoint may still lead to the daemon's own. If all
-//! endpoints lead to another cluster, the daemon raises that cluster's floor and ends
+//! No write reaches another cluster while one endpoint may still lead to the daemon's own cluster.
+//! If all endpoints lead to another cluster, the daemon raises that cluster's floor and ends
 //! (`Member::leave_cluster`).
 //! - The marker and each counter have an identity, drawn when they were made. It identifies the
 //!   cluster: only a copy of the cluster has the same identity.
@@ -41,10 +41,10 @@ impl Cluster {
     }
 
     /// Checks the key's value on a new connection. If the value is missing or cannot be read, the
-    /// cluster counts as another one.
+    /// cluster counts as another cluster.
     ///
     /// # Errors
-    /// Returns a message if it is another cluster.
+    /// Returns a message if the connection leads to another cluster.
     pub(super) fn check(&self, text: Option<&str>) -> Result<(), String> {
         let found = match text.map(self.read) {
             Some(Ok(identity)) if identity == self.identity => return Ok(()),

@@ -5,12 +5,13 @@
 //! The coordinator does the write only if the key still has the value that the daemon read. So each
 //! number is in one daemon's range:
 //! - Of two writes that expect the same value, the coordinator does only one.
-//! - If the answer to a write was lost, its range is used only if the key then has the write's
-//!   identity. Otherwise the daemon abandons the range, even if the write was done.
-//! - After a restored snapshot, the daemon abandons the range of an earlier write: another copy of
-//!   this process may find the same identity.
-//! - If the key is gone, was made again, or is below this daemon's numbers, the daemon ends. It
-//!   never makes the key itself.
+//! - If the answer to a write was lost, the daemon reads the key. It uses the write's range only if
+//!   the key has the write's identity. Otherwise the daemon abandons the range, even if the write
+//!   was done.
+//! - After the machine was restored from a snapshot, the daemon abandons the range of a write that
+//!   it made before. Another copy of this process may find the same identity, and use that range.
+//! - The daemon ends in three cases: the key is gone, the key was made again, or its next number is
+//!   below this daemon's numbers. A daemon never makes the key itself.
 //!
 //! If the key has reached a source's maximum, the source gets an empty range, and nothing is
 //! written.
@@ -28,16 +29,16 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The most IDs from the first ID of a range to its end. Ranges are far shorter: they have 10
-/// million numbers, or as many as a few requests want.
+/// The largest difference between the end of a range and its first ID. The ranges that daemons take
+/// are far shorter: they have 10 million numbers, or as many as a few requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterKey {
     format: u64,
-    /// The identity of the counter, drawn when it was made. A counter that was made again has
-    /// another identity.
+    /// The identity of the counter, drawn when the counter was made. A counter that was made again
+    /// has another identity.
     pub counter: String,
     /// The next free number: all lower numbers may have been handed out. It is text, because
     /// JavaScript's integers end at 2^53.
@@ -47,8 +48,8 @@ pub struct CounterKey {
     /// `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
-    /// writes by it.
+    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// recognises its own writes.
     pub write: String,
     /// The name, for people, of the daemon or the command that wrote the value.
     pub writer: String,
@@ -95,14 +96,14 @@ pub(super) struct Claim {
 pub(super) enum CounterLoss {
     /// The key is gone.
     Gone,
-    /// The key's next number is below this daemon's numbers. Has the key's next number, and this
-    /// daemon's.
+    /// The key's next number is below this daemon's numbers. The fields are the key's next number,
+    /// and the number below which all numbers may have been handed out.
     WentBack(u64, u64),
     /// The counter was made again.
     Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
-    /// The last range is longer than any that a daemon takes.
+    /// The key's last range is longer than any range that a daemon takes.
     Leaps(Box<CounterKey>),
 }
 
@@ -155,8 +156,8 @@ pub(super) enum Step {
     Ours(NumberRange),
     /// Write the key to claim this range.
     Write(Claim),
-    /// The value is older than an earlier one: the answer is old, or the coordinator went back. A
-    /// swap that compares the key shows which.
+    /// The key's next number is below this daemon's numbers: the answer is old, or the coordinator
+    /// went back. A swap that compares the key shows which of the two has happened.
     Verify,
 }
 
@@ -167,12 +168,13 @@ pub(super) struct Counter {
     numbering: Numbering,
     /// The number after the source's maximum.
     end: u64,
-    /// No range begins below this number: the end of this daemon's last range, or the highest
-    /// number in its state.
+    /// No range begins below this number: the end of this daemon's last range, or the number below
+    /// which its state counts all numbers as handed out.
     floor: u64,
-    /// The identity of the counter, once it was read.
+    /// The identity of the counter, once the daemon has read it.
     identity: Option<String>,
-    /// The write whose outcome is unknown, and the generation of the grant in which it was drawn.
+    /// The write whose outcome is unknown, and the generation of the grant in which its identity
+    /// was drawn.
     trying: Option<(Claim, u64)>,
 }
 
@@ -186,7 +188,7 @@ impl Counter {
     }
 
     /// Decides how to take `count` numbers if the key was read as `found`. `generation` changes
-    /// when the grant is lost. `draw` returns a new identity for a write.
+    /// when the source's grant is taken away. `draw` returns a new identity for a write.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -228,13 +230,14 @@ impl Counter {
         claim.range
     }
 
-    /// Returns the loss for a key that really has this older value.
+    /// Returns the loss, after a swap has shown that the key really has this older value.
     pub(super) fn went_back(&self, text: &str) -> CounterLoss {
         let found = CounterKey::parse(text);
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
     }
 
-    /// Checks the key as it was read. Returns `None` if its value is older than an earlier answer.
+    /// Checks the key as it was read. Returns `None` if the key's value is older than an earlier
+    /// answer.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -252,8 +255,8 @@ impl Counter {
         Ok(Some(key).filter(|key| key.next >= self.floor))
     }
 
-    /// Returns the furthest end of a range that begins here. If the increment is larger than
-    /// [`RANGE_IDS_MAX`], that range has one number.
+    /// Returns the furthest end that a range can have if it begins at `from`. If the increment is
+    /// larger than [`RANGE_IDS_MAX`], that range has one number.
     fn furthest(&self, from: u64) -> Position {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));
         let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));

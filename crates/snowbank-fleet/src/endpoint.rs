@@ -11,13 +11,13 @@ use super::CoordinatorKind;
 pub struct Endpoint {
     /// The coordinator's kind.
     pub kind: &'static CoordinatorKind,
-    /// True if it is reached over TLS.
+    /// True if the connection to it uses TLS.
     pub is_tls: bool,
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-/// The text is no endpoint.
+/// The error for a text that is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found {0:?}, allowed: {forms}", forms = forms())]
 pub struct WrongEndpoint(String);

@@ -32,7 +32,7 @@ pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
 };
 
-/// The path of the request for a member's cluster ID. It needs no user.
+/// The path of the request for a member's cluster ID. That request needs no user.
 const STATUS: &str = "/v3/maintenance/status";
 const TRANSACTION: &str = "/v3/kv/txn";
 
@@ -45,8 +45,8 @@ const COMMON_NAME: &str = "CommonName of client";
 /// Parts of the messages of a gateway that cannot connect to its own etcd. etcd's own messages
 /// contain neither.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
-/// The message if users or roles have changed since the token was made. It comes with one of
-/// [`LASTING_CODES`], but a new token helps.
+/// The message if users or roles have changed since the token was made. The gateway sends it with
+/// one of [`LASTING_CODES`], but a new token helps.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The most characters of an answer that a message shows.
@@ -61,7 +61,7 @@ struct Session {
     authority: String,
     /// The token, after a login.
     token: Option<String>,
-    /// A hash of the members' addresses.
+    /// The cluster's ID, which is a hash of the members' addresses.
     cluster_id: String,
     /// The time for an answer.
     patience: Duration,
@@ -251,7 +251,7 @@ fn decoded(value: &Value) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// Reads the answers to ranges of one key each.
+/// Reads the values from the answer to a transaction in which each operation reads one key.
 fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;
@@ -263,8 +263,8 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer>
     Ok(values)
 }
 
-/// Returns the transaction that writes the keys if all have the expected values, and otherwise
-/// reads them.
+/// Returns the transaction that writes the keys if all of them have the expected values, and
+/// otherwise reads the keys.
 ///
 /// Values are compared, and not revisions: after a restore from a backup, other writes get the same
 /// revisions again.

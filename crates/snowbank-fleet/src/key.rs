@@ -10,7 +10,7 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It refuses values of any other format.
+/// The format of values that this release writes. This release refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
 /// The longest text that is read as a value. A marker with the longest layouts of as many sources
@@ -26,26 +26,26 @@ pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
-    /// The identity of the holder's term: 128 bits, drawn when the state took the number. By it, a
-    /// state recognises an old write of its own after a restore of the coordinator.
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. By the
+    /// term, a state recognises its own old writes after a restore of the coordinator.
     pub term: String,
-    /// The identity of this write: 128 bits, drawn for each write. A daemon recognises its own
-    /// writes by it.
+    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// recognises its own writes.
     pub write: String,
     /// The fleet's ceiling: the lowest ID that was not granted. It is text, because JavaScript's
     /// integers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
     /// The highest bound of the term. A release lowers `id_bound` but not this bound. So the holder
-    /// notices if a restore has lost one of its writes before the release.
+    /// notices if a restore has lost a write that it made before the release.
     #[serde(with = "id_bound")]
     pub highest: u64,
     /// The bound at which the term began. If the coordinator had acknowledged a higher bound to an
-    /// earlier holder, it went back.
+    /// earlier holder, then the coordinator went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon. Its bounds are at most `horizon_ms` + `max_ahead_ms` ahead of its
-    /// clock.
+    /// The holder's horizon. The holder's bounds are at most `horizon_ms` + `max_ahead_ms` ahead of
+    /// its clock.
     pub horizon_ms: u64,
     /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
@@ -60,7 +60,7 @@ pub struct NumberKey {
 }
 
 impl NumberKey {
-    /// Returns the value of a holder, without a write, a term or bounds.
+    /// Returns the value of a holder. The write, the term and the bounds in it are still empty.
     pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
         let [state, holder, source] = [state, holder, source].map(str::to_owned);
         NumberKey { format: FORMAT, state, holder, source, since_unix_s, ..NumberKey::default() }
@@ -93,17 +93,18 @@ pub struct Marker {
     /// The identity of the fleet: 128 bits, drawn when the fleet was prepared. So two prepared
     /// clusters have different identities.
     pub identity: String,
-    /// The identity of this write, as in [`NumberKey`]. With it, no two writes have equal texts.
+    /// The identity of this write, as in [`NumberKey`]. Because of it, no two writes of the marker
+    /// have the same text.
     pub(super) write: String,
     /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
     /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
-    /// so no daemon finds it. No two other spaces collide.
+    /// so no daemon finds it. No two of the spaces that were not replaced collide.
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,
     /// The longest [`reach`] that a daemon of the fleet had.
     reach_ms: u64,
-    /// The time between two polls of each daemon. Never changed: see `notice`.
+    /// The time between two polls of each daemon. It never changes: see `notice`.
     poll_ms: u64,
 }
 
@@ -114,8 +115,8 @@ fn name_of(known: &str) -> &str {
 
 /// Returns whether two different ID spaces can make the same IDs at about the same time.
 ///
-/// Daemons of the fleet may have any of their numbers, so it does not matter which numbers collide.
-/// Returns false for equal spaces.
+/// A daemon may have any number of its space, so it does not matter which numbers of the two spaces
+/// collide. Returns false for equal spaces.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
     one != other && first.runs_beside(&second)
@@ -200,13 +201,14 @@ impl Marker {
         self.spaces.iter().position(|known| name_of(known) == space)
     }
 
-    /// Returns the indices of the ID spaces that can make the same IDs as this one, including those
-    /// that were replaced.
+    /// Returns the indices of the ID spaces that can make the same IDs as this space, including
+    /// spaces that were replaced.
     pub(super) fn rivals(&self, space: &str) -> Vec<usize> {
         (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
     }
 
-    /// Marks ID spaces as replaced. Returns those that daemons could use until now.
+    /// Marks the ID spaces with these indices as replaced. Returns the spaces among them that
+    /// daemons could use until now.
     pub(super) fn replace(&mut self, indices: &[usize]) -> Vec<String> {
         let mut replaced = Vec::new();
         for &index in indices {
@@ -219,7 +221,7 @@ impl Marker {
         replaced
     }
 
-    /// Adds an ID space, or restores a replaced one at its index.
+    /// Adds an ID space. If the space was replaced, restores it at its index.
     pub(super) fn put(&mut self, space: &str) {
         match self.index_of(space) {
             Some(index) => self.spaces[index] = space.to_owned(),
@@ -274,12 +276,12 @@ impl Paths {
 /// The reason why a value cannot be used. The message is one line, and does not name the key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Snowbank did not write it.
+    /// Snowbank did not write the value.
     #[error(
         "found a value that Snowbank did not write ({0}), allowed: only values that Snowbank writes; find out who wrote it"
     )]
     Garbage(String),
-    /// A later release wrote it.
+    /// A later release wrote the value.
     #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
     Newer(u64),
 }

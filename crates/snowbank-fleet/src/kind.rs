@@ -12,11 +12,12 @@ const KINDS: [&CoordinatorKind; 2] = [&etcd::KIND, &zookeeper::KIND];
 pub struct CoordinatorKind {
     /// The kind's name in a configuration.
     pub name: &'static str,
-    /// The default port of its endpoints.
+    /// The default port of the kind's endpoints.
     pub(super) port: u16,
-    /// The schemes of its endpoints: the plain one, and the one over TLS.
+    /// The schemes of the kind's endpoints: the scheme without TLS, and the scheme with TLS.
     pub(super) schemes: [&'static str; 2],
-    /// Makes a client, which connects at its first call. Fails if the system has no reactor left.
+    /// Makes a client of such a coordinator. The client connects at its first call. Fails if the
+    /// system has no reactor left.
     pub(super) open: fn(Access) -> io::Result<Box<dyn Coordinator>>,
 }
 
@@ -51,7 +52,7 @@ impl CoordinatorKind {
         names.join(" or ")
     }
 
-    /// Returns the form of its endpoints, for people.
+    /// Returns the form of the kind's endpoints, for people.
     pub fn allowed(&self) -> String {
         let [plain, tls] = self.schemes;
         format!("\"{plain}://HOST:PORT\" or \"{tls}://HOST:PORT\"")

@@ -5,25 +5,26 @@
 //! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
 //! has only the IDs below its bound, and the next holder starts at that bound.
 //!
-//! - *Number*: a worker ID together with the constants of its layout: its number in the ID space.
-//! - *Term*: the time for which one state holds a number.
+//! - *Number*: the number that a worker ID and the constants of its layout have in the ID space.
+//! - *Term*: the time for which one daemon's state holds a number. A number belongs to the state,
+//!   and not to one process, so a restarted daemon can continue its term.
 //! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
 //! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
 //! - A start *asks* the coordinator for its numbers, or *goes on without asking* below the bound
-//!   that was acknowledged before it.
+//!   that the coordinator acknowledged to the process before it.
 //!
 //! The modules:
 //!
-//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer
-//!   means. Both modules are pure.
+//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer of
+//!   the coordinator means. Both modules are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. It is pure too.
 //! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
 //!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
 //!   lists both.
 //! - `endpoint`: the addresses of the members. `cluster`: the check that each new connection leads
 //!   to the same cluster.
-//! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
-//!   them.
+//! - `member`: a daemon at its coordinator. It takes numbers, raises their bounds, checks their
+//!   keys, and releases the numbers.
 //! - `notice`: how often daemons poll, how soon they notice that the coordinator went back, and how
 //!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
@@ -68,8 +69,9 @@ pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above}
 /// A key to compare, and perhaps to write. [`Coordinator::swap`] takes several, and writes only if
 /// all keys are as expected.
 ///
-/// The whole text of a value is compared, which has the identity of its write. A coordinator's own
-/// version numbers would not do: after a restore, other writes get the same versions again.
+/// The swap compares the whole text of a value. That text contains the identity of the write. A
+/// coordinator's own version numbers are not enough: after a restore, other writes get the same
+/// versions again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -95,7 +97,7 @@ impl Swap {
 /// The answer to a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swapped {
-    /// All keys were as expected, and those with a new value were written.
+    /// All keys had their expected values. The keys with a new value were written.
     Done,
     /// Nothing was written. The keys have these values, in the order of the swaps.
     Refused(Vec<Option<String>>),
@@ -108,7 +110,8 @@ pub struct NoAnswer {
     pub reason: String,
     /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
-    /// True if the endpoint, or every endpoint, belongs to another cluster than before.
+    /// True if the endpoint belongs to another cluster than the earlier connections did. In an
+    /// error for all endpoints, true if each of them does.
     pub is_foreign: bool,
 }
 
@@ -144,12 +147,13 @@ pub enum FleetError {
     /// Only an operator can remove the cause.
     #[error("{0}")]
     Refused(String),
-    /// Another daemon has a number or a counter. Or this state or a copy of it has the number, and
-    /// nothing proves that this state is the newest.
+    /// A number or a counter is gone, or another daemon has it or may have it. Or the number
+    /// belongs to this state or to a copy of it, and nothing proves that this state is the newest
+    /// copy.
     #[error("{0}")]
     Held(String),
-    /// A number is lost because the coordinator went back. The floor was raised, unless that write
-    /// had no answer.
+    /// A number is lost because the coordinator went back. The daemon has raised the floor. If that
+    /// write had no answer, the floor may be unchanged.
     #[error("{0}")]
     WentBack(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -158,12 +162,13 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    /// Returns true if a daemon that runs must end: a number or a counter is lost.
+    /// Returns true if a running daemon must end, because a number or a counter is lost.
     pub fn is_loss(&self) -> bool {
         !matches!(self, FleetError::NoAnswer(_))
     }
 
-    /// Returns true for a loss beside which other keys may show that the coordinator went back.
+    /// Returns true for a loss that one key shows. Other keys may still show that the coordinator
+    /// went back.
     fn is_of_one_key(&self) -> bool {
         self.is_loss() && !matches!(self, FleetError::WentBack(_))
     }
@@ -188,19 +193,20 @@ impl From<NoAnswer> for FleetError {
 
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
-/// A write without an answer may have been done, or may be done later. Reads may lag behind writes;
-/// swaps never do.
+/// A write without an answer may have been done, or may be done later. A read may return an older
+/// value. A swap always compares the newest values.
 pub trait Coordinator: Send {
-    /// Makes later calls give up a connection whose answer is late, and ask again on another. So a
-    /// daemon soon notices that it has lost a number.
+    /// Makes later calls give up a connection whose answer is late, and ask again on another
+    /// connection. So a connection that hangs does not hide for long that the daemon has lost a
+    /// number.
     fn hurry(&mut self) {}
 
-    /// Returns how many connections were opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one copy soon opens a new one. A simulated coordinator may have a
-    /// single connection.
+    /// Returns how many connections were opened so far. Two copies of one process's memory cannot
+    /// share a connection, so at least one copy soon opens a new connection. A simulated
+    /// coordinator may have a single connection.
     fn connections(&self) -> u64;
 
-    /// Waits. A simulated coordinator lets time pass as it likes.
+    /// Waits for this time. A simulated coordinator may let less time pass, or none.
     fn pause(&mut self, time: Duration) {
         std::thread::sleep(time);
     }
@@ -223,7 +229,8 @@ pub trait Coordinator: Send {
     }
 
     /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Leaves out
-    /// endpoints that do not answer soon. Does not ask a single endpoint.
+    /// endpoints that do not answer soon. If there is only one endpoint, asks nothing, and returns
+    /// no answer.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -236,7 +243,7 @@ pub trait Coordinator: Send {
     /// one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
-    /// Makes later calls use connections to any cluster again.
+    /// Makes later calls accept connections to any cluster again.
     fn leave_cluster(&mut self) {}
 
     /// Reads all keys that begin with a prefix.
@@ -245,15 +252,15 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares these keys, at most [`SWAPS_MAX`] and the marker. If all have the expected values,
-    /// writes those with a new value. Otherwise writes none.
+    /// Compares these keys: at most [`SWAPS_MAX`], and the marker. If all keys have their expected
+    /// values, writes the keys that get a new value. Otherwise writes nothing.
     ///
     /// # Errors
-    /// The coordinator did not answer. The keys may be written now or later.
+    /// The coordinator did not answer. It may have written the keys, or may write them later.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
 }
 
-/// Makes a client of a coordinator. It connects at its first call.
+/// Makes a client of a coordinator. The client connects at its first call.
 ///
 /// # Errors
 /// The system has no reactor left.

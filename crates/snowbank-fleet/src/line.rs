@@ -28,26 +28,26 @@ mod explain;
 pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect and log in during the first round through several endpoints: an endpoint
-/// whose machine is gone must not use up the others' time. The last round waits longer
-/// ([`Patience::opening`]).
+/// whose machine is gone must not use up the time of the other endpoints. The last round waits
+/// longer ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time for the comparison of all endpoints. They are asked at the same time, so an endpoint
 /// that hangs delays a start by this much at most. An endpoint that answers later is not compared.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The longest time for an answer. It is far longer than a leader's election, and far shorter than
-/// the default horizon.
+/// The longest time for an answer. It is far longer than the election of a leader takes, and far
+/// shorter than the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shortest time that a daemon in a hurry (`Patience::hurry`) waits for an answer. A commit of
 /// a healthy coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
-/// How many times as long as recent answers the next answer may take.
+/// The next answer may take this many times as long as recent answers did.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: it has room for the keys of a hundred thousand numbers.
+/// The most bytes of an answer. This has room for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The addresses and the credentials of a coordinator.
@@ -57,7 +57,7 @@ pub struct Access {
     pub kind: &'static CoordinatorKind,
     /// Members of one cluster, at least one.
     pub endpoints: Vec<Endpoint>,
-    /// The user, if the coordinator asks for one.
+    /// The user, if the coordinator asks for a user.
     pub user: Option<User>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
@@ -72,8 +72,8 @@ pub struct Access {
 pub struct User {
     /// The user's name.
     pub name: String,
-    /// The file whose first line is the password. It is read at each login, because it may be
-    /// renewed.
+    /// The file whose first line is the password. The file is read at each login, because the
+    /// password may be renewed.
     pub password_file: PathBuf,
 }
 
@@ -135,8 +135,8 @@ impl Patience {
         Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
-    /// Makes later waits end soon after recent answers would have come. A connection that hangs
-    /// must not hide for long that a number is lost.
+    /// Makes later waits end when an answer takes much longer than recent answers did. A connection
+    /// that hangs must not hide for long that a number is lost.
     pub(super) fn hurry(&mut self) {
         self.is_in_hurry = true;
     }
@@ -164,10 +164,10 @@ impl Patience {
     }
 }
 
-/// Returns the longest time to connect for each try of a call. `None` means [`Patience::opening`].
-/// If a connection is open, the first try uses it. With several endpoints there are two rounds.
-/// Only the second one waits for slow endpoints, so one that hangs does not use up the others'
-/// time.
+/// Returns, for each try of a call, the longest time to connect. `None` means
+/// [`Patience::opening`]. If a connection is open, the first try uses it. With several endpoints
+/// there are two rounds. Only the second round waits for slow endpoints, so an endpoint that hangs
+/// does not use up the time of the other endpoints.
 fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -186,8 +186,8 @@ pub(super) async fn in_time<T>(
     }
 }
 
-/// Runs futures at the same time. Returns their results in order, and `None` for each that does not
-/// end in time.
+/// Runs futures at the same time. Returns their results in order, and `None` for each future that
+/// does not end in time.
 async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     let ended = poll_fn(|context| {
@@ -211,14 +211,14 @@ pub(super) trait Session: Sized + Send {
     /// Connects within this time.
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer>;
 
-    /// Logs in. Called once the member's cluster is known to be the right one. Does nothing if
+    /// Logs in. Called once the member's cluster is known to be the right cluster. Does nothing if
     /// `open` has logged in.
     async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
         Ok(())
     }
 
-    /// Returns the cluster ID that the member has reported. It is empty if this kind of coordinator
-    /// reports none.
+    /// Returns the cluster ID that the member has reported. The ID is empty if this kind of
+    /// coordinator reports no cluster ID.
     fn cluster_id(&self) -> &str {
         ""
     }
@@ -253,7 +253,7 @@ pub(super) struct Line<S> {
 }
 
 impl<S: Session> Line<S> {
-    /// Makes a line. It connects at its first call.
+    /// Makes a line. The line connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(Line {
@@ -277,8 +277,8 @@ impl<S: Session> Line<S> {
             let endpoint = &self.access.endpoints[self.current];
             match tried {
                 Ok(answer) => return Ok(answer),
-                // A daemon that knows its cluster asks the other endpoints too: this one may belong
-                // to another cluster.
+                // A daemon that knows its cluster asks the other endpoints too: this endpoint may
+                // belong to another cluster.
                 Err(fault) if self.cluster.is_none() && fault.is_lasting && !fault.is_foreign => {
                     return Err(NoAnswer::lasting(format!("{endpoint}: {fault}")));
                 }
@@ -290,8 +290,8 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time. Returns the answers that come within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. The
-    /// connection to the first endpoint in the list that answered stays open.
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. If there is only one endpoint, it is not
+    /// asked. Of the endpoints that answered, the first one in the list keeps its connection open.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
@@ -371,7 +371,7 @@ impl<S: Session> Line<S> {
         Ok(session)
     }
 
-    /// Opens a session, and checks that it leads to the same cluster as earlier ones.
+    /// Opens a session, and checks that it leads to the same cluster as earlier sessions.
     async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, NoAnswer> {
         let mut session = S::open(&self.access, endpoint, within).await?;
         self.check_cluster(&session)?;
@@ -437,7 +437,7 @@ impl<S: Session> Coordinator for Line<S> {
     }
 }
 
-/// Checks that the cluster ID found is the known one, which endpoint `other` has reported.
+/// Checks that the cluster ID `found` is `known`, the ID that endpoint `other` has reported.
 pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), NoAnswer> {
     if found == known {
         return Ok(());
@@ -448,8 +448,9 @@ pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(),
     )))
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The error is foreign only
-/// if all endpoints belong to another cluster, and lasting only if all faults are.
+/// Returns the error for the faults of all endpoints, with their names. The error is foreign if all
+/// endpoints belong to another cluster. It is lasting if it is foreign, or if all faults are
+/// lasting and none is foreign.
 fn no_answer(faults: Vec<(String, NoAnswer)>) -> NoAnswer {
     let is_foreign = faults.iter().all(|(_, fault)| fault.is_foreign);
     let is_lasting = is_foreign || faults.iter().all(|(_, fault)| fault.is_lasting && !fault.is_foreign);

@@ -1,6 +1,6 @@
-//! A daemon at its coordinator: takes numbers, raises their bounds, checks their keys, and releases
-//! them. Each call blocks on the coordinator for a bounded time. `rules` decides what the answers
-//! mean.
+//! A daemon at its coordinator. It takes numbers, raises their bounds, checks their keys, and
+//! releases the numbers. Each call blocks on the coordinator for a bounded time. `rules` decides
+//! what the answers mean.
 
 mod clusters;
 mod counters;
@@ -30,8 +30,8 @@ pub use pool::{Counted, Pool};
 pub use tried::Tried;
 pub use want::{Taken, Want};
 
-/// The most tries of one write. A write is refused if an earlier write of this daemon was done
-/// without an answer, or if the marker has changed. Both are rare.
+/// A daemon tries one write at most this many times. A write is refused if an earlier write of this
+/// daemon was done without an answer, or if the marker has changed. Both are rare.
 const TRIES_MAX: usize = 5;
 
 /// A daemon of a fleet. `C` is a boxed [`Coordinator`], or a simulated one in tests, which can be
@@ -45,8 +45,8 @@ pub struct Member<C> {
     /// The daemon's name for people.
     holder: String,
     notes: Notes,
-    /// Draws the identity of a write. It never draws the same one twice, not even in two copies of
-    /// this process's memory.
+    /// Draws the identity of a write. It never draws the same identity twice, not even in two
+    /// copies of this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
     /// The earlier tries of this process to take numbers.
@@ -57,13 +57,13 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Each write of a number's key compares it.
     marker: Option<Known>,
-    /// The last poll with an answer. If no poll has had one, the last poll that was tried. `None`
-    /// before the first poll, and before the first number is taken.
+    /// The last poll that had an answer. If no poll has had an answer, the last poll that the
+    /// daemon tried. `None` before the first poll, and before the first number is taken.
     polled: Option<Polled>,
     /// True during the pause for a longer reach.
     is_pausing: bool,
     /// The clocks as the caller last gave them. Each use adds the time since then, because a job
-    /// may have waited in a queue, or a call for answers.
+    /// may have waited in a queue, and a call may have waited for answers.
     clocks: Clocks,
 }
 
@@ -78,7 +78,7 @@ pub struct Names<'a> {
     pub holder: &'a str,
 }
 
-/// The end of a poll with an answer, or the beginning of one without.
+/// The time of a poll: its end if the poll had an answer, otherwise its beginning.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
     at: BootMicros,
@@ -177,7 +177,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the bounds of sources. `generation` changes when a grant is taken away, because the
     /// machine may have been restored from a snapshot. The write then gets a new identity, so that
-    /// only one of two copies of this process recognises it as its own.
+    /// only one of two copies of this process recognises the write as its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
@@ -185,11 +185,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             // After this raise was requested, a start may have written a higher bound. A later
             // start may go on without asking below that higher bound, so no key may get a lower
-            // one.
+            // bound.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
-                    // After a restored snapshot, another copy may go on below the same ceiling.
+                    // After the machine was restored from a snapshot, another copy of this process
+                    // may go on below the same ceiling.
                     held.covered = 0;
                 }
                 held.generation = generation;
@@ -207,9 +208,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(raised)
     }
 
-    /// Returns the result of a call. A daemon that has lost a number ends, and forgets its
-    /// ceilings, so that its next start asks the coordinator. If all endpoints lead to another
-    /// cluster, the numbers count as lost: other daemons may have them there.
+    /// Returns the result of a call. A daemon that has lost a number ends. So after a loss, this
+    /// function forgets the daemon's ceilings, and the next start asks the coordinator. If all
+    /// endpoints lead to another cluster, the numbers count as lost: other daemons may have these
+    /// numbers in that cluster.
     fn ended<T>(&mut self, result: Result<T, FleetError>) -> Result<T, FleetError> {
         let result = match result {
             Err(FleetError::NoAnswer(answer)) if answer.is_foreign => Err(self.leave_cluster(answer)),
@@ -239,8 +241,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// still this daemon's.
     ///
     /// If the answer to a release is lost, another daemon may get the number at once. So after a
-    /// release the next start must ask the coordinator, however long that takes. A release is
-    /// therefore tried only at a coordinator that answers.
+    /// release the next start must ask the coordinator, however long that takes. So a daemon tries
+    /// a release only at a coordinator that has just answered.
     pub fn confirm(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
         let mut confirmed = Ok(());
@@ -250,12 +252,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(confirmed)
     }
 
-    /// Releases the numbers: each key gets the bound below which IDs were handed out. The number is
-    /// free once a clock is near that bound. The state must have stored the bound before. The notes
-    /// drop the higher bound before the write.
+    /// Releases the numbers: each key gets a bound above all IDs that were handed out. The number
+    /// is free once a clock is near that bound. The caller must have stored the bound in the state
+    /// before. The notes forget the higher bound before the key is written.
     ///
     /// # Errors
-    /// A release failed. The numbers without a release stay this state's until their bounds have
+    /// A release failed. The numbers that were not released stay this state's until their bounds have
     /// passed.
     pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
         self.set_clocks(clocks);
@@ -274,10 +276,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Releases numbers that were just taken, and of which no ID was handed out. Keeps a number
-    /// that continues an earlier term, because this state alone can use it before its bound.
+    /// that continues an earlier term, because only this state can use such a number before its
+    /// bound has passed.
     ///
     /// # Errors
-    /// A release failed. The numbers without a release stay this state's until their bounds have
+    /// A release failed. The numbers that were not released stay this state's until their bounds have
     /// passed.
     pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
         let mut bounds = Vec::new();
@@ -289,7 +292,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.release(&bounds, clocks)
     }
 
-    /// Reads the keys of a source that were not read yet.
+    /// Reads the keys of a source that this process has not read yet.
     fn read_unread(&mut self, source: usize) -> Result<(), FleetError> {
         let checked = self.check_marker(source);
         self.or_went_back(checked)?;
@@ -315,7 +318,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns `seen`. If it is a loss, polls first: other keys may show that the coordinator went
-    /// back, and the daemon must raise the floor before it ends.
+    /// back, and then the daemon must raise the floor before it ends.
     fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {
             Err(error) if error.is_of_one_key() => match self.poll() {
@@ -344,7 +347,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let granted = Granted::of(held, at);
                 match self.raise_floor(Some(older), granted) {
                     // If there was no answer, the daemon ends as well, and its next start raises
-                    // the floor. If it went on, other daemons would have no floor.
+                    // the floor. If the daemon went on, other daemons would start without a raised
+                    // floor.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
                     Ok(Noticed::OldAnswer) => Err(FleetError::NoAnswer(old_answer())),
                 }
@@ -390,8 +394,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes a bound to the keys of a source from index `from` on, as many as fit into one swap.
-    /// Returns the bound that the keys then have. If a key has a higher bound, writes that one to
-    /// all, except for a release.
+    /// Returns the bound that the keys then have. If a key has a higher bound, writes that higher
+    /// bound to all of them, unless this is a release.
     fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, FleetError> {
         for _ in 0..TRIES_MAX {
             if !is_release {

@@ -3,17 +3,18 @@
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
 //! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
-//! the marks in `lock_dir`, which show the newest copy, end with the boot. They count only in the
-//! directory where they were noted, because that directory may be copied together with `lock_dir`.
-//! If the file is missing or damaged, the daemon starts like a new one, which takes longer. It then
-//! does not know the longest reach of the fleet, which matters if a restored marker has lost it
-//! too.
+//! the marks in `lock_dir`, which show which copy is the newest, do not outlast the boot. They also
+//! count only in the directory where they were noted, because somebody may copy the state directory
+//! together with `lock_dir`. If the file is missing or damaged, the daemon starts like a new
+//! daemon, and its start takes longer. The daemon then does not know the longest reach of the
+//! fleet. This matters if a restored marker has lost that reach too.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on without asking
 //! below a noted ceiling. So the ceiling counts only in the same fleet at the same endpoints, and
-//! only while the difference of the clocks is the one noted with it. If the difference has jumped,
-//! the machine may have been restored from a snapshot, perhaps twice. The difference in the state
-//! would not do: it is replaced right after a jump, and the daemon may be killed then.
+//! only while the difference of the clocks is the one that was noted with the ceiling. If the
+//! difference has jumped, the machine may have been restored from a snapshot, perhaps twice. The
+//! difference in the state file is not enough: the daemon replaces it right after a jump, and may
+//! be killed then.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -29,7 +30,8 @@ use super::rules::REACH_MAX;
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 1;
-/// Spaces fill the file up to a multiple of this size, so that notes can grow on a full disk.
+/// Space characters fill the file up to a multiple of this size in bytes, so that notes can grow on
+/// a full disk.
 const ROOM_BYTES: usize = 4096;
 
 /// The writes of one source.
@@ -37,7 +39,7 @@ const ROOM_BYTES: usize = 4096;
 pub struct Note {
     /// The source's name.
     pub source: String,
-    /// Its ID space.
+    /// The source's ID space.
     pub space: String,
     /// The index of that space in the fleet's marker.
     pub place: usize,
@@ -45,19 +47,20 @@ pub struct Note {
     pub worker_ids: String,
     /// The worker IDs' numbers in the space.
     pub numbers: Vec<u64>,
-    /// The writes of this state that may be the last of the numbers' keys.
+    /// The writes of this state that may be the last write of one of the numbers' keys.
     pub writes: Vec<String>,
     /// The term of the number: [`NumberKey::term`](super::NumberKey).
     pub term: String,
     /// The identity of the marker under which the coordinator acknowledged the bound.
     pub identity: String,
-    /// The highest acknowledged bound that was not released. If a key has a lower one, the
+    /// The highest acknowledged bound that was not released. If a key has a lower bound, the
     /// coordinator went back. This field counts in every boot and directory, because it is a fact
     /// about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
-    /// The lowest bound at which the source may start with these worker IDs. It is noted with the
-    /// first write: even if the answer is lost, the next start may recognise that write.
+    /// The lowest bound at which the source may start with these worker IDs. The daemon notes it
+    /// together with its first write, because the next start may recognise that write even if its
+    /// answer is lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound. 0 if there is none, or if
@@ -65,9 +68,10 @@ pub struct Note {
     #[serde(with = "id_bound")]
     pub covered: u64,
     /// True while no other daemon can take the numbers before `covered` has passed. False during
-    /// the pause after taking them, and once a release was tried.
+    /// the pause after the daemon took the numbers, and after the daemon tried a release.
     pub is_held: bool,
-    /// The difference of the clocks, wall − boot, when `covered` was asked for, in microseconds.
+    /// The difference of the clocks, wall − boot, when the daemon requested `covered`, in
+    /// microseconds.
     pub wall_minus_boot_us: i64,
 }
 
@@ -80,9 +84,9 @@ struct Document {
     /// The fleet in which the ceilings count.
     fleet: String,
     /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
-    /// lost it.
+    /// lost that reach.
     reach_ms: u64,
-    /// The longest reach for which this state has waited until other daemons polled it.
+    /// The longest reach that other daemons have had time to poll: this state has waited for that.
     settled_reach_ms: u64,
     notes: Vec<Note>,
 }
@@ -96,9 +100,9 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` identifies this boot of the machine. It is
-    /// another one after the machine was restored from a snapshot. `fleet` identifies the fleet and
-    /// its coordinator.
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine. It has
+    /// another value after the machine was restored from a snapshot. `fleet` identifies the fleet
+    /// and its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -166,7 +170,7 @@ impl Notes {
         self.longest_reach() > before
     }
 
-    /// Returns the longest reach for which this state has waited.
+    /// Returns the longest reach that other daemons have had time to poll.
     pub(super) fn settled_reach(&self) -> Duration {
         Duration::from_millis(self.document.settled_reach_ms)
     }

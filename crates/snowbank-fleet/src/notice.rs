@@ -5,29 +5,32 @@
 //! notice of the holder ≤ period + 5 × answer ≤ noticed_within(period, answer) = pause of the taker
 //! ```
 //!
-//! - *Notice*: the time from the restore until a holder raises the fleet's floor. The holder has
-//!   lost a write, and gets answers to its polls.
+//! - *Notice*: the time from a restore until a holder raises the fleet's floor. The restore has
+//!   lost a write of this holder, and the holder gets answers to its polls. The time has these
+//!   parts:
 //!   - One answer: the holder's last poll may have read its keys just before the restore, and then
 //!     waited for the answer.
 //!   - One `period`: the next poll is due this long after that answer.
-//!   - Two answers: a step may be in flight when the poll becomes due, and a step has at most two
-//!     answers. All long jobs consist of steps: raises of many sources, ranges that others take
-//!     first, pauses, and counts of the pool. Before each step the holder checks whether a poll is
-//!     due (`Member::poll_if_due`).
+//!   - Two answers: a step may be in flight when the poll becomes due, and a step waits for at most
+//!     two answers. All long jobs consist of steps: raises of many sources, ranges of a counter
+//!     that other daemons take first, pauses, and counts of the pool. Before each step the holder
+//!     checks whether a poll is due (`Member::poll_if_due`).
 //!   - One answer: the next poll reads the keys. One answer: the holder raises the floor.
 //! - *Pause*: the time from the answer to the taker's write until the taker compares the marker and
-//!   its keys. The write was done after the restore: otherwise the restore has lost it, and the
-//!   comparison shows that.
-//! - *Period*: the one in the marker, for holder and taker. It never changes in a marker that keeps
-//!   its identity, so a restored marker has the same period. If a new marker replaces it, the
-//!   daemons of the earlier marker end. The period follows the horizon with which the fleet was
-//!   prepared, and not the longest horizon, which a restored marker may have lost. A restore may
-//!   also replace the marker by an earlier one with another identity. The daemons of the lost
-//!   marker may poll less often. So a taker uses the period of its own horizon if that is longer.
-//! - *Answer*: the longer of [`ANSWER_OF_ALL`] and the taker's slowest answer in the pause, with
-//!   the time of its retries. The taker asks all the time, so slow answers make the pause longer. A
-//!   holder whose answers take longer than both counts as cut off. It is not stopped: otherwise a
-//!   slow coordinator would stop the fleet, although an absent one does not.
+//!   its keys. The taker's write was done after the restore. If it was done before the restore, the
+//!   restore has lost it, and the comparison shows the loss.
+//! - *Period*: the poll period in the marker, which the holder and the taker both use. It never
+//!   changes in a marker that keeps its identity, so a restored marker has the same period. If a
+//!   new marker replaces it, the daemons of the earlier marker end. The period follows the horizon
+//!   with which the fleet was prepared, and not the longest horizon, which a restored marker may
+//!   have lost. A restore may also replace the marker by an earlier one with another identity. The
+//!   daemons of the lost marker may poll less often. So a taker uses the period of its own horizon
+//!   if that period is longer.
+//! - *Answer*: the longer of [`ANSWER_OF_ALL`] and the taker's slowest answer in the pause. The
+//!   time of retries is part of an answer's time. The taker asks all the time, so slow answers make
+//!   the pause longer. A holder whose answers take longer than both counts as cut off. Such a
+//!   holder is not stopped. Otherwise a slow coordinator would stop the fleet, although an absent
+//!   coordinator does not.
 //! - All times are by the boot clock, which includes sleep. So a daemon whose machine has slept
 //!   polls before anything else.
 //!
@@ -35,8 +38,9 @@
 //! during the pause. A start compares its keys after the pause, and again right before it hands out
 //! anything (`Member::check_taken`). The keeper's first look follows at once.
 //!
-//! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. The first poll of a
-//! daemon that went on without asking also reads the marker. While that poll has no answer, a poll
+//! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. Each poll reads the
+//! marker together with the keys. The first poll of a daemon that went on without asking reads the
+//! marker once more before that, which takes one more answer. While that poll has no answer, a poll
 //! is due before each step.
 
 use std::time::Duration;
@@ -47,22 +51,23 @@ use super::line::ANSWER_MIN;
 pub const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// The longest period. Each start with a new number pauses for at least a period. Polls at this
-/// period cost etcd a fifth of polls at the shortest one.
+/// period cost etcd a fifth of what polls at the shortest period cost.
 pub const POLL_PERIOD_MAX: Duration = Duration::from_secs(5);
 
 /// How many periods a horizon has: with a horizon of 5 minutes, the period is 5 s.
 const PERIODS: u32 = 60;
 
 /// A holder whose answers take no longer than this notices a restore in time, however fast the
-/// taker's answers are. A healthy coordinator takes a hundredth of it.
+/// taker's answers are. A healthy coordinator answers in a hundredth of this time.
 const ANSWER_OF_ALL: Duration = Duration::from_millis(200);
 
-/// The answers of a notice: to the last poll, to a step in flight, to the next poll, and to the
-/// write of the floor.
+/// The answers that a holder waits for until it has raised the floor: one to its last poll, two to
+/// a step in flight, one to the next poll, and one to the write of the floor.
 const ANSWERS: u32 = 1 + 2 + 1 + 1;
 
-// If answers are fast, the time of `ANSWERS` answers has room for a connection that hangs: it is
-// abandoned after `ANSWER_MIN`, and the answers on a new connection have the same time.
+// If answers are fast, the time of `ANSWERS` answers has room for a connection that hangs: the
+// holder abandons that connection after `ANSWER_MIN`, and has as much time again for the answers on
+// a new connection.
 const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
 
 /// The shortest horizon of all fleets.

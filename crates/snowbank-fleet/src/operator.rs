@@ -28,7 +28,7 @@ pub struct Entry {
     pub state: &'static str,
     /// The holder's name for people, or why the key cannot be read.
     pub holder: String,
-    /// The source that uses it.
+    /// The source that uses the number.
     pub source: String,
     /// When the holder took the number.
     pub since_unix_s: i64,
@@ -42,7 +42,7 @@ pub struct Entry {
     pub is_free: bool,
 }
 
-/// The writer's name in a counter that the command has set.
+/// The name of the writer in a counter that `snowbank ticket set` has written.
 const COUNTER_SETTER: &str = "snowbank ticket set";
 
 /// An operator's request to free a number.
@@ -54,8 +54,8 @@ pub struct Freeing<'a> {
     pub now: UnixMicros,
     /// True if the holder may still run.
     pub is_forced: bool,
-    /// True if the operator knows that a bound too far ahead for any clock is wrong: no such IDs
-    /// were handed out.
+    /// True if the command may lower a bound that is too far ahead for any clock: the operator
+    /// knows that no IDs so far ahead were handed out.
     pub is_lowering: bool,
 }
 
@@ -64,8 +64,8 @@ impl Freeing<'_> {
     /// read (`None`), returns the highest bound that daemons accept.
     ///
     /// # Errors
-    /// The key's bound is too far ahead for any clock. But a daemon whose clock was ahead may have
-    /// been granted it.
+    /// The key's bound is too far ahead for any clock, and `is_lowering` is false. A daemon whose
+    /// clock was ahead may have been granted that bound.
     fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
         let numbering =
             Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
@@ -161,7 +161,7 @@ impl Operator<'_> {
         })
     }
 
-    /// Sets a shared counter above the highest number that was handed out, `value`. `write` is the
+    /// Sets a shared counter above `value`, the highest number that was handed out. `write` is the
     /// identity of this write. `is_lowering` is true if the operator knows that the key's value is
     /// wrong.
     ///
@@ -262,7 +262,7 @@ impl Operator<'_> {
         }
         let id_bound = id_bound.map_err(refused)?;
         // The key keeps the holder's term. So if the coordinator had acknowledged a higher bound to
-        // the holder, the holder notices that the coordinator lost it.
+        // the holder, the holder notices that the coordinator lost that bound.
         let highest = held.highest.max(id_bound);
         let write = freeing.write.to_owned();
         let released = NumberKey { write, released: true, id_bound, highest, ..held.clone() };

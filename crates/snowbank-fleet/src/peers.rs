@@ -1,8 +1,7 @@
-//! The peers of a daemon: other daemons. At its start, a daemon asks them for their worker IDs, as
-//! a client does.
+//! The peers of a daemon: other daemons. At its start, a daemon asks its peers for their worker
+//! IDs, as a client does.
 //!
-//! If a peer does not answer, it may have the same worker ID. So peers do not replace a
-//! coordinator.
+//! A peer that does not answer may have the same worker ID. So peers do not replace a coordinator.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +16,7 @@ use snowbank_client::protocol::Info;
 use snowbank_client::tls::ClientFiles;
 use snowbank_client::{Client, ClientOptions};
 
-/// The most addresses that are asked. Further ones are not.
+/// A start asks at most this many addresses, and ignores the rest.
 pub const PEERS_MAX: usize = 256;
 
 /// The peers' addresses, and the credentials for them.
@@ -32,7 +31,7 @@ pub struct PeerAccess {
 }
 
 impl fmt::Debug for PeerAccess {
-    /// Writes no token.
+    /// Leaves out the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PeerAccess").field("addresses", &self.addresses).finish_non_exhaustive()
     }
@@ -48,7 +47,7 @@ pub struct Answer {
 }
 
 /// Asks all peers at the same time, except those at `skipped` addresses. Resolving names and asking
-/// each take at most `within`. Returns the answers in the order of the setting.
+/// each take at most `within`. Returns the answers in the order of the configured addresses.
 pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
     // The addresses to ask, each with the index of the configured address that led to it.
     let mut asked = Vec::new();
@@ -77,10 +76,10 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 }
 
 impl PeerAccess {
-    /// Returns the token for an address that the configured address of an index led to. A client
-    /// sends the token before it knows who answers. So both addresses must be private
-    /// ([`is_private`]): a name that resolves to a loopback address today may resolve to another
-    /// one tomorrow.
+    /// Returns the token, if it may be sent to an address to which the configured address with
+    /// index `place` led. A client sends the token before it knows who answers. So both addresses
+    /// must be private ([`is_private`]): a name that resolves to a loopback address today may
+    /// resolve to another address tomorrow.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
@@ -92,8 +91,8 @@ pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns the client for an address that the configured address of an index led to. The server's
-/// certificate must have the configured name.
+/// Returns a client for an address to which the configured address with index `place` led. The
+/// server's certificate must have the configured name.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
     let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
@@ -166,12 +165,12 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
     }
 }
 
-/// Returns the answers in the order of the setting, each daemon once. A name may have IPv4 and IPv6
-/// addresses, and its daemon may listen on one of them. So an address that does not answer is left
-/// out if an address of the other family answers.
+/// Returns the answers in the order of the configured addresses, each daemon once. A name may have
+/// IPv4 and IPv6 addresses, and its daemon may listen on only one of them. So an address that does
+/// not answer is left out if an address of the other family answers.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
-    // The configured addresses that answered, and whether by IPv6.
+    // The index of each configured address that answered, and whether it answered over IPv6.
     let mut answered = Vec::new();
     for (place, address, _) in all.iter().filter(|(.., result)| result.is_ok()) {
         answered.extend(socket_address(address).map(|at| (*place, at.is_ipv6())));

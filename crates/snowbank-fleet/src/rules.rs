@@ -2,27 +2,28 @@
 //! coordinator means. They are pure: times and answers come in, decisions go out.
 //!
 //! Five facts keep IDs unique:
-//! - All IDs that were granted to a holder are below its key's bound, because the bound is written
-//!   before they are granted.
-//! - A daemon that takes a number starts at the key's bound. It starts lower only under two
-//!   conditions: its own state made the key's last write, and this machine's marks show that no
-//!   copy of the state was granted more ([`Proof::Newest`]).
-//! - A start that does not ask hands out IDs below the bound that was acknowledged last. The marks
-//!   must also show that no stop has returned the number ([`Proof::Held`], `member::resume`). So it
-//!   has only IDs that the process before it was granted.
-//! - A daemon that finds a key with a write that is not its own hands out nothing more.
+//! - All IDs that were granted to a holder are below its key's bound, because the holder writes a
+//!   bound before it is granted the IDs below that bound.
+//! - A daemon that takes a number starts at the key's bound. It starts lower only if two things are
+//!   true: its own state made the key's last write, and this machine's marks show that no copy of
+//!   the state was granted more ([`Proof::Newest`]).
+//! - A start that does not ask the coordinator hands out only IDs below the bound that was
+//!   acknowledged last. The marks must also show that no clean stop has returned the number
+//!   ([`Proof::Held`], `member::resume`). So such a start has only IDs that the process before it
+//!   was granted.
+//! - A daemon hands out nothing more once it finds a write of another daemon at one of its keys.
 //! - With a number that it did not hold, a daemon starts above the fleet's *floor*. The floor is an
 //!   instant in the marker, and each write of a key compares the marker. The floor is above all IDs
 //!   that the keys do not show: IDs from before the fleet, IDs of replaced ID spaces, and IDs that
 //!   were granted by writes which a restore has lost. A grant ends at most `max_ahead` and a
 //!   horizon ahead of its holder's clock ([`counts_from`]). Daemons may have different settings, so
-//!   the marker has the longest [`reach`] of all.
+//!   the marker has the longest [`reach`] of all daemons.
 //!
-//! So a number may be taken from a daemon that still runs: the two daemons have different
+//! So a daemon may take a number whose earlier holder still runs: the two daemons have different
 //! positions. The clock only decides when a number counts as abandoned.
 //!
-//! A bound that is lower than an acknowledged one shows that the coordinator went back
-//! ([`Seen::Older`]). The daemon that sees such a bound first raises the floor
+//! A bound that is lower than an acknowledged bound shows that the coordinator went back
+//! ([`Seen::Older`]). A daemon that sees such a bound raises the floor before it does anything else
 //! ([`floor_after_loss`]).
 
 use std::fmt;
@@ -40,12 +41,12 @@ pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 /// for the number.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
-/// The longest [`reach`] that is believed. It is longer than that of any configuration, because
-/// `max_ahead` is at most a sixth of the horizon.
+/// The longest [`reach`] that is believed. It is longer than the reach of any configuration,
+/// because `max_ahead` is at most a sixth of the horizon.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
-/// The most by which the clocks of a fleet may differ. A bound that is further ahead than this plus
-/// its holder's reach was never granted.
+/// The most by which the clocks of a fleet may differ. A bound that is ahead of the clock by more
+/// than this time and its holder's reach together was never granted.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
 /// How a source starts with a number that it may take.
@@ -53,8 +54,8 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 pub enum Taking {
     /// The key's last write is this state's: the source continues at its own ceiling.
     Resume,
-    /// The number is this state's, but the coordinator lost its last write. The source continues at
-    /// its own ceiling, below this bound, which the coordinator had acknowledged.
+    /// The number is this state's, but the coordinator lost the key's last write. The source
+    /// continues at its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
     /// The source starts at this bound or higher. 0: the number was never used in this fleet.
     Above(u64),
@@ -63,8 +64,8 @@ pub enum Taking {
 /// A daemon that wants a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The writes of this state that may be the number's last. Empty if the state may be an older
-    /// copy.
+    /// The writes of this state that may be the last write of the number's key. Empty if the state
+    /// may be an older copy.
     pub writes: &'a [String],
     /// The bound that the coordinator had acknowledged to this state. `None` if there was none, or
     /// if the state may be an older copy.
@@ -78,7 +79,7 @@ pub struct Taker<'a> {
 /// A bound that the coordinator had acknowledged for a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged<'a> {
-    /// The term in which the coordinator acknowledged it.
+    /// The term in which the coordinator acknowledged the bound.
     pub term: &'a str,
     /// The bound.
     pub id_bound: u64,
@@ -86,12 +87,12 @@ pub struct Acknowledged<'a> {
     pub until: UnixMicros,
 }
 
-/// The number belongs to another daemon.
+/// The reason why a number cannot be taken: another daemon holds it, or a copy of this state may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The value at its key.
     pub key: Box<NumberKey>,
-    /// The instant from which it may be taken.
+    /// The instant from which the number may be taken.
     pub free_at: UnixMicros,
 }
 
@@ -101,7 +102,7 @@ pub enum Proof {
     /// No proof: the state may be an older copy.
     None,
     /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
-    /// a worker ID, so only the coordinator knows its holder.
+    /// a worker ID, so only the coordinator knows who holds that worker ID now.
     Newest,
     /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not
     /// returned.
@@ -109,11 +110,12 @@ pub enum Proof {
 }
 
 /// Returns the proof for a state with this many worker IDs. `stored` is the state's ceiling.
-/// `marks` are this machine's marks of the worker IDs. Each grant writes them, and a copy of the
-/// state does not contain them.
+/// `marks` are this machine's marks of the worker IDs. Each grant writes the marks. They are not
+/// part of the state, so a copy of the state does not contain them.
 ///
-/// A copy that starts on another machine finds no marks. So it starts at the key's bound, with a
-/// new write. So all IDs that were granted under a noted write were granted on this machine.
+/// A copy of the state that starts on another machine finds no marks there. So that copy starts at
+/// the key's bound, and makes a new write. So all IDs that were granted under a noted write were
+/// granted on this machine.
 pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Proof {
     let are_covered =
         marks.iter().all(|mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored);
@@ -131,7 +133,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 /// ([`may_be_abandoned`]).
 ///
 /// # Errors
-/// Another daemon holds the number, and the clock is not yet near its bound.
+/// The number is held, and the clock is not yet near its bound.
 pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Result<Taking, Held> {
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
@@ -154,25 +156,25 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
-/// Returns the instant from which a number may be taken: shortly before its bound. A running
-/// holder's bound is minutes ahead, and a clean stop leaves a near one. An operator's release
-/// leaves the holder's bound, so the number stays taken for a while. So if a restore loses the
-/// release, the holder knows by its clock whether others may have had its number
-/// ([`may_be_abandoned`]). The holder relies on the instant being at most its `max_ahead` before
-/// the bound.
+/// Returns the instant from which a number may be taken: shortly before its bound. The bound of a
+/// running holder is minutes ahead, and the bound after a clean stop is near. An operator's release
+/// does not change the holder's bound, so no other daemon can take the number for a while. If a
+/// restore then loses the release, the holder can tell by its clock whether other daemons may have
+/// had its number ([`may_be_abandoned`]). The holder can tell because this instant is at most the
+/// holder's `max_ahead` before the bound.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
 }
 
 /// Returns whether other daemons may have taken a number with this bound from a holder with this
-/// `max_ahead`. Their clocks may be ahead by `max_ahead`, and they may take it from `max_ahead`
-/// before the bound on ([`free_at`]).
+/// `max_ahead`. The clocks of the other daemons may be ahead by `max_ahead`, and these daemons may
+/// take the number as early as `max_ahead` before its bound ([`free_at`]).
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
 
-/// Returns the instant of a bound: at that instant the clock is past all IDs below it.
+/// Returns the instant of a bound: at that instant the clock is past all IDs below the bound.
 pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
@@ -187,26 +189,27 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
 }
 
 /// Returns how far ahead of another daemon's clock a daemon with these settings may hand out IDs.
-/// Its clock is at most `max_ahead` ahead, and its IDs are at most `max_ahead` and a horizon ahead
-/// of its clock. The result is in whole milliseconds, as in the marker.
+/// The daemon's clock is at most `max_ahead` ahead of the other daemon's clock. Its IDs are at most
+/// `max_ahead` and a horizon ahead of its own clock. The result is in whole milliseconds, as in the
+/// marker.
 pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
     let reach = horizon.saturating_add(max_ahead.saturating_mul(2));
     Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the floor after the coordinator has lost writes. No daemon can have been granted more
-/// ([`counts_from`]), if `longest_reach` is the longest [`reach`] of the fleet. `acknowledged` is
-/// the instant of the caller's highest granted bound. It may be further ahead, if the caller's
-/// clock was set back.
+/// Returns the floor after the coordinator has lost writes. No daemon can have been granted IDs
+/// above that floor ([`counts_from`]), if `longest_reach` is the longest [`reach`] of the fleet.
+/// `acknowledged` is the instant of the caller's highest granted bound. That instant may be further
+/// ahead than the reach, if the caller's clock was set back.
 ///
 /// If the caller started at an earlier floor, `acknowledged` may be that floor. The reach is not
-/// added to it, so repeated restores do not push the floor further ahead.
+/// added to `acknowledged`, so repeated restores do not push the floor further ahead.
 pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reach: Duration) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(longest_reach))).max(acknowledged)
 }
 
 /// Returns whether a key shows that the coordinator has lost the bound `acknowledged`, which it had
-/// acknowledged in this term. 0 means that it had acknowledged none.
+/// acknowledged in this term. If `acknowledged` is 0, the coordinator had acknowledged no bound.
 ///
 /// A later term begins at the number's bound or higher. So the `from` of a key in another term must
 /// be at least the acknowledged bound.
@@ -255,9 +258,9 @@ pub fn check_bound(
 pub enum Loss {
     /// The key is gone.
     Gone,
-    /// Another daemon wrote it.
+    /// Somebody else wrote the key: another daemon, a copy of this daemon, or an operator.
     Taken(Box<NumberKey>),
-    /// The key has an older value than an acknowledged one.
+    /// The key's value is older than an acknowledged value.
     WentBack,
     /// The value cannot be read.
     Unreadable(KeyError),
@@ -278,9 +281,9 @@ impl fmt::Display for Loss {
 /// The meaning of a held number's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// The key's last write is this daemon's. Has the value.
+    /// The key's last write is this daemon's. The field is the key's value.
     Ours(Box<NumberKey>),
-    /// The value is older than an acknowledged one: the answer is old, or the coordinator went
+    /// The value is older than an acknowledged value: the answer is old, or the coordinator went
     /// back.
     Older(Loss),
     /// Another daemon has the number, or the key is gone or cannot be read.
@@ -293,19 +296,20 @@ pub enum Seen {
 pub struct Holding {
     /// The key's last known value. `None`: the key was not read yet.
     text: Option<String>,
-    /// The highest acknowledged bound. If the key has a lower one, the coordinator went back.
+    /// The highest acknowledged bound. If the key has a lower bound, the coordinator went back.
     acknowledged: u64,
-    /// The writes of this state that may be the key's last. Once a write is known to be done,
-    /// earlier ones are moved to `replaced`.
+    /// The writes of this state that may be the key's last. Once a write is known to be done, the
+    /// writes before it move to `replaced`.
     writes: Vec<String>,
-    /// The latest of the earlier writes. They can no longer be done. So if the key has one of them,
-    /// the coordinator went back, even if the bound is the same.
+    /// The writes that a later write of this daemon has replaced. The coordinator can no longer do
+    /// them. So if the key has a replaced write, the coordinator went back, even if the bound is
+    /// the same.
     replaced: Vec<String>,
 }
 
-/// The most replaced writes that a daemon remembers for each number. They only matter for writes
-/// that leave the bound unchanged, one for each new connection: if a restore loses a raise, the
-/// bound shows that.
+/// The most replaced writes that a daemon remembers for each number. They matter only if a restore
+/// loses a write that left the bound unchanged. A daemon makes one such write on each new
+/// connection. If a restore loses a raise, the lower bound shows the loss.
 const REPLACED_MAX: usize = 64;
 
 impl Holding {
@@ -345,8 +349,8 @@ impl Holding {
         self.acknowledged = self.acknowledged.min(id_bound);
     }
 
-    /// Moves the writes before this one to `replaced`. They expect an older value, so they can no
-    /// longer be done.
+    /// Moves the writes before the one at index `at` to `replaced`. Those writes expect an older
+    /// value, so the coordinator can no longer do them.
     fn forget_before(&mut self, at: usize) {
         self.replaced.extend(self.writes.drain(..at));
         let too_many = self.replaced.len().saturating_sub(REPLACED_MAX);

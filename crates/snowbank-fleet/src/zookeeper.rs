@@ -1,8 +1,8 @@
 //! ZooKeeper. Each key is a persistent node at the key's path.
 //!
-//! A swap reads the nodes and compares their values. Then it writes all of them or none: each must
-//! still have the version that was read. Both steps use one session. If the servers are restored
-//! from a backup between the steps, the session ends, so the restore is noticed.
+//! A swap reads the nodes and compares their values. Then it writes all of them or none: each node
+//! must still have the version that was read. Both steps use one session. If the servers are
+//! restored from a backup between the steps, the session ends, so the restore is noticed.
 
 mod jute;
 mod session;
@@ -31,14 +31,14 @@ const GET_CHILDREN: i32 = 8;
 const SYNC: i32 = 9;
 const CHECK: i32 = 13;
 const MULTI: i32 = 14;
-/// The operation of a result that is an error, and of the end mark after the last result.
+/// The operation number in a result that is an error, and in the end mark after the last result.
 const ERROR: i32 = -1;
 
 /// All permissions.
 const ALL: i32 = 31;
 
-/// The most tries of one swap. A try fails if another client writes a node, or if a parent node is
-/// missing.
+/// One swap makes at most this many tries. A try fails if another client writes a node, or if a
+/// parent node is missing.
 const TRIES_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ fn node(answer: &Answer) -> Result<Option<Node>, NoAnswer> {
 
 fn node_in(mut reader: Reader<'_>) -> Option<Node> {
     let text = reader.text()?;
-    // The IDs of the transactions of creation and last write, and the times of both. The version
-    // follows.
+    // These are the transaction IDs of the node's creation and of its last write, and the times of
+    // both. The version follows.
     let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
     Some(Node { text, version: reader.int()? })
 }

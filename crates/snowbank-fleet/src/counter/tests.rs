@@ -58,7 +58,7 @@ fn a_counter_that_is_gone_or_went_back_is_never_made_again() {
     let mut running = counter(0);
     assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
     running.done(claim("w1", 101));
-    assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "below its last range");
+    assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "the key is below the last range");
     let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
     assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "even if its next number is higher");
     let garbage = String::from("{}");
@@ -80,7 +80,7 @@ fn no_range_is_taken_from_a_counter_that_leaps() {
     for (from, to) in [(101, 101 + RANGE_IDS_MAX), (1 << 62, 1 << 62), (1 << 63, 1 << 63)] {
         assert!(
             step(&mut counter, &key(from, to), 0, "w1").is_ok(),
-            "{from}..{to}: an operator may raise it"
+            "{from}..{to}: an operator may raise the key"
         );
     }
     let found = stored(101, "w0");

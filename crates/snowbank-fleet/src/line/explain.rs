@@ -1,5 +1,5 @@
-//! The reasons why a connection to a coordinator failed. They name the settings in `[fleet]` that
-//! help.
+//! The reasons why a connection to a coordinator failed. The messages name the settings in
+//! `[fleet]` that help.
 
 use std::error::Error;
 use std::{io, iter};

@@ -1,5 +1,5 @@
-//! The comparison of the endpoints. All must belong to one cluster, because daemons at two clusters
-//! could take the same number.
+//! The comparison of the endpoints. All endpoints must belong to one cluster, because daemons at
+//! two clusters could take the same number.
 
 use super::Member;
 use crate::{Cluster, Coordinator, KeyError};
@@ -13,9 +13,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that all endpoints that answer report one cluster. Also checks that a key's value has
-    /// the same identity at each of them, or that the key is missing at each. The markers of two
-    /// clusters have different identities. A value that cannot be read counts as an identity of its
-    /// own. Does nothing if the endpoints were compared before.
+    /// the same identity at each of these endpoints, or that the key is missing at each of them.
+    /// The markers of two clusters have different identities. A value that cannot be read counts as
+    /// an identity of its own. Does nothing if the endpoints were compared before.
     ///
     /// # Errors
     /// Returns a message if two endpoints differ.

@@ -1,11 +1,13 @@
-//! The shared counters of a daemon: takes ranges of numbers, and checks the counters' keys.
+//! The shared counters of a daemon. The daemon takes ranges of numbers from them, and checks their
+//! keys.
 
 use super::Member;
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
 use crate::{Cluster, Coordinator, FleetError, NoAnswer, Swap, Swapped};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take one range. A try fails if another daemon was faster.
+/// A daemon tries to take one range at most this many times. A try fails if another daemon was
+/// faster.
 const TRIES_MAX: usize = 100;
 
 /// A shared counter of a daemon.
@@ -85,8 +87,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Checks by a swap whether the key really has this value, which is older than an earlier one.
-    /// Returns the key's value if it is another.
+    /// Checks by a swap whether the key really has this value, which is older than an earlier
+    /// answer. If the key has another value, returns that value.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

@@ -12,11 +12,11 @@ pub(super) struct Held {
     pub(super) source: String,
     /// The source's index in the daemon.
     pub(super) index: usize,
-    /// The numbering of its layout with these worker IDs.
+    /// The numbering of the source's layout with these worker IDs.
     pub(super) numbering: Numbering,
-    /// Its ID space.
+    /// The source's ID space.
     pub(super) space: String,
-    /// Its worker IDs, in text form.
+    /// The source's worker IDs, in text form.
     pub(super) worker_ids: String,
     /// The index of its ID space in the marker.
     pub(super) place: usize,
@@ -25,7 +25,7 @@ pub(super) struct Held {
     pub(super) term: String,
     /// The identity of the marker under which the source took the numbers.
     pub(super) identity: String,
-    /// How far ahead the fleet's ceiling is kept.
+    /// How far ahead of the clock the fleet's ceiling is kept.
     pub(super) horizon: Duration,
     /// How far IDs may be ahead of the wall clock.
     pub(super) max_ahead: Duration,
@@ -33,9 +33,9 @@ pub(super) struct Held {
     pub(super) is_claimed: bool,
     /// When the source took the numbers, for people.
     pub(super) since_unix_s: i64,
-    /// The bound at which the source started. Its keys never get a lower one.
+    /// The bound at which the source started. The keys never get a lower bound.
     pub(super) floor: u64,
-    /// The bound that may be granted.
+    /// The source may be granted the IDs below this bound.
     pub(super) covered: u64,
     /// The bound that was acknowledged last. After a release or a loss, `covered` is lower.
     pub(super) acknowledged: u64,
@@ -44,23 +44,24 @@ pub(super) struct Held {
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,
-    /// The wall clock minus the boot clock when `covered` was asked for.
+    /// The wall clock minus the boot clock when the daemon requested `covered`.
     pub(super) wall_minus_boot_us: i64,
-    /// The write whose outcome is unknown.
+    /// The identity of the write whose outcome is unknown.
     pub(super) trying: Option<String>,
     /// How many connections had been opened when the last write's identity was drawn.
     pub(super) drawn_on: u64,
-    /// The generation of the grants when that identity was drawn.
+    /// The generation of the grants when the last write's identity was drawn.
     pub(super) generation: u64,
 }
 
 impl Held {
-    /// Returns how far its IDs may be ahead of other daemons' clocks.
+    /// Returns how far the source's IDs may be ahead of other daemons' clocks.
     pub(super) fn reach(&self) -> Duration {
         rules::reach(self.horizon, self.max_ahead)
     }
 
-    /// Returns the message for the loss of a number. `state` is this daemon's.
+    /// Returns the message for the loss of a number. `state` is the identity of this daemon's
+    /// state.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
         let number = self.numbers[at].0;
         let source = &self.source;
@@ -77,7 +78,7 @@ impl Held {
         format!("worker ID {number} of source {source:?}: {loss}")
     }
 
-    /// Returns the writes that may be the last of one of the source's keys.
+    /// Returns the writes that may be the last write of one of the source's keys.
     fn writes(&self) -> Vec<String> {
         let mut writes: Vec<String> = Vec::new();
         for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {

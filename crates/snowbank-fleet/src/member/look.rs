@@ -1,18 +1,18 @@
-//! A *look* checks a daemon's keys, and writes those that need it. Its first part is a *poll*,
-//! which reads the keys. Other jobs poll between their steps whenever a poll is due, so that no job
-//! delays it (`notice`).
+//! A *look* checks a daemon's keys, and writes the keys that need a new write. Its first part is a
+//! *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
+//! that no job delays a poll for long (`notice`).
 //!
 //! A look writes the keys of a source once on each new connection, with a new identity. This tells
 //! two copies of one memory apart, even if nothing shows that the machine was restored. Two copies
-//! cannot share a connection, so at least one of them connects again. Until a copy writes, both
-//! recognise the key's last write as their own. The other copy does not recognise the new write,
-//! and ends at its next look. The identity must be drawn on the new connection: both copies may
-//! know an earlier one.
+//! cannot share a connection, so at least one of them connects again. Until one copy writes, both
+//! recognise the key's last write as their own. Once one copy has written, the other copy does not
+//! recognise that write, and ends at its next look. The identity must be drawn after the connection
+//! was made: both copies may know an identity that was drawn earlier.
 //!
-//! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look
-//! tries it again with the same identity, so that the notes have few writes. Without an answer the
-//! daemon continues: it ends only if a key is another's. All keys are read before one is written,
-//! so a failed write hides no loss.
+//! A look's write lowers no bound, and grants nothing. While the outcome of the write is unknown,
+//! the next look tries the same write again, with the same identity, so that the notes have few
+//! writes. If there is no answer, the daemon continues: it ends only if an answer shows a loss. All
+//! keys are read before one is written, so a failed write hides no loss.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{Coordinator, FleetError};
 use snowbank_core::clock::BootMicros;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that all keys are this daemon's, and writes those that need a new write.
+    /// Checks that all keys are this daemon's, and writes the keys that need a new write.
     ///
     /// # Errors
     /// The coordinator did not answer, or a number is lost.
@@ -50,7 +50,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Notes that the keys of all claimed sources were compared at this time. The keys of a source
-    /// that went on without asking were not.
+    /// that went on without asking were not compared.
     pub(super) fn note_taken(&mut self, at: BootMicros) {
         let is_answered = self.sources.iter().all(|held| held.is_claimed);
         self.polled = Some(Polled { at, is_answered });
@@ -67,7 +67,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the
-    /// highest bound of its keys.
+    /// highest bound of the source's keys.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, FleetError> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
@@ -96,7 +96,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for at in 0..self.sources[source].numbers.len() {
                 match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
-                    // Keys that follow may show that the coordinator went back.
+                    // The keys that follow may still show that the coordinator went back.
                     Err(error) if error.is_of_one_key() => lost = lost.or(Some(error)),
                     Err(error) => return Err(error),
                 }

@@ -1,9 +1,9 @@
 //! The fleet's marker: its ID spaces, and the floor, above which a daemon starts with a number that
 //! it did not hold.
 //!
-//! Each write of a number's key compares the marker, so it is done only if the daemon knows the
-//! newest marker. So once the floor is raised, no number changes hands below it. Once an ID space
-//! is replaced, no daemon starts in it.
+//! Each write of a number's key compares the marker, so the write is done only if the daemon knows
+//! the newest marker. So once the floor is raised, no daemon starts below it with a number that it
+//! did not hold. Once an ID space is replaced, no daemon starts in that space.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{Cluster, Coordinator, FleetError, Marker, POLL_PERIOD_MAX, POLL_PERI
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to write the marker. A try fails if the marker has changed.
+/// A daemon tries to write the marker at most this many times. A try fails if the marker has
+/// changed.
 const TRIES_MAX: usize = 10;
 
 /// The marker as it was last read.
@@ -48,12 +49,13 @@ impl Granted {
     }
 }
 
-/// The reason why a key has a lower bound than an acknowledged one.
+/// The reason why an answer shows a key with a lower bound than an acknowledged bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noticed {
-    /// The coordinator went back. The floor is raised above all that it has lost.
+    /// The coordinator went back. The daemon has raised the floor above all grants that the
+    /// coordinator has lost.
     WentBack,
-    /// The answer was old: the key has another value.
+    /// The answer was old: the key has another value by now.
     OldAnswer,
 }
 
@@ -145,13 +147,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&want.space())
     }
 
-    /// Records a reach in the marker, and waits until the other daemons have polled it. The daemon
-    /// that raises the floor must know the longest reach, even if a restored marker has forgotten
-    /// it. So each daemon must record its reach before it writes a key.
+    /// Records a reach in the marker, and waits until the other daemons have read it in a poll. The
+    /// daemon that raises the floor must know the longest reach, even if a restored marker has lost
+    /// that reach. So each daemon must record its reach before it writes a key.
     ///
     /// A state that has not waited for this reach must wait, even if another daemon recorded the
-    /// reach. If `waits_later`, a pause follows before anything is handed out, so a recorded reach
-    /// needs no wait here.
+    /// reach. If `waits_later` is true, the caller pauses later, before it hands out anything. So a
+    /// reach that the marker already has needs no wait here.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
@@ -190,7 +192,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Notes the reach in the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
-    /// The marker's identity is not the one that it had when the daemon took its numbers.
+    /// The marker has another identity than it had when the daemon took its numbers.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), FleetError> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
         if self.notes.lengthen_reach(found.reach()) {
@@ -203,9 +205,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker with another identity, and returns the reason to end. Either
-    /// the fleet was prepared again, or the coordinator was restored to an earlier marker: nothing
-    /// tells the two apart. The daemons of that marker do not know what this daemon was granted.
+    /// Raises the floor of a marker with another identity, and returns the reason why the daemon
+    /// must end. Either the fleet was prepared again, or the coordinator was restored to an earlier
+    /// marker: nothing tells the two apart. The daemons of that marker do not know what this daemon
+    /// was granted.
     pub(super) fn meet_other_fleet(&mut self) -> FleetError {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
@@ -221,9 +224,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Raises the floor of the cluster that all endpoints now lead to, if it has a marker. It may
-    /// be the daemon's own cluster, restored from a backup: to a state before the fleet was
-    /// prepared, or under another cluster ID.
+    /// Raises the floor of the cluster that all endpoints now lead to, if it has a marker. That
+    /// cluster may be the daemon's own cluster, restored from a backup: to a state before the fleet
+    /// was prepared, or under another cluster ID.
     pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
         self.coordinator.as_mut().leave_cluster();
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
@@ -278,8 +281,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop)
     }
 
-    /// Returns the bounds of the sources whose bound has passed, so that other daemons may have
-    /// taken their numbers. Includes each source whose bound was raised after that, until its pause
+    /// Returns the bounds that have passed, so that other daemons may have taken the numbers of
+    /// these sources. Includes a source that has raised its passed bound, until the source's pause
     /// is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
@@ -300,8 +303,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
     }
 
-    /// Checks that a passed bound is above the floor. If it is not, the coordinator went back, and
-    /// others may have had the number before that. So the source must start again, above the floor.
+    /// Checks that a passed bound is above the floor. If the bound is below the floor, the
+    /// coordinator went back, and other daemons may have had the number before it went back. So the
+    /// source must start again, above the floor.
     pub(super) fn check_floor(&self, passed: Bound) -> Result<(), FleetError> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
@@ -313,12 +317,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the fleet's floor above all that the coordinator has lost. `older` compares the key
-    /// that shows the loss: if that key has another value by now, does nothing. If `older` is
-    /// `None`, the known marker shows the loss.
+    /// Raises the fleet's floor above all grants that the coordinator has lost. `older` compares
+    /// the key that shows the loss: if that key has another value by now, does nothing. If `older`
+    /// is `None`, the known marker shows the loss.
     ///
     /// A daemon that notices that the coordinator went back calls this first: another daemon may be
-    /// about to take a number whose holder was granted more than its key shows.
+    /// about to take a number whose holder was granted more than the number's key shows.
     pub(super) fn raise_floor(
         &mut self,
         older: Option<Swap>,

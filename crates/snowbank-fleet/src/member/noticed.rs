@@ -18,7 +18,7 @@ const SOURCES: usize = 16;
 /// A time after which the bounds of all sources have passed.
 const OUTAGE: Duration = Duration::from_secs(400);
 const COUNTER: &str = "tickets";
-/// A horizon that makes no pause longer, because its poll period is the shortest.
+/// A horizon whose poll period is the shortest, so that it makes no pause longer.
 const SHORT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The state of a coordinator whose answers take time.
@@ -30,13 +30,14 @@ struct World {
     restore: Option<(Duration, BTreeMap<String, String>)>,
     /// When the floor was raised.
     noticed: Option<Duration>,
-    /// How many more of this daemon's writes to the counter another daemon's write overtakes.
+    /// How many of this daemon's next writes to the counter fail, because another daemon writes
+    /// first.
     rivals: u32,
     is_away: bool,
     stall: Option<Stall>,
 }
 
-/// A time in which answers come only at its end, or never if `is_outage`.
+/// A period without answers. The answers come at its end, or never if `is_outage` is true.
 #[derive(Clone, Copy)]
 struct Stall {
     from: Duration,
@@ -67,7 +68,7 @@ impl World {
         Marker::parse(&self.keys[&marker_key()]).unwrap().floor()
     }
 
-    /// Takes a range for another daemon, if one more write is to be overtaken.
+    /// Takes a range for another daemon first, unless `rivals` is 0.
     fn outrun(&mut self, key: &str) {
         let Ok(counter) = CounterKey::parse(&self.keys[key]) else { return };
         if self.rivals > 0 {
@@ -129,8 +130,8 @@ impl Coordinator for Slow {
     }
 }
 
-/// Returns the want of a daemon whose horizon makes its pause no longer than the marker's period
-/// does.
+/// Returns the want of a daemon with a short horizon, so that only the marker's period sets its
+/// pause.
 fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     Want { horizon: SHORT_HORIZON, ..tests::want(wall, is_proven) }
 }
@@ -184,7 +185,7 @@ fn world(Pace { period, answer }: Pace) -> Slow {
     Slow(Arc::new(Mutex::new(world)))
 }
 
-/// A daemon with many sources. `backup` lacks their last bounds.
+/// A daemon with many sources. `backup` has the keys without the last bounds of these sources.
 struct Holder {
     member: Member<Slow>,
     world: Slow,
@@ -265,7 +266,7 @@ enum Job {
     Raise,
     /// A raise of bounds that have passed, which includes a pause.
     RaiseAfterOutage,
-    /// A range of a counter, after other daemons have taken many.
+    /// A range of a counter, after other daemons have taken many ranges.
     Range,
 }
 
@@ -287,8 +288,8 @@ impl Job {
 }
 
 /// Restores the coordinator this long after the beginning of a look, or after the end of an outage.
-/// The job follows. Returns the time until the floor is raised, and whether the last look began
-/// after the restore.
+/// The job follows. Returns the time from the restore until the floor is raised, and whether the
+/// last look began after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);
@@ -367,15 +368,15 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
                 let within = noticed.expect("the floor was raised") - restored_at;
                 assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed after {within:?}");
             } else {
-                assert!(after + pace.answer >= pause, "{pace:?}: missed {after:?} after the write");
+                assert!(after + pace.answer >= pause, "{pace:?}: missed a restore {after:?} after the write");
             }
         }
     }
 }
 
 /// Daemons poll at the marker's period, whatever the taker's horizon is. But a restore may bring
-/// back an earlier marker. Then the daemons of the lost marker still poll at that marker's period,
-/// which may be longer.
+/// back an earlier marker. Then the daemons of the lost marker still poll at the lost marker's
+/// period, which may be longer.
 #[test]
 fn a_pause_covers_the_period_of_the_marker_and_of_a_lost_one() {
     let answer = Duration::from_millis(10);
@@ -391,7 +392,7 @@ fn a_pause_covers_the_period_of_the_marker_and_of_a_lost_one() {
 }
 
 #[test]
-fn a_start_compares_its_keys_after_its_pause_again() {
+fn a_start_compares_its_keys_again_after_its_pause() {
     for pace in paces() {
         let world = world(pace);
         let mut taker = member(&world, Notes::default());
@@ -441,7 +442,7 @@ fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
 
 /// The job waited for other jobs, or the machine slept.
 #[test]
-fn a_queued_job_adds_the_time_that_it_waited_to_its_clocks() {
+fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
     for pace in paces() {
         let mut holder = Holder::new(pace);
         holder.world.0.lock().unwrap().now += OUTAGE;

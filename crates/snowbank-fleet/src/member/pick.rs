@@ -1,4 +1,4 @@
-//! The choice of free worker IDs for a source without configured ones.
+//! The choice of free worker IDs for a source without configured worker IDs.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,8 +11,9 @@ use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most worker IDs that a start searches for unused ones before it lists all keys: in a layout
-/// with millions of workers, a longer search would delay the start.
+/// A start looks through at most this many worker IDs for allowed ones, and reads the keys of the
+/// first [`SWAPS_MAX`] that are allowed. If too few of these are unused, it lists all keys. In a
+/// layout with millions of worker IDs, a longer search would delay the start.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
 /// The request for worker IDs in one try.
@@ -24,16 +25,17 @@ pub(super) struct Pick<'a> {
     pub(super) count: usize,
     /// The worker IDs that the state had before it belonged to a fleet.
     pub(super) had: Option<&'a WorkerSet>,
-    /// How many tries came before.
+    /// How many tries came before this one.
     pub(super) tried: usize,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs among the allowed ones. Prefers worker IDs that the state
-    /// had. `lock` locks worker IDs on this machine, or returns `false` if one is in use there.
+    /// Takes `count` free worker IDs that `allowed` accepts. Prefers worker IDs that the state had.
+    /// `lock` locks worker IDs on this machine, or returns `false` if one of them is in use on this
+    /// machine.
     ///
     /// # Errors
-    /// Too few worker IDs are free, the coordinator did not answer, or they cannot be locked.
+    /// Too few worker IDs are free, the coordinator did not answer, or `lock` failed.
     pub fn pick<E: From<FleetError>>(
         &mut self,
         want: Want<'_>,
@@ -65,12 +67,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .into())
     }
 
-    /// Returns free worker IDs with their keys, the best first: those that this state had and can
-    /// use at once, then unused ones, then those with the earliest bounds. After a lost race, each
-    /// state searches for unused ones from another worker ID on. Otherwise daemons that start
-    /// together would all choose the same one at each try.
+    /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and
+    /// can use at once, unused worker IDs, and free worker IDs with the earliest bounds. After a
+    /// lost race, each state begins its search for unused worker IDs at a place of its own.
+    /// Otherwise daemons that start together would all choose the same worker ID at each try.
     ///
-    /// The reads may be old: a key is written only if it still has the value that was read.
+    /// The values may be old: a key is written only if it still has the value that was read.
     pub(super) fn free(
         &mut self,
         pick: Pick<'_>,
@@ -87,7 +89,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        // In a small fleet one read finds enough. It is one transaction of etcd.
+        // In a small fleet one read finds enough unused worker IDs. At etcd, this read is one
+        // transaction.
         let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
         let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
@@ -104,8 +107,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(free)
     }
 
-    /// Lists all keys. Returns at most `missing` free worker IDs of `ids`: unused ones, then those
-    /// with the earliest bounds. If fewer are free, also returns the holders of the others.
+    /// Lists all keys. Returns at most `missing` free worker IDs of `ids`: unused worker IDs first,
+    /// then those with the earliest bounds. If fewer are free, also returns the holders of the
+    /// worker IDs that are not free.
     fn listed(
         &mut self,
         pick: Pick<'_>,
@@ -132,7 +136,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok((free, busy))
     }
 
-    /// Returns the worker ID at which the search for unused ones begins after this many tries.
+    /// Returns the worker ID at which the search for unused worker IDs begins after this many
+    /// tries.
     fn search_from(&self, workers: u64, tried: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.state, tried).hash(&mut hasher);
@@ -140,7 +145,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the allowed worker IDs that this state had and can use at once, at most as many as
-    /// the pick wants. Most starts need no others.
+    /// the pick wants. Most starts need no other worker IDs.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,
@@ -163,7 +168,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(ready)
     }
 
-    /// Reads the keys of worker IDs, in their order.
+    /// Reads the keys of these worker IDs. Returns them in the same order.
     fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, NoAnswer> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -183,11 +188,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 }
 
-/// The holders of worker IDs that are not free, each after the instant at which the worker ID may
-/// become free.
+/// The holders of worker IDs that are not free, each with the instant at which the worker ID may
+/// become free. The instant comes first, for the order.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Splits used worker IDs into free ones, the earliest bound first, and the holders of the others.
+/// Splits used worker IDs into two lists: the free worker IDs, the earliest bound first, and the
+/// holders of the worker IDs that are not free.
 fn of_others(
     want: Want<'_>,
     own: &Own,

@@ -8,36 +8,35 @@ use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
 #[derive(Clone, Debug)]
 pub struct Pool {
     source: usize,
-    /// The numbers in its ID space.
+    /// The pool's numbers in the source's ID space.
     numbers: Vec<u64>,
-    /// How many numbers were read.
+    /// How many of the numbers were read so far.
     read: usize,
-    /// How many of those are held.
+    /// How many of the numbers that were read are held.
     held: u64,
 }
 
 impl Pool {
-    /// Returns the pool of the source of this index: these numbers of its ID space, not yet
-    /// counted.
+    /// Returns a pool of these numbers, for the source with this index. No number is counted yet.
     pub fn new(source: usize, numbers: Vec<u64>) -> Self {
         Pool { source, numbers, read: 0, held: 0 }
     }
 }
 
-/// A pool, counted.
+/// The result of a count of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The source's index in the daemon.
     pub source: usize,
-    /// All numbers.
+    /// How many numbers the pool has.
     pub numbers: u64,
-    /// The numbers that no daemon can take now.
+    /// How many of the pool's numbers no daemon can take now.
     pub held: u64,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Continues to count a pool's numbers. Returns the result once all are counted. The next call
-    /// begins a new count.
+    /// Continues to count a pool's numbers. Returns the result once all numbers are counted. The
+    /// next call begins a new count.
     ///
     /// # Errors
     /// The coordinator did not answer.

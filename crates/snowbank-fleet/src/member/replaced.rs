@@ -1,5 +1,5 @@
-//! Tests: an operator's commands beside daemons. They replace ID spaces, free numbers, and set
-//! counters.
+//! Tests: an operator's commands beside daemons. The commands replace ID spaces, free numbers, and
+//! set counters.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
     prepared.map_err(|error| error.to_string())
 }
 
-/// Adds a layout to the store's fleet. Returns the spaces that it replaced, or `None` if the fleet
-/// had the layout.
+/// Adds a layout to the store's fleet. Returns the spaces that the layout replaced, or `None` if
+/// the fleet had the layout already.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let prepared = init(store, layout, Preparing { is_growing: true, ..preparing(None) })?;
     Ok((!prepared.added.is_empty()).then_some(prepared.replaced))
 }
 
-/// Adds a layout that collides with that of the store's fleet.
+/// Adds a layout that collides with the layout of the store's fleet.
 fn replace(store: &Store) -> Result<Vec<String>, String> {
     add(store, &after()).map(|replaced| replaced.expect("the layout is new"))
 }
@@ -149,7 +149,7 @@ fn a_number_is_not_freed_if_the_marker_has_changed() {
 }
 
 /// No daemon takes a number whose bound cannot have been granted, so an operator must be able to
-/// free it.
+/// free such a number.
 #[test]
 fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
     let store = store();
@@ -175,7 +175,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         let freed = NumberKey::parse(&store.text(&key)).unwrap();
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
-        assert!(wrong != "garbage" || freed.from == freed.id_bound, "the term is not a new one: {freed:?}");
+        assert!(wrong != "garbage" || freed.from == freed.id_bound, "the key begins no new term: {freed:?}");
         // A daemon whose clock is behind the operator's takes the number only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
@@ -187,9 +187,10 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
 }
 
-/// The daemon notes nothing of the bound, so its next start can go on once the key is corrected.
+/// The daemon does not note the impossible bound, so its next start can go on once the key is
+/// corrected.
 #[test]
-fn an_impossible_bound_ends_a_daemon_and_leaves_its_notes() {
+fn an_impossible_bound_ends_a_daemon_and_is_not_noted() {
     let layout = twitter();
     let store = store();
     let key = key_five();
@@ -217,7 +218,7 @@ fn a_counter_is_set_although_the_first_answer_was_lost() {
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
-/// The daemon with the longer horizon may sleep, and the restored marker lacks its reach.
+/// The daemon with the longer horizon may sleep, and the restored marker lacks that daemon's reach.
 #[test]
 fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
     let clocks = clocks(WALL);
@@ -262,7 +263,7 @@ fn a_restarted_daemon_remembers_a_longer_horizon() {
 }
 
 /// The marker has the longer reach already: a command, another daemon, or a write without an answer
-/// has recorded it.
+/// has recorded that reach.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();

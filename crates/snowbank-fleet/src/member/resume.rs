@@ -1,33 +1,34 @@
 //! Starts that go on without asking the coordinator, with the numbers that the state had.
 //!
 //! Such a start is safe for the same reason as a daemon that runs through an outage or wakes up
-//! late. It hands out nothing above the ceiling that the coordinator has acknowledged, and every
-//! other daemon that takes the number starts at that ceiling or above. So the key's present value
-//! does not matter. The start proves without the coordinator that the ceiling is its own:
+//! late. The start hands out nothing above the ceiling that the coordinator has acknowledged, and
+//! every other daemon that takes the number starts at that ceiling or above. So the key's present
+//! value does not matter. The start proves without the coordinator that the ceiling is its own:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers
 //!   ([`Proof::Held`]). Of this state's writes, only the release of a clean stop lowers a key's
 //!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
 //!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
 //!   answer to a release was lost, the next start must ask, because another daemon may have the
-//!   number at a lower bound. The machine was neither booted nor restored, as
-//!   [`Notes`](super::Notes) checks. So all IDs that were granted under the note are below the
-//!   state's own ceiling.
+//!   number at a lower bound. Since the note was made, the machine was not booted, and nothing
+//!   reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So all IDs
+//!   that were granted under the note are below the state's own ceiling.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
 //!   state was copied together with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
-//!   state would not do: after a jump, a daemon stores the new one there before the coordinator has
-//!   acknowledged a ceiling again.
-//! - The ceiling was acknowledged. A raise whose outcome is unknown does not change the note.
+//!   state file is not enough: after a jump, a daemon stores the new difference there before the
+//!   coordinator has acknowledged a ceiling again.
+//! - The ceiling was acknowledged. A raise whose outcome is unknown does not change the noted
+//!   ceiling.
 //!
-//! The start writes no note. So if starts are killed one after the other, all use the same proof
-//! and ceiling, until a raise is acknowledged. When the ceiling is near, a start asks the
-//! coordinator.
+//! The start writes no note. So if starts are killed one after the other, all of them use the same
+//! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
+//! asks the coordinator.
 //!
-//! The next call checks the marker, and writes the keys ([`Member::look`]). The proof is wrong if
-//! nothing showed that the machine was restored from a snapshot. Then this write ends one of the
-//! two copies. A daemon that has lost its number forgets its ceiling before it ends, so that its
-//! next start asks.
+//! The next call checks the marker, and writes the keys ([`Member::look`]). The proof is wrong in
+//! one case: the machine was restored from a snapshot, and nothing showed that. Then there are two
+//! copies of the daemon, and this write ends one of them. A daemon that has lost its number forgets
+//! its ceiling before it ends, so that its next start asks the coordinator.
 
 use super::{Held, Member};
 use crate::member::want::{Found, Own, Taken, Want};
@@ -36,14 +37,15 @@ use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The divisor of the horizon: a start asks the coordinator if its ceiling is less than this part
-/// of the horizon ahead. A daemon that runs has at least half of its horizon left. So its restart
-/// may take a quarter, and another quarter is left for the coordinator's first answer.
+/// The divisor of the horizon: a start asks the coordinator if its ceiling is ahead by less than
+/// the horizon divided by this. The ceiling of a running daemon is at least half of its horizon
+/// ahead. So its restart may take a quarter of the horizon, and another quarter is left for the
+/// coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Goes on without asking with the worker IDs that this state had, if their ceiling is far
-    /// enough ahead. Otherwise returns `None`: the start must ask the coordinator.
+    /// Goes on without asking, and keeps the worker IDs that this state had, if their ceiling is
+    /// far enough ahead. Otherwise returns `None`: the start must ask the coordinator.
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
@@ -51,9 +53,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
-    /// Goes on without asking with the worker IDs that this state had, however near their ceiling
-    /// is: the coordinator did not answer. Returns `None` if the state had other worker IDs, has no
-    /// ceiling for these, or lacks the proof.
+    /// Goes on without asking, and keeps the worker IDs that this state had, however near their
+    /// ceiling is. A start also calls this if the coordinator did not answer. Returns `None` in
+    /// three cases: the state had other worker IDs, it has no ceiling for these worker IDs, or it
+    /// lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -61,7 +64,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let numbers = want.layout.numbers_in_space(worker_ids);
-        // If a constant of the layout has changed, the same worker ID is another number.
+        // If a constant of the layout has changed, the same worker ID has another number.
         if self.own(want).as_ref() != Some(worker_ids) || note.numbers != numbers {
             return None;
         }
@@ -110,7 +113,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, the next start goes on below its ceiling, until its first look ends it.
+    /// written, the next start goes on below its ceiling, until its first look finds the loss.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

@@ -41,12 +41,12 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
         |layout, worker_ids| resumed(&store, first.notes(), Want { layout, ..want(WALL, true) }, &worker_ids);
     assert!(at(&one, five()).is_some());
     assert_eq!(at(&one, WorkerSet::single(6)), None);
-    assert_eq!(at(&two, five()), None, "worker ID 5 is another number there");
+    assert_eq!(at(&two, five()), None, "worker ID 5 is another number in that layout");
     let renamed = Want { source: "another", layout: &one, ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
-/// Each daemon is killed, the second one during a raise.
+/// Each daemon is killed, the second daemon during a raise.
 #[test]
 fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let store = store();
@@ -89,9 +89,9 @@ fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
     assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
 }
 
-/// Before a stop returns a number, the coordinator must confirm it.
+/// Before a stop returns a number, the coordinator must confirm that the daemon still has it.
 #[test]
-fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
+fn a_stop_without_an_answer_keeps_the_number_as_a_kill_does() {
     let store = store();
     let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);

@@ -1,18 +1,18 @@
 //! An exhaustive breadth-first search through all orders of events in a small fleet: three
-//! machines, two numbers, and at most two faults. The shipped members and rules run. The
-//! coordinator is simulated, and the search tries each of its faults. Clocks show one of a few
-//! times. A state that differs from an earlier one only in drawn names is not visited again.
+//! machines, two numbers, and at most two faults. The search runs the shipped members and rules.
+//! The coordinator is simulated, and the search tries each of its faults. Each clock shows one of a
+//! few times. A state that differs from an earlier one only in drawn names is not visited again.
 //!
 //! [`world`]: the events. [`machine`]: a machine. [`operator`]: the shipped commands. [`wire`]: the
-//! coordinator. [`canonical`]: which states are the same.
+//! coordinator. [`canonical`]: the decision which states are the same.
 //!
 //! The search has no shared counters, no daemons with several sources, and no starts that wait and
-//! try again. `tests/simulation/fleet.rs` has the last two. Time does not pass within an event, so
-//! the pause of a start always lasts until a daemon that lost a write has asked the coordinator.
-//! `member/noticed.rs` tests that daemons ask in time. The coordinator goes back only if no two
-//! clocks differ by more than the shortest `max_ahead`. It never comes back as another cluster
-//! (`member/went_back.rs` tests that), and no daemon with a longer reach restarts between the
-//! record of that reach and a restore.
+//! try again. The simulation in `tests/simulation/fleet.rs` has the last two of these. No time
+//! passes within an event. So the search lets the pause of a start end only after a daemon that
+//! lost a write has asked the coordinator. `member/noticed.rs` tests that daemons ask in time. The
+//! coordinator goes back only if no two clocks differ by more than the shortest `max_ahead`. The
+//! coordinator never comes back as another cluster: `member/went_back.rs` tests that. No daemon
+//! with a longer reach restarts between the record of that reach and a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
 //! number of faults. `tests/long` searches deeper than `cargo test`.
@@ -30,8 +30,8 @@ use std::thread;
 use self::machine::Ids;
 use self::world::{AllClocks, World};
 
-/// The most states that are visited. The states of the last layer are kept in memory, a kilobyte
-/// each, and of the others only the hash.
+/// The most states that are visited. The search keeps the states of the last layer in memory, a
+/// kilobyte each. Of all other states, it keeps only the hash.
 const STATES_MAX: usize = 20_000_000;
 /// The number of states whose successors are computed together, so that the successors fit into
 /// memory.
@@ -105,7 +105,8 @@ fn number<T: std::str::FromStr>(name: &str, usual: T) -> T {
     text.parse().unwrap_or_else(|_| panic!("found {name}={text}, allowed: a number"))
 }
 
-/// Returns the number of events in a row. With `usual`, the search takes seconds.
+/// Returns the number of events in a row. The default is `usual`, with which the search takes
+/// seconds.
 fn depth(usual: usize) -> usize {
     number("SNOWBANK_SEARCH_DEPTH", usual)
 }
@@ -128,8 +129,8 @@ fn no_order_of_events_repeats_an_id() {
 /// A restore repeats no ID if a daemon that lost a write asks the coordinator before a pause ends.
 #[test]
 fn no_restore_of_the_coordinator_repeats_an_id() {
-    // A restore matters only with more events than other faults: numbers must be taken before and
-    // after it.
+    // For a restore to matter, more events must happen than for other faults: daemons must take
+    // numbers before the restore and after it.
     search_from(World::new(faults(1), AllClocks::Agree), depth(6));
 }
 
@@ -155,8 +156,8 @@ fn no_release_beside_a_restore_repeats_an_id() {
     }
 }
 
-/// Some machines are configured with both worker IDs. An operator frees one of them, and another
-/// machine's daemon takes it.
+/// Some machines are configured with both worker IDs. An operator frees one of the two worker IDs,
+/// and another machine's daemon takes it.
 #[test]
 fn no_daemon_with_two_worker_ids_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
@@ -168,8 +169,8 @@ fn no_daemon_with_two_worker_ids_repeats_an_id() {
     }
 }
 
-/// A second restore comes while a daemon that started at the first restore's floor is cut off. The
-/// first restore counts as a fault too.
+/// A daemon that started at the floor of the first restore is cut off. A second restore comes
+/// meanwhile. The first restore counts as a fault too.
 #[test]
 fn no_second_restore_of_the_coordinator_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {

@@ -1,16 +1,16 @@
 //! The pause of a daemon after it has taken a number that it did not hold.
 //!
 //! A coordinator that went back may show numbers as free although their holders still run. Each
-//! holder polls its keys. So a holder whose write was lost soon notices that, and raises the floor.
-//! A taker writes its key, waits as long as holders need to notice ([`noticed_within`]), and
-//! compares the marker and its keys again before it hands out anything. Answers may become slow
-//! during the wait. So the taker keeps asking, and the slowest answer sets the length of the pause.
-//! The taker polls too, because its write has made it a holder. A start that goes on with its own
-//! number does not wait.
+//! holder polls its keys. So a holder whose write was lost soon notices the loss, and raises the
+//! floor. A taker writes its key, waits as long as holders need to notice a loss
+//! ([`noticed_within`]), and compares the marker and its keys again before it hands out anything.
+//! Answers may become slow during the wait. So the taker keeps asking, and the slowest answer sets
+//! the length of the pause. The taker polls too, because its write has made it a holder. A start
+//! that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, because the daemon slept or the coordinator was away, pauses in
-//! the same way when it raises the bound. Another daemon may have taken the number since, and the
-//! coordinator may have lost that write.
+//! the same way when it raises the bound. Another daemon may have taken the number after the bound
+//! had passed, and the coordinator may have lost that daemon's write.
 
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ use super::{Bound, Clocks, Member, NoAnswer, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
-/// The most tries to compare the marker and the keys. A try fails if a value has changed or no
-/// answer comes.
+/// A daemon tries to compare the marker and the keys at most this many times. A try fails if a
+/// value has changed or no answer comes.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. If answers become slow for some time, a
-/// question is asked within this time, and takes the rest of the slow time. The pause has room for
-/// five such answers, which is more than the slow time if that is longer than a second.
+/// The time from one question to the next in a pause. If the coordinator is slow for a period, the
+/// taker asks a question at most this long after the period has begun, and gets the answer when the
+/// period ends. The pause then lasts longer than five such answers. If the slow period is longer
+/// than a second, that is longer than the whole period. Shorter periods do not matter, because
 /// [`noticed_within`] always allows for a second.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
@@ -48,8 +49,8 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Pauses if one of these sources did not hold its numbers before. Raises the floors of those
-    /// sources to the fleet's floor.
+    /// Pauses if one of these sources did not hold its numbers before. Then raises the floor of
+    /// each of those sources to the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -98,17 +99,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Waits as long as other daemons need to notice a lost write, and then compares the keys of
-    /// these sources. The slowest answer decides how long. Polls in the meantime, because the
-    /// daemon is a holder too.
+    /// these sources. The slowest answer decides how long the wait is. Polls during the wait,
+    /// because the daemon is a holder too.
     pub(super) fn pause_and_compare(
         &mut self,
         horizon: Duration,
         sources: &[usize],
     ) -> Result<(), FleetError> {
         // The fleet may have been prepared again with this horizon, and a restore may then have
-        // brought back an older marker. The daemons of the lost marker poll by this horizon.
+        // brought back an older marker. The daemons of the lost marker poll at the period of this
+        // horizon.
         let period = self.poll_period().max(poll_period(horizon));
-        // `max_ahead` is at most a sixth of the horizon, so the bound is not passed after two
+        // `max_ahead` is at most a sixth of the horizon, so the bound has not passed yet after two
         // thirds of a horizon. An answer that takes longer than `ANSWER_TIMEOUT` counts as an
         // outage.
         let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
@@ -138,7 +140,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 self.ask(pause, Self::read_marker)?;
             }
             // The wait ends with a pause, and not with an answer. So the comparison that follows
-            // comes after the time that other daemons have to notice.
+            // comes after the time that other daemons have to notice a loss.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
@@ -183,8 +185,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes the marker's text again, so that the next comparison sees every floor that another
-    /// daemon wrote before. Without a write, etcd answers a comparison although a floor may still
-    /// wait for its log's slow disk.
+    /// daemon wrote before. A swap that writes nothing would not be enough: etcd may answer it
+    /// while a raised floor still waits for the slow disk of etcd's log.
     fn follow_writes(&mut self) -> Result<(), FleetError> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
@@ -197,7 +199,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Pauses after a raise of these bounds, which had passed before it.
+    /// Pauses after a raise. `passed` are the raised bounds that had passed before the raise.
     pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), FleetError> {
         if passed.is_empty() {
             return Ok(());
@@ -225,8 +227,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(floor)
     }
 
-    /// Checks that the marker is the known one, and that a source's keys are its own. Uses a swap,
-    /// because a read may lag behind writes.
+    /// Checks that the marker has its known value, and that this daemon made the last writes of a
+    /// source's keys. Uses a swap, because a read may lag behind writes.
     pub(super) fn compare(&mut self, source: usize) -> Result<(), FleetError> {
         let mut stop = FleetError::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {

@@ -8,18 +8,19 @@ use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// The most tries to take free numbers. A try fails if another daemon is faster.
+/// A start tries to take free numbers at most this many times. A try fails if another daemon is
+/// faster.
 pub(super) const TRIES_MAX: usize = 100;
 
 /// The bounds of a source that takes numbers. They follow from the values of the keys.
 struct Bounds {
-    /// The lowest bound at which it may start.
+    /// The lowest bound at which the source may start.
     floor: u64,
-    /// The lowest bound that its first write may have.
+    /// The lowest bound that the source's first write may have.
     lowest: u64,
-    /// True if it continues the term of its note.
+    /// True if the source continues the term of its note.
     is_same_term: bool,
-    /// True if it must pause before it serves.
+    /// True if the source must pause before it serves.
     is_new: bool,
 }
 
@@ -27,7 +28,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes these worker IDs.
     ///
     /// # Errors
-    /// Another daemon holds one of them, or the coordinator did not answer.
+    /// Another daemon holds one of the worker IDs, or the coordinator did not answer.
     pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, FleetError> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
@@ -51,7 +52,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns this state's own writes and its note. If the state may be an older copy, only the
-    /// writes of this process count, because it has handed out nothing yet.
+    /// writes of this process count, because this process has handed out nothing yet.
     pub(super) fn own_of(&self, want: Want<'_>) -> Own {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
@@ -63,8 +64,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
-    /// acknowledged to this state. If the state may be an older copy, does nothing, because a later
-    /// clean stop may have lowered the bound.
+    /// acknowledged to this state. Does nothing without [`Proof::Held`], because a later clean stop
+    /// may have lowered the bound.
     ///
     /// A start that ends early notices no lost writes of its own, but it has handed out nothing.
     /// The next start notices here if writes of earlier processes were lost.
@@ -75,7 +76,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return self.notice_other_fleet(note, want);
         }
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
-            // A value that cannot be read has no bound. The number cannot be taken later.
+            // A value that cannot be read shows no bound. `Want::judge` refuses its number later.
             let Ok(key) = key else { continue };
             if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
                 continue;
@@ -121,16 +122,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !is_same_term {
             held.term = (self.draw)();
         }
-        // If this write is not done, the key's last write may be an earlier one of this state, with
-        // another floor.
+        // If this write is not done, the key's last write may be an earlier write of this state,
+        // with another floor.
         held.floor = floor.max(noted_floor);
         // Forgets the writes before the one that was found: they can no longer be done.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        // While this start waited, the coordinator may have been restored. Then the release that
-        // was found may not be the key's last write.
+        // While this start waited, the coordinator may have been restored. Then a write that came
+        // after the release may be lost.
         let is_release_stale = self.tried.has_waited && !is_same_term;
         let was_tried = found.iter().filter_map(Found::readable).any(|key| self.tried.has(&key.write));
         let is_new = is_new || is_release_stale || was_tried;
@@ -184,7 +185,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             bounds.floor = bounds.floor.max(noted_floor);
             let until = rules::instant_of(numbering, lowest);
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
-            // False also if an earlier pause was cut short.
+            // `is_held` is false also if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             if is_released || !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);
@@ -216,7 +217,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns a source with numbers whose keys are not written yet. Draws the identity of their
-    /// first write, and adds it to the writes that may be the keys' last.
+    /// first write, and adds that identity to the writes that may be the keys' last writes.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,

@@ -25,9 +25,9 @@ pub(super) enum Fault {
     Foreign,
     /// As `Foreign`, from the next pause on.
     ForeignAfterPause,
-    /// It answers reads but no writes, and it does writes.
+    /// It answers reads. It does writes too, but does not answer them.
     Mute,
-    /// It answers reads, and does no writes.
+    /// It answers reads. It does no swaps, and does not answer them.
     ReadOnly,
     /// Its log stalls: it answers reads and comparisons, and does no writes.
     Stalled,
@@ -93,7 +93,7 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    /// Returns always the same time.
+    /// Always returns the same time.
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }
@@ -324,7 +324,7 @@ fn repeated_starts_do_not_push_the_bound_ahead() {
     }
 }
 
-/// The bound of the raise was chosen before the start wrote a higher one.
+/// The bound of the raise was chosen before the start wrote a higher bound.
 #[test]
 fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let store = store();
@@ -348,7 +348,7 @@ fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let key = key_five();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, covered, "no bound is lowered");
     let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());
-    assert!(again.is_ok_and(|again| again.covered >= covered), "a start believes it too");
+    assert!(again.is_ok_and(|again| again.covered >= covered), "a start believes the bound too");
     let by_another = member(&store, Notes::default()).take(want(corrected, false), &five());
     assert!(matches!(by_another, Err(FleetError::Unreadable(_))), "{by_another:?}");
 }
@@ -398,7 +398,7 @@ fn a_start_that_finds_its_own_write_keeps_that_writes_floor() {
     assert_eq!(resumed.floor, theirs.covered);
 }
 
-/// A daemon that waited for a number is stopped when it gets one.
+/// A daemon that waited for a number is stopped when it gets the number.
 #[test]
 fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let store = store();
@@ -541,5 +541,9 @@ fn daemons_that_start_together_soon_have_different_numbers() {
             break;
         }
     }
-    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and one key for each");
+    assert_eq!(
+        store.0.lock().unwrap().found.len(),
+        1 + states.len(),
+        "the marker, and one key for each daemon"
+    );
 }

@@ -1,5 +1,5 @@
-//! The tries of a start to take numbers. A start that waits tries again, each time with a new
-//! member.
+//! What a start remembers of its tries to take numbers. While a start waits for a number, it tries
+//! again and again, each time with a new member.
 
 use super::Member;
 use crate::Notes;
@@ -7,12 +7,12 @@ use crate::Notes;
 /// The most writes that are remembered. One try makes a few writes.
 const WRITES_MAX: usize = 100;
 
-/// The facts that the tries of a process pass on to its next try.
+/// The facts that a process remembers from one try to the next try.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
     /// The identities of the writes by which the process tried to take numbers. If an answer was
     /// lost, the write may have been done. Then the process may take the number even if its state
-    /// is an older copy, because nothing was handed out since.
+    /// is an older copy, because it has handed out nothing since that write.
     writes: Vec<String>,
     /// True if an earlier try got no number.
     pub(super) has_waited: bool,
@@ -38,12 +38,12 @@ impl Tried {
 }
 
 impl<C> Member<C> {
-    /// Continues after earlier tries of this process.
+    /// Gives the member the facts from earlier tries of this process.
     pub fn after(self, tried: Tried) -> Self {
         Member { tried, ..self }
     }
 
-    /// Returns the facts for the next try, which counts as one that has waited.
+    /// Returns the facts for the next try. They say that the process has waited.
     pub fn into_tried(self) -> Tried {
         Tried { has_waited: true, notes: self.notes, ..self.tried }
     }

@@ -16,7 +16,7 @@ pub struct Want<'a> {
     pub index: usize,
     /// The source's name.
     pub source: &'a str,
-    /// Its layout.
+    /// The source's layout.
     pub layout: &'a Layout,
     /// The clocks of the start.
     pub clocks: Clocks,
@@ -24,7 +24,7 @@ pub struct Want<'a> {
     pub proof: Proof,
     /// How far IDs may be ahead of the wall clock.
     pub max_ahead: Duration,
-    /// How far ahead the fleet's ceiling is kept.
+    /// How far ahead of the clock the fleet's ceiling is kept.
     pub horizon: Duration,
 }
 
@@ -33,7 +33,7 @@ pub struct Want<'a> {
 pub struct Taken {
     /// The worker IDs.
     pub worker_ids: WorkerSet,
-    /// The lowest ID at which the source may start. 0: it starts at its own ceiling.
+    /// The lowest ID at which the source may start. 0: the source starts at its own ceiling.
     pub floor: u64,
     /// The bound above all IDs that were handed out with these numbers before.
     pub unused_from: u64,
@@ -86,8 +86,9 @@ impl Want<'_> {
     }
 
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than
-    /// the keys' bounds. It is at most `max_ahead` and a horizon ahead of the clock, unless a key's
-    /// bound is further ahead. So repeated starts do not push it up.
+    /// the keys' bounds. The returned bound is at most `max_ahead` and a horizon ahead of the
+    /// clock, unless a key's bound is further ahead. So repeated starts do not push the bound
+    /// further ahead.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
@@ -119,9 +120,9 @@ impl Found {
 /// The writes of a state, and its note.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    /// The writes of this state that may be the last of its numbers' keys.
+    /// The writes of this state that may be the last write of one of its numbers' keys.
     pub(super) writes: Vec<String>,
-    /// Its note, if the note was made under the present marker's identity.
+    /// The state's note, if the note was made under the present marker's identity.
     pub(super) note: Option<Note>,
     /// The fleet's floor, which may be ahead of all clocks.
     pub(super) floor: UnixMicros,

@@ -21,7 +21,7 @@ fn keepers_bound(wall: UnixMicros) -> Bound {
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 
-/// The first try has no answer. In generation 1, the grant was taken away before it.
+/// The first try has no answer. In generation 1, the grant was taken away before the first try.
 #[test]
 fn no_later_try_of_a_raise_lowers_a_bound() {
     for generation in [0, 1] {
@@ -29,7 +29,7 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
         // The daemon starts at the bound of the holder before it, so its first bound is further
-        // ahead than one that a keeper requests.
+        // ahead than a bound that a keeper requests.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
@@ -45,7 +45,7 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
 }
 
 #[test]
-fn a_daemon_that_loses_a_counter_has_raised_the_floor() {
+fn a_daemon_that_loses_a_counter_raises_the_floor_first() {
     let store = store();
     let counter_key = Paths::of("f").counter("tickets");
     let range = NumberRange { from: 1, to: 1 };
@@ -66,8 +66,8 @@ fn a_daemon_that_loses_a_counter_has_raised_the_floor() {
     assert!(floor(&store) > later);
 }
 
-/// The pause protects the IDs of a holder whose write an earlier restore has lost and who was cut
-/// off.
+/// The pause protects the IDs of a holder that was cut off, and whose write an earlier restore has
+/// lost.
 #[test]
 fn a_start_pauses_if_the_last_pause_was_cut_short() {
     let store = store();
@@ -117,8 +117,8 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
 
-/// Returns a fleet that was prepared again after a backup, a daemon that was granted IDs since, the
-/// backup, and the daemon's clock.
+/// Prepares a fleet again after a backup. Returns the store, a daemon that was granted IDs after
+/// that preparation, the backup, and the daemon's clock.
 fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
     let layout = twitter();
     let store = store();
@@ -203,7 +203,7 @@ fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
-/// The cluster changes while the daemon waits until others know its longer horizon.
+/// The cluster changes while the daemon waits until other daemons know its longer horizon.
 #[test]
 fn a_start_that_did_not_ask_leaves_a_cluster_during_its_pause() {
     let store = store();
@@ -247,5 +247,5 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     let mut second = member(&store, tried.notes()).after(tried);
     let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
-    assert!(picked.floor >= before, "another daemon had IDs below its bound");
+    assert!(picked.floor >= before, "another daemon may have handed out all IDs below its bound");
 }

@@ -14,7 +14,8 @@ pub enum Begins {
     New,
     /// All IDs so far are from ticks before this instant.
     Above(UnixMicros),
-    /// As `Above`. A higher floor in the marker is wrong, and is lowered.
+    /// As `Above`. If the marker has a higher floor, that floor is wrong, and the command lowers
+    /// it.
     Lowered(UnixMicros),
 }
 
@@ -23,8 +24,8 @@ pub enum Begins {
 pub struct Preparing {
     /// `None`: the fleet must be prepared already.
     pub begins: Option<Begins>,
-    /// True to add the ID spaces that the marker lacks. The added spaces replace others that can
-    /// make the same IDs.
+    /// True to add the ID spaces that the marker lacks. The added spaces replace the spaces that
+    /// can make the same IDs.
     pub is_growing: bool,
     /// The horizon of this configuration's daemons. It sets the poll period of a new fleet.
     pub horizon: Duration,
@@ -41,7 +42,7 @@ pub struct Prepared {
     pub is_new: bool,
     /// The ID spaces that were added.
     pub added: Vec<String>,
-    /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
+    /// The ID spaces that were replaced, because they can make the same IDs as the added spaces.
     pub replaced: Vec<String>,
     /// The floor, if there is one.
     pub floor: Option<UnixMicros>,
@@ -57,11 +58,11 @@ struct Rivals<'a> {
 
 impl Operator<'_> {
     /// Writes the marker with the ID spaces of these layouts, and with its floor. `draw` draws the
-    /// identities of a new marker and of each write. No two of the layouts collide.
+    /// identities of a new marker and of each write. No two of these layouts may collide.
     ///
     /// # Errors
-    /// The fleet has other ID spaces, `begins` is missing for a new fleet, numbers of a colliding
-    /// ID space are held, or the coordinator did not answer.
+    /// There are four reasons: the fleet has other ID spaces, `begins` is missing for a new fleet,
+    /// numbers of a colliding ID space are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
@@ -137,12 +138,13 @@ impl Operator<'_> {
         )
     }
 
-    /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now, and
-    /// the instants up to which IDs were made in them, by the clocks of the replacing layouts.
+    /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now. Also
+    /// returns, for each replacing layout, the instant at which it makes its rivals' highest ID.
     ///
     /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
-    /// daemon can start in them, because each daemon's write compares the marker. So a second check
-    /// sees all holders. If it finds one, the marker is written as it was before.
+    /// daemon can start in the rivals, because each daemon's write compares the marker. So a second
+    /// check sees all holders. If the second check finds a holder, the rivals are put back into the
+    /// marker.
     fn replace(
         &mut self,
         marker: &mut Marker,

@@ -53,7 +53,7 @@ fn a_state_resumes_only_if_the_last_write_is_its_own() {
     for write in ["w1", "w2"] {
         assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
     }
-    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not this state's");
+    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not a write of this state");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_state_is_the_newest_if_no_mark_is_above_its_ceiling() {
     assert_eq!(
         proof(&returned, 8),
         Proof::Newest,
-        "an older copy, from before the stop that lowered the mark"
+        "the state may be from before the stop that lowered the mark"
     );
     let both = [mark("state", 7), mark("state", 5)];
     assert_eq!(super::proof(&both, 2, "state", 7), Proof::Held);
@@ -80,7 +80,7 @@ fn a_state_is_the_newest_if_no_mark_is_above_its_ceiling() {
 }
 
 #[test]
-fn a_number_is_taken_when_its_bound_is_near_and_above_it() {
+fn a_number_whose_bound_is_near_is_taken_above_that_bound() {
     let other = key("w", 77);
     assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
@@ -111,7 +111,7 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[test]
-fn a_number_is_lost_if_its_key_is_anothers_or_gone() {
+fn a_number_is_lost_if_its_key_is_gone_or_anothers() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
@@ -127,7 +127,7 @@ fn a_bound_below_an_acknowledged_one_shows_a_restore() {
     assert_eq!(
         held("w3").read(Some(&lower("x")), "t"),
         Seen::Older(Loss::WentBack),
-        "another daemon has taken it since"
+        "another daemon has taken the number since"
     );
     let released = |highest: u64| NumberKey { released: true, highest, ..key("x", 8) }.text();
     let newer = held("w3").read(Some(&released(9)), "t");
@@ -151,7 +151,7 @@ fn a_replaced_write_with_the_same_bound_shows_a_restore() {
     assert_eq!(holding.read(Some(&text("w3")), "t"), Seen::Older(Loss::WentBack));
     assert!(
         matches!(holding.read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))),
-        "the write is another copy's"
+        "another copy of this daemon wrote the key"
     );
 }
 
@@ -169,7 +169,7 @@ fn a_state_keeps_its_number_while_the_lost_bound_is_ahead() {
     assert_eq!(
         take(Some(&ours), after(19), 88),
         Ok(Taking::Above(88)),
-        "others may have taken the number since"
+        "other daemons may have taken the number since"
     );
     assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
@@ -200,7 +200,7 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
 }
 
-/// The holder's clock may be behind the other daemon's.
+/// The holder's clock may be behind the clock of the other daemon.
 #[test]
 fn a_number_that_another_clock_frees_may_be_abandoned() {
     let other = key("w", 77);
@@ -213,11 +213,11 @@ fn a_number_that_another_clock_frees_may_be_abandoned() {
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
         }
     }
-    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock in the fleet frees it");
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock in the fleet frees the number");
 }
 
 proptest! {
-    /// A start that does not resume is at the bound or above.
+    /// A start that does not resume begins at the bound or above it.
     #[test]
     fn no_start_is_below_the_bound_of_another_holder(
         position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,

@@ -56,7 +56,7 @@ impl<'b> Reader<'b> {
         Some(self.take(1)? != [0])
     }
 
-    /// Reads a text. A negative length stands for a missing text, which is read as an empty one.
+    /// Reads a text. A negative length stands for a missing text, which is read as an empty text.
     pub(super) fn text(&mut self) -> Option<String> {
         let size = usize::try_from(self.int()?).unwrap_or(0);
         Some(String::from_utf8_lossy(self.take(size)?).into_owned())

@@ -59,8 +59,8 @@ impl Session {
     ) -> Result<Self, NoAnswer> {
         let stream = line::connect(endpoint, &access.tls, within).await?;
         let mut session = Session { stream, xid: 0, has_user: access.user.is_some(), patience: within };
-        // Protocol version, last transaction seen, timeout, session ID, its password, and false: no
-        // read-only server.
+        // The fields: the protocol version, the last transaction seen, the timeout, the session ID,
+        // the session's password, and `false` to refuse a read-only server.
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;

@@ -44,7 +44,8 @@ fn the_memory_copy_that_connects_again_first_has_the_number() {
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
-/// The memory was copied during a raise. Each copy tries the raise again, and finds it done.
+/// The memory was copied during a raise. Each copy tries the raise again, and finds that it was
+/// done.
 #[test]
 fn a_write_drawn_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
@@ -114,7 +115,8 @@ fn a_new_connections_write_lowers_no_bound_written_late() {
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
-/// After a restored snapshot the daemon has no grant. Then a read gets an old answer.
+/// The daemon has no grant, because its machine was restored from a snapshot. Then a read gets an
+/// old answer.
 #[test]
 fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
     let (mut member, store, covered) = taken();

@@ -2,8 +2,8 @@ use super::super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::{Notes, Paths};
 
-/// Picks this many worker IDs below a limit. Returns them, the counts of reads and of lists of
-/// keys, and the notes.
+/// Picks this many worker IDs below a limit. Returns the worker IDs, how often keys were read and
+/// how often listed, and the notes.
 fn picked(
     store: &Store,
     notes: Notes,
@@ -17,7 +17,7 @@ fn picked(
     let all = |_: &Numbering| Ok::<bool, FleetError>(true);
     let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
-    // The first read is the marker's, which does not count.
+    // The first read is that of the marker, and is not counted.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
 }
 
@@ -41,7 +41,7 @@ fn a_start_prefers_its_own_numbers_to_unused_ones() {
     assert_eq!(
         (other.as_str(), asked),
         ("4-5", [1, 0]),
-        "the coordinator has lost the keys of its own numbers"
+        "the coordinator has lost the keys of this state's numbers"
     );
 }
 

@@ -1,9 +1,9 @@
 //! Decides which states are the same. Replaces the names of writes, terms, states and boots by
 //! numbers, in the order of their first occurrence.
 //!
-//! The patterns name every field of a machine and its daemon. So a new field does not compile until
-//! it is added here or left out. Values that all states share, texts for people, and copies of
-//! other fields do not matter.
+//! The patterns name every field of a machine and its daemon. So the code does not compile with a
+//! new field until somebody adds the field here, or leaves it out by name. Values that all states
+//! share, texts for people, and copies of other fields do not matter.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -93,8 +93,8 @@ impl<'a> Form<'a> {
         self.words.push(hasher.finish());
     }
 
-    /// Adds a value: its write and term, its bound, and whether it was released. A marker has
-    /// spaces and a floor.
+    /// Adds a value: its write and term, its bound, and whether it was released. Of a marker, adds
+    /// the identity, the spaces, the floor and the reach.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));
         self.write(field(text, "\"term\""));
@@ -209,7 +209,7 @@ impl<'a> Form<'a> {
     }
 
     fn member(&mut self, member: &'a Member<Wire>, generation: u64) {
-        // The machine has the same state and notes, so they do not matter here.
+        // The machine has the same state and the same notes, so the member's are left out here.
         let Member {
             sources,
             counters,
@@ -230,7 +230,7 @@ impl<'a> Form<'a> {
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
-        // No time passes, so another poll is due only after one without an answer.
+        // No time passes, so another poll is due only after a poll without an answer.
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 

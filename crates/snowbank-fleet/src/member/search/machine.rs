@@ -20,10 +20,12 @@ pub(super) const MAX_AHEADS: [Duration; 3] =
     [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
 /// The most by which clocks differ: the shortest `max_ahead`.
 pub(super) const SKEW: Duration = MAX_AHEADS[2];
-/// The instants that clocks can show. At the second instant, ceilings of the first have passed.
+/// The instants that clocks can show. At the second instant, ceilings that were written at the
+/// first instant have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling of the first instant
-/// is near for no daemon at the second instant, for some at the third, and for all at the fourth.
+/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling that was written at
+/// the first instant is near for no daemon at the second instant, for some at the third, and for
+/// all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -122,7 +124,7 @@ impl Space {
 pub(super) struct Machine {
     /// The ID space of its configuration.
     pub(super) space: Space,
-    /// The worker IDs of its configuration. `None`: the daemon picks one.
+    /// The worker IDs of its configuration. `None`: the daemon picks a worker ID.
     pub(super) given: Option<Ids>,
     /// The identity of the state.
     pub(super) state: String,
@@ -136,7 +138,7 @@ pub(super) struct Machine {
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
-    /// Its daemon during the pause of a start. It hands out nothing until the start is over.
+    /// The machine's daemon while it starts. The daemon hands out nothing until the start is over.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
@@ -155,7 +157,7 @@ pub(super) struct Starting {
     /// True if the machine was restored during the start: its keeper takes the first grants away at
     /// once.
     pub(super) is_revoked: bool,
-    /// True once the pause is over, while the start still waits for connections to end, or for
+    /// True once the pause is over. The start may still wait for connections to end, or for
     /// storage.
     pub(super) is_settled: bool,
 }
@@ -165,7 +167,7 @@ pub(super) struct Starting {
 pub(super) struct Daemon {
     pub(super) member: Member<Wire>,
     pub(super) ids: Ids,
-    /// Its first tick that was not used.
+    /// The first tick whose IDs the daemon has not handed out.
     pub(super) cursor: u64,
     /// The granted ceiling, as a tick.
     pub(super) granted: u64,
@@ -319,7 +321,7 @@ impl Machine {
         Some(Daemon { member, ids, cursor: start, granted, newest: granted, generation: 0 })
     }
 
-    /// Returns the fleet's ceiling that its daemon writes next.
+    /// Returns the fleet's ceiling that the machine's daemon writes next.
     pub(super) fn next(&self, daemon: &Daemon, wall: UnixMicros) -> u64 {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
         let numbering = self.space.numbering(daemon.ids);

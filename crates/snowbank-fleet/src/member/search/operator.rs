@@ -6,8 +6,8 @@ use super::world::World;
 use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
 use snowbank_core::clock::BootMicros;
 
-/// The indices of the calls of `fleet init --add` from its first write on: it writes, lists the
-/// numbers again, and writes.
+/// The indices of the last calls of `fleet init --add`: its first write, the second list of the
+/// numbers, and the second write.
 pub(super) const WRITES: [u8; 3] = [2, 3, 4];
 
 /// A machine that does its next step before this call of a command.

@@ -39,7 +39,7 @@ pub(super) struct Server {
     pub(super) drawn: u64,
     /// The number of faults that may still happen.
     pub(super) faults_left: u8,
-    /// True if one of them may be a restore to an older state.
+    /// True if one of these faults may be a restore to an older state.
     pub(super) may_go_back: bool,
 }
 
@@ -145,7 +145,7 @@ pub(super) fn draw() -> String {
 }
 
 impl Scene {
-    /// Chooses no fault for a call, [`Fault::Lost`], or `other`.
+    /// Chooses what a call meets: no fault, [`Fault::Lost`], or `other`.
     fn choose(&mut self, other: Fault) -> Option<Fault> {
         let server = &mut self.server;
         let is_possible =

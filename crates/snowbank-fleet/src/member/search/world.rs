@@ -36,7 +36,7 @@ pub(super) struct World {
 pub(super) enum AllClocks {
     /// Each clock may show any time at any moment.
     Differ,
-    /// No clock shows an earlier time than a clock has shown before.
+    /// No clock shows a time that is earlier than a time which any clock has shown before.
     Agree,
     /// The clocks differ by up to `SKEW`.
     AreSkewed,
@@ -49,9 +49,9 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. After a raise, a daemon hands out all IDs that it was granted; after a
-/// start, all, or those of one tick. The more IDs are handed out, the more can be repeated. A
-/// `usize` is the index of a machine, unless the event says otherwise.
+/// Something that happens. After a raise, a daemon hands out all IDs that it was granted. After a
+/// start, it hands out all of them, or only the IDs of one tick. The more IDs are handed out, the
+/// more IDs can be repeated. A `usize` is the index of a machine, unless the event says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
@@ -70,20 +70,20 @@ enum Event {
     Kill(usize),
     Stop(usize),
     Boot(usize),
-    /// The state of the first machine replaces that of the second.
+    /// The state of the first machine replaces the state of the second machine.
     Copy(usize, usize),
     /// As `Copy`, but the second machine is a container on the first machine, with its own locks.
     CopyBeside(usize, usize),
     /// A memory snapshot of the first machine is resumed on both.
     Snapshot(usize, usize),
-    /// As `Snapshot`, but the kernel does not report that. The clocks of both machines jump, and
-    /// both daemons notice the jump.
+    /// As `Snapshot`, but the kernels do not report that the machines were resumed. The clocks of
+    /// both machines jump, and both daemons notice the jump.
     Jump(usize, usize),
     /// The late write with this index is done.
     Late(usize),
     LoseData,
-    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed
-    /// out. No daemon runs.
+    /// An operator prepares the fleet again, after the coordinator has lost its data. The floor is
+    /// above all IDs that were handed out. No daemon runs.
     Prepare,
     /// An operator changes the fleet to the other ID space.
     Add(Space, Option<Meanwhile>),
@@ -166,8 +166,8 @@ impl World {
     }
 
     /// Gives both worker IDs to the third machine, and lets an operator free one of them. The first
-    /// machine's daemon has taken the freed one, and has handed out a tick. The third machine's
-    /// daemon has not noticed its loss.
+    /// machine's daemon has taken the freed worker ID, and has handed out the IDs of a tick. The
+    /// third machine's daemon has not noticed its loss.
     pub(super) fn with_one_of_two_worker_ids_lost(mut self, lost: Ids) -> World {
         for (at, given) in [lost, lost, Ids::Both].into_iter().enumerate() {
             self.machine(at).given = Some(given);
@@ -262,7 +262,7 @@ impl World {
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
-                // The pause lasts until a daemon that lost a write has noticed that.
+                // The pause lasts until a daemon that lost a write has noticed the loss.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
                     events.push(Event::Settle(index, Amount::All));
@@ -316,7 +316,7 @@ impl World {
             }
             if marker.place_of(space.text()).is_none() {
                 events.push(Event::Add(space, None));
-                // While a loss is not noticed, no pause ends.
+                // While no daemon has noticed a loss, no pause ends.
                 let goes_on = |&at: &usize| self.machines[at].starting.is_none() || !self.server.lost_writes;
                 for machine in (0..MACHINES).filter(goes_on) {
                     let before =
