@@ -1,15 +1,15 @@
 //! The operator's view: the daemon's status in one struct, and the ways to read it.
 //!
-//! - `status`: the struct. `findings`: what is wrong, and whether the daemon is ready. `words`: the
-//!   status in words.
+//! - `status`: the struct. `findings`: finds what is wrong, and whether the daemon is ready.
+//!   `words`: puts the status into words.
 //! - `history`: the last hour, for the page.
-//! - `recent`: clients' experience of the last minute: refusals, latency, connections.
-//! - `metrics`: a row for each metric, and the status in OpenMetrics text. `source_counts`: the
-//!   rows of sources' counters. `process`: the process's CPU time, memory and open files.
-//! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away
-//!   from the shards.
-//! - `same_site`: which requests come from web pages of other sites. The HTTP front end uses it,
-//!   too.
+//! - `recent`: what clients experienced in the last minute: refusals, latency, connections.
+//! - `metrics`: a row for each metric, and the status as OpenMetrics text. `source_counts`: a row
+//!   for each counter of a source. `process`: the CPU time, memory and open files of the process.
+//! - `http`: serves `/metrics`, `/healthz`, `/readyz`, `/status` and the page. It runs on the main
+//!   thread, so it does not delay the shards.
+//! - `same_site`: detects requests that come from web pages of other sites. The HTTP front end uses
+//!   this module, too.
 //! - `fetch`: asks another daemon for its status.
 //!
 //! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the

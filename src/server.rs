@@ -14,7 +14,7 @@
 //! - `shard_thread`: a shard's thread and the connections that it serves.
 //! - `ceilings`: starts sources above their stored ceilings, and raises the ceilings on the
 //!   keeper's thread.
-//! - `health`: counters, heartbeats, the daemon's status, and rate-limited log lines.
+//! - `health`: counters, heartbeats, the daemon's status, and log lines with a rate limit.
 //! - `restored`: notices that the machine was restored from a snapshot.
 //! - `shared`: types that several modules use, such as the state that all threads share.
 

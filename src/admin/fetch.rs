@@ -1,4 +1,4 @@
-//! Asks a daemon for its status, as `snowbank status` does.
+//! Asks a daemon for its status, for `snowbank status`.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -18,8 +18,8 @@ use super::status::Status;
 use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
-/// The largest answer that is read. The status of a daemon with the most sources and identities,
-/// all with the longest names, has a third of this size.
+/// The largest answer that is read. The status of a daemon with as many sources and identities as
+/// possible, all with the longest names, has a third of this size.
 const STATUS_BYTES_MAX: usize = 4 << 20;
 
 /// A daemon to ask for its status.
@@ -27,7 +27,7 @@ const STATUS_BYTES_MAX: usize = 4 << 20;
 pub(crate) struct Target {
     /// The address of the daemon's admin listener.
     pub(crate) address: Address,
-    /// The certificates to trust and to send, if the address is over TLS.
+    /// The certificates to trust and to send, if the address uses TLS.
     pub(crate) tls: ClientFiles,
     /// The longest time for the whole exchange.
     pub(crate) timeout: Duration,
@@ -37,7 +37,7 @@ impl Target {
     /// Fetches the daemon's status.
     ///
     /// # Errors
-    /// Returns the reason in one line.
+    /// Returns the reason why no status was received, in one line.
     pub(crate) async fn fetch(&self) -> Result<Status, String> {
         let Target { address, timeout, .. } = self;
         match tokio::time::timeout(*timeout, self.fetch_patiently()).await {
@@ -60,8 +60,8 @@ impl Target {
         if !address.is_tls() {
             return ask(stream, address, &name).await;
         }
-        // Reads the files again, because they may be renewed. The read may block: nothing else runs
-        // on this thread.
+        // Reads the files again, because they may have been renewed. The read may block this
+        // thread, because the thread has no other work.
         let connector = self.tls.read().map_err(|fault| fault.to_string())?;
         let stream = connector.connect(host, stream).await.map_err(|error| cannot(address, &error))?;
         ask(stream, address, name.trim_start_matches("tls:")).await

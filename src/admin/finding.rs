@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 /// Something that an operator should know. The page, `snowbank status`, the log, the metrics and
-/// the alerts show the same list.
+/// the alerts all show the same findings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
     /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or
     /// [`OF_SOURCE`](super::findings::OF_SOURCE), or `stop`.
     pub(crate) name: Cow<'static, str>,
-    /// The name of the source that the finding is about, if it is about one.
+    /// The name of the source that the finding is about. `None`: it is about the daemon.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) effect: Effect,
@@ -25,19 +25,20 @@ pub(crate) struct Finding {
 pub(crate) enum Effect {
     /// IDs could repeat, so none are handed out.
     CouldRepeat,
-    /// Requests are refused, but not because there are too many.
+    /// Requests are refused, but not because there are too many requests.
     Refuses,
-    /// Clients ask for more than the daemon has, so it refuses some requests. It stays ready:
-    /// otherwise a load balancer would move all of its load to the next daemon, and saturate that.
+    /// Clients ask for more IDs than the daemon has, so the daemon refuses some requests. It stays
+    /// ready. Otherwise a load balancer would move all of its load to the next daemon, and saturate
+    /// that daemon.
     RefusesSome,
-    /// Requests are served, and will be refused soon.
+    /// Requests are still served, and will be refused soon.
     RefusesSoon,
     /// Requests are served. An operator should look at the finding within a day.
     Look,
 }
 
 impl Effect {
-    /// Returns whether a load balancer should send requests elsewhere.
+    /// Returns whether a load balancer should send requests to other daemons.
     pub(crate) fn makes_unready(self) -> bool {
         matches!(self, Effect::CouldRepeat | Effect::Refuses)
     }
@@ -47,8 +48,8 @@ impl Effect {
         self != Effect::Look
     }
 
-    /// Returns the effect in a few words, for the top of the page. `of` is empty, or names the
-    /// source if the daemon has several.
+    /// Returns the effect in a few words, for the top of the page. If the daemon has several
+    /// sources, `of` names the source, otherwise it is empty.
     pub(super) fn headline(self, of: &str) -> String {
         match self {
             Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),
@@ -61,7 +62,8 @@ impl Effect {
 }
 
 impl Finding {
-    /// Returns the finding's name, followed by the name of its source if it has one.
+    /// Returns the finding's name. If the finding is about a source, the name of the source
+    /// follows.
     pub(crate) fn full_name(&self) -> String {
         match &self.source {
             Some(source) => format!("{} of {source}", self.name),

@@ -1,6 +1,6 @@
-//! Derives the findings from a status. All thresholds are here. The page, `snowbank status`,
-//! `/readyz`, the log and the metric `snowbank_finding` show the findings, and the alerts use the
-//! metric.
+//! Derives the findings from a status. All thresholds are in this file. The page, `snowbank
+//! status`, `/readyz`, the log and the metric `snowbank_finding` show the findings. The alerts use
+//! this metric.
 
 use super::finding::{Effect, Finding, seconds};
 use super::status::{
@@ -9,36 +9,37 @@ use super::status::{
 use super::words::counted;
 use crate::config::Grouped;
 
-/// The least share of a source's requests that are refused. If clients try twice, one request in
-/// 10,000 fails at this share, which nobody notices.
+/// If at least this share of a source's requests is refused, there is a finding. If clients try
+/// twice, one request in 10,000 fails at this share, which nobody notices.
 const REFUSED_SHARE: f64 = 0.01;
-/// The share from which on alerts page somebody. If clients try twice, one request in a hundred
-/// fails.
+/// If at least this share of a source's requests is refused, alerts page somebody. If clients try
+/// twice, one request in a hundred fails at this share.
 const REFUSED_SHARE_PAGE: f64 = 0.1;
-/// The least share of requests that take longer than [`Status::slow_s`]: at this share, the 99th
-/// percentile exceeds it.
+/// If at least this share of requests takes longer than [`Status::slow_s`], there is a finding. At
+/// this share, the 99th percentile exceeds `slow_s`.
 const SLOW_SHARE: f64 = 0.01;
-/// The least share of an identity's requests that its limits slow or deny.
+/// If the limits of an identity slow or deny at least this share of its requests, there is a
+/// finding.
 const LIMITED_SHARE: f64 = 0.01;
-/// The least share of connections in use. The rest is for clients that reconnect before the daemon
-/// has closed their old connections.
+/// If at least this share of connections is in use, there is a finding. The other connections are
+/// for clients that reconnect before the daemon has closed their old connections.
 const CONNECTIONS_SHARE: f64 = 0.9;
-/// The least number of requests and connections within ten seconds that were refused because
-/// clients did not authorize themselves.
+/// If at least this number of requests and connections was refused within ten seconds because
+/// clients did not authorize themselves, there is a finding.
 const UNAUTHORIZED: u64 = 5;
-/// The least length of the wait queue, as a share of the default wait. At 1, requests with the
-/// default wait are refused.
+/// If the wait queue is at least this long, as a share of the default wait, there is a finding. At
+/// 1, requests with the default wait are refused.
 const WAIT_QUEUE_SHARE: f64 = 0.75;
-/// The least used share of the budget for queued bytes. The shares of single connections have
-/// shrunk by then.
+/// If at least this share of the budget for queued bytes is used, there is a finding. At this
+/// point, the shares of single connections have already shrunk.
 const QUEUES_SHARE: f64 = 0.75;
-/// The remaining life below which a layout's end is found.
+/// If a layout ends within this time, there is a finding.
 const LAYOUT_YEARS: f64 = 1.0;
-/// The share of a ticket counter's numbers below which its end is found.
+/// If less than this share of a ticket counter's numbers is left, there is a finding.
 const NUMBERS_SHARE: f64 = 0.01;
-/// The time for which IDs last without the coordinator, below which its outage is urgent.
+/// If the IDs last for less than this time without the coordinator, its outage is urgent.
 const FLEET_LEFT_S: f64 = 60.0;
-/// The remaining life below which the end of the certificate for the coordinator is found.
+/// If the certificate for the coordinator expires within this time, there is a finding.
 const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
 /// The effect and the message of a finding, if there is one.
@@ -48,7 +49,7 @@ type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
 /// The subjects of findings about the daemon, each with the function that finds it. The metrics
 /// have a series for each subject. A stop is not in this table, because nobody needs an alert about
-/// it.
+/// a stop.
 pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
@@ -63,7 +64,7 @@ pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("certificate", Status::find_certificate),
 ];
 
-/// The subjects of findings about a source.
+/// The subjects of findings about a source, each with the function that finds it.
 pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", Status::find_ceiling),
@@ -98,7 +99,7 @@ impl Status {
                 }
             }
         }
-        // A stable sort: findings with the same effect stay in the order of the tables.
+        // The sort is stable, so findings with the same effect stay in the order of the tables.
         findings.sort_by_key(|finding| finding.effect);
         self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
         self.headline = self.headline_of(findings.first());
@@ -132,7 +133,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that new clients may get no connection.
+    /// Finds that so many connections are in use that new clients may get none.
     fn find_full_connections(&self) -> Found {
         let Connections { open, max, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
@@ -164,7 +165,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds identities whose limits slow or deny more than a few requests.
+    /// Finds identities whose limits slow or deny more than a few of their requests.
     fn find_limited_clients(&self) -> Found {
         let limited = self.identities.iter().filter(|of| of.last_minute.limited_share >= LIMITED_SHARE);
         let count = limited.clone().count();
@@ -220,8 +221,8 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that the wall clock is behind or held. The effect on a source is that source's finding
-    /// `clock`.
+    /// Finds that the wall clock is behind or held. If this affects a source, that source has the
+    /// finding `clock`.
     fn find_wall_clock(&self) -> Found {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
@@ -234,8 +235,9 @@ impl Status {
         Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
-    /// Finds that the coordinator is silent, or that its ceiling is reached. An outage alone does
-    /// not make the daemon unready, because it affects all daemons of the fleet at once.
+    /// Finds that the coordinator does not answer, or that a ceiling at the coordinator is reached.
+    /// An outage of the coordinator alone does not make the daemon unready, because it affects all
+    /// daemons of the fleet at once.
     fn find_fleet(&self) -> Found {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {
@@ -260,8 +262,8 @@ impl Status {
         Some((effect, message))
     }
 
-    /// Finds that the certificate for the coordinator ends soon or has expired. Open connections
-    /// are not affected.
+    /// Finds that the certificate for the coordinator expires soon or has expired. Open connections
+    /// to the coordinator are not affected.
     fn find_fleet_certificate(&self) -> Found {
         let ends_unix_s = self.fleet.as_ref()?.certificate_ends_unix_s? as f64;
         let left_s = ends_unix_s - (self.started_unix_s + self.uptime_s);
@@ -278,14 +280,14 @@ impl Status {
         (left_s < FLEET_CERTIFICATE_S).then_some((Effect::Look, message))
     }
 
-    /// Finds that the certificate of TLS listeners ends soon or has expired. Open connections and
-    /// those without TLS are still served.
+    /// Finds that the certificate of TLS listeners expires soon or has expired. Open connections
+    /// and connections without TLS are still served.
     fn find_certificate(&self) -> Found {
         let warning = self.certificate.as_ref()?.warning.as_ref()?;
         Some((Effect::Look, warning.clone()))
     }
 
-    /// Finds that storage is slow or fails to raise a source's ceiling.
+    /// Finds that storage is slow, or that it fails to raise a source's ceiling.
     fn find_ceiling(&self, source: &SourceStatus) -> Found {
         let ceilings = &self.ceilings;
         let is_elsewhere = ceilings.lost.is_some()
@@ -342,7 +344,7 @@ impl Status {
         Some((effect, message))
     }
 
-    /// Finds that requests of a source are refused, or soon will be.
+    /// Finds that requests to a source are refused, or soon will be refused.
     fn find_refusals(&self, source: &SourceStatus) -> Found {
         let share = source.last_minute.refused_share;
         if share >= REFUSED_SHARE {
@@ -350,7 +352,7 @@ impl Status {
             return Some((effect, self.refused_message(source)));
         }
         let snowflake = source.snowflake()?;
-        // Other findings say why the clock or the ceiling delays the source.
+        // If the clock or the ceiling delays the source, other findings say why.
         let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
         let is_long = snowflake.wait_queue_s >= WAIT_QUEUE_SHARE * source.default_wait_s;
         if source.waiting_ids == 0 || !is_long || is_held_up {

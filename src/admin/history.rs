@@ -1,4 +1,5 @@
-//! The last hour in points of half a minute, for an operator who opens the page after an incident.
+//! The last hour, as one point for each half minute, for an operator who opens the page after an
+//! incident.
 
 use std::collections::VecDeque;
 
@@ -8,9 +9,10 @@ use super::recent::Sample;
 use super::status::Status;
 
 /// The time that a point covers. It is short enough to show when an incident began, and long enough
-/// that an hour takes a few KB.
+/// that the points of an hour take only a few KB.
 const POINT_S: f64 = 30.0;
-/// An hour of points. A point of a daemon with one source takes 60 bytes, with 64 sources 300.
+/// The number of points in an hour. A point takes 60 bytes if the daemon has one source, and 300
+/// bytes if it has 64.
 const POINTS_MAX: usize = 120;
 
 /// The points of the last hour.
@@ -20,7 +22,7 @@ pub(crate) struct History {
     every_s: f64,
     /// The points, the oldest first.
     points: VecDeque<Point>,
-    /// The counters at the end of the last point. At the daemon's start, all are 0.
+    /// The counters at the end of the last point. At the daemon's start, all counters are 0.
     #[serde(skip)]
     before: Sample,
 }
@@ -30,17 +32,18 @@ pub(crate) struct History {
 struct Point {
     /// The end of the half minute.
     uptime_s: f64,
-    /// IDs a second, by source.
+    /// IDs per second, by source.
     ids: Box<[f32]>,
-    /// Requests for IDs a second, and refused requests a second.
+    /// Requests for IDs per second, and refused requests per second.
     requests: f32,
     refused: f32,
-    /// The times within which 50, 99 and 99.9 % of requests were answered. `None` without requests.
+    /// The times within which 50, 99 and 99.9 % of requests were answered. `None`: there were no
+    /// requests.
     latency_s: [Option<f32>; 3],
 }
 
 impl History {
-    /// Adds a point once the last one is half a minute old. Must be called about once a second.
+    /// Adds a point once the last point is half a minute old. Must be called about once a second.
     pub(crate) fn observe(&mut self, status: &Status) {
         if status.uptime_s - self.before.at_s < POINT_S {
             return;

@@ -1,9 +1,9 @@
-//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`,
+//! The HTTP of the admin listener: serves one connection with `/metrics`, `/healthz`, `/readyz`,
 //! `/status`, `/history`, `/config` and the page.
 //!
-//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. An
-//! answer is made in memory as a whole, and no lock is held while it is sent. Clients that send or
-//! read slowly have a deadline.
+//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A
+//! whole answer is made in memory, and no lock is held while it is sent. Clients that send or read
+//! slowly have a deadline.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -28,17 +28,19 @@ use super::status::Status;
 use crate::server::Health;
 
 /// The time within which the head of a request must arrive, counted from the connection's start or
-/// from the end of the last answer. A head takes one round trip. The page asks once a second, so
-/// its connection stays open.
+/// from the end of the last answer. A head takes one round trip. The connection of the page stays
+/// open, because the page asks once a second.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
-/// The longest life of a connection. A client that never reads its answer gives up its place then.
+/// The longest life of a connection. After this time, a client that never reads its answer loses
+/// its place.
 const LIFE: Duration = Duration::from_secs(60);
-/// The extra time for an answer that has begun at the end of a connection's life.
+/// The extra time for an answer that is being sent when the connection's life ends.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which each thread must answer the heartbeat for `/healthz`. Even on a busy
-/// machine, a turn takes far less. The service manager's watchdog has its own period.
+/// machine, a turn takes far less time. The service manager's watchdog has a period of its own.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request: the least that hyper allows. Browsers send one or two KiB.
+/// The largest head of a request. It is the lowest limit that hyper allows. Browsers send one or
+/// two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const HEADERS_MAX: usize = 64;
 
@@ -55,8 +57,8 @@ const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 pub(crate) struct Site(pub(crate) Health);
 
 impl Site {
-    /// Serves one connection to its end. If `is_loopback`, the Host header must name this machine.
-    /// `answers` is true while a request of the connection waits for its answer.
+    /// Serves one connection until it ends. If `is_loopback`, the Host header must name this
+    /// machine. Keeps `answers` true while a request of the connection waits for its answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -76,7 +78,7 @@ impl Site {
             .half_close(true)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // Only the peer causes errors here, and the connection is over then.
+        // Only the peer causes errors here. After an error, the connection is over.
         if tokio::time::timeout(LIFE, connection.as_mut()).await.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
@@ -178,9 +180,9 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the Content-Type of the metrics is that of OpenMetrics. It is plain text for
-/// clients that accept plain text or HTML, but not OpenMetrics: browsers show plain text, and
-/// download a file of another type.
+/// Returns whether the metrics get the Content-Type of OpenMetrics. Otherwise it is plain text: for
+/// clients that accept plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
+/// which shows plain text, but downloads other types as a file.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let names_text = ["text/plain", "text/html"].iter().any(|text| accept.contains(text));

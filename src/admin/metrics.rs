@@ -1,8 +1,10 @@
-//! The metrics, each a row: its name, its meaning, and the function that reads its value from the
-//! status. The text for Prometheus and the table of docs/monitoring.md are made from the rows.
+//! The metrics. Each metric is a row: its name, its meaning, and the function that reads its value
+//! from the status. The text for Prometheus and the table in docs/monitoring.md are made from these
+//! rows.
 //!
-//! Metrics whose names end in `_total` are counters. The others are gauges, except the histogram of
-//! latencies. `_seconds` or `_bytes`, at the end or before `_total`, is the unit.
+//! Metrics whose names end in `_total` are counters. All other metrics are gauges, except the
+//! histogram of latencies. The unit is `_seconds` or `_bytes`, at the end of the name or before
+//! `_total`.
 
 use std::fmt;
 
@@ -69,7 +71,7 @@ fn measure(value: f64) -> Option<Value> {
     Some(Value::Measure(value))
 }
 
-/// All metrics except those of sources' counters, in the order of the table.
+/// All metrics except the metrics of sources' counters, in the order of the table.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),
@@ -147,7 +149,8 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
     measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
 }
 
-/// Returns a sample for each finding that can occur: its value returns to 0 when the finding ends.
+/// Returns a sample for each finding that can occur. A sample without a finding has the value 0, so
+/// the value returns to 0 when a finding ends.
 fn findings(status: &Status) -> Vec<Sample> {
     let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
     let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|(name, _)| (name, Some(&of.name))));
@@ -184,7 +187,8 @@ fn clock_steps(status: &Status) -> Vec<Sample> {
     vec![labelled("back", status.clock.steps_back), labelled("forward", status.clock.steps_forward)]
 }
 
-/// Returns a sample for each worker ID, or none if another process may have taken them.
+/// Returns a sample for each worker ID. Returns no samples if another process may have taken the
+/// worker IDs.
 fn worker_ids(status: &Status) -> Vec<Sample> {
     let mut samples = Vec::new();
     for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
@@ -207,7 +211,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// Returns a sample for each source whose worker IDs the fleet assigns.
+/// Returns a sample for each source to which the fleet assigns worker IDs.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
     pools.map(|pool| labelled(&pool.source, count(pool))).collect()
@@ -236,8 +240,8 @@ impl Metric {
         }
     }
 
-    /// Returns the name without the suffixes of kind and unit, which the encoder adds again. Also
-    /// returns the unit.
+    /// Returns the name without its suffixes for kind and unit, because the encoder adds these
+    /// again. Also returns the unit.
     fn stem(&self) -> (&'static str, Option<Unit>) {
         let name = self.name.strip_suffix("_total").unwrap_or(self.name);
         match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {
@@ -265,7 +269,7 @@ pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition(status.clone(), process.clone())));
     let mut out = String::new();
-    // Fails only if a write to the string fails, which cannot happen.
+    // Encoding fails only if a write to the string fails, which cannot happen.
     let _ = text::encode(&mut out, &registry);
     out
 }
@@ -321,7 +325,7 @@ fn encode_latency(mut metric: MetricEncoder<'_>, status: &Status) -> fmt::Result
 mod tests {
     use super::*;
 
-    /// Returns the table of docs/monitoring.md.
+    /// Returns the table that docs/monitoring.md must have.
     fn table() -> String {
         let mut table = String::from("| metric | type | labels | means |\n|---|---|---|---|\n");
         for metric in metrics() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// The kernel's figures of this process. `None` stands for a figure that it did not give.
+/// The kernel's figures about this process. `None`: the kernel did not give this figure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(super) cpu_s: Option<f64>,
@@ -18,7 +18,7 @@ impl Process {
         use rustix::process::{Resource, getrlimit};
         use rustix::time::{ClockId, clock_gettime};
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        // The second field of proc_pid_statm(5).
+        // The memory in use is the second field: see proc_pid_statm(5).
         let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages = statm.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         Process {
@@ -31,11 +31,12 @@ impl Process {
 }
 
 /// Counts the open files. Since Linux 6.2, the size of the directory is the number of open files.
-/// Older kernels return 0. The files must then be listed, which is slow for tens of thousands.
+/// Older kernels return 0. The directory must then be listed, which is slow if tens of thousands of
+/// files are open.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
-        // One entry is the open directory itself.
+        // One entry does not count, because it is this open directory itself.
         0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }

@@ -1,9 +1,10 @@
-//! The last minute as clients experienced it: refused requests, slow requests, connections. The
-//! figures are differences between samples of the counters, so requests need no further counting.
+//! What clients experienced in the last minute: refused requests, slow requests, connections. The
+//! figures are differences between samples of the counters, so they need no counting of their own
+//! at each request.
 //!
-//! A share is the lower of two: that of the last minute, and that of the last ten seconds. Because
-//! of the minute, a hiccup raises no alarm. Because of the ten seconds, an alarm ends soon after
-//! its cause.
+//! A share is computed for the last minute and for the last ten seconds, and the lower of the two
+//! counts. The share of the minute prevents an alarm after a short disturbance. The share of the
+//! ten seconds makes an alarm end soon after its cause has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,11 +13,12 @@ use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinut
 
 /// The time that most figures cover.
 const MINUTE_S: f64 = 60.0;
-/// The shorter time that shares cover: an alarm ends this long after its cause has ended.
+/// The shorter time that shares cover. An alarm ends at most about this long after its cause has
+/// ended.
 const SOON_S: f64 = 10.0;
-/// The time between two samples. A figure may cover this much more than its time.
+/// The time between two samples. A figure may cover up to this much more than its nominal time.
 const SAMPLE_EVERY_S: f64 = 5.0;
-/// The samples of a minute, the sample before the minute, and one to spare.
+/// The samples of a minute, the sample before that minute, and one sample to spare.
 const SAMPLES_MAX: usize = 14;
 /// The number of refused, slow or limited requests below which their share counts as 0. On a quiet
 /// daemon, a single refusal would be a large share.
@@ -27,9 +29,10 @@ const COUNT_MIN: u64 = 5;
 pub(super) struct Sample {
     /// The time since the daemon's start, or between the two moments.
     pub(super) at_s: f64,
-    /// By source.
+    /// The counters of each source, by index.
     pub(super) sources: Vec<SourceCounts>,
-    /// By name, because a reload can add and remove identities.
+    /// The counters of each identity. The key is the identity's name, because a reload can add and
+    /// remove identities.
     identities: BTreeMap<String, LimitedMinute>,
     pub(super) latency: Latency,
     connections_refused: u64,
@@ -128,7 +131,7 @@ impl Recent {
         Sample::of(status).since(before)
     }
 
-    /// Takes a sample if the last one is [`SAMPLE_EVERY_S`] old.
+    /// Takes a sample if the last sample is at least [`SAMPLE_EVERY_S`] old.
     pub(crate) fn observe(&mut self, status: &Status) {
         let is_due = self.samples.back().is_none_or(|last| status.uptime_s - last.at_s >= SAMPLE_EVERY_S);
         if !is_due {
@@ -141,13 +144,13 @@ impl Recent {
     }
 }
 
-/// Returns the share of requests that took longer than `slow_s`; 0 if they are too few for a share.
+/// Returns the share of requests that took longer than `slow_s`. Returns 0 if too few requests did.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let first = latency.bounds_us.partition_point(|&bound_us| bound_us as f64 / 1e6 <= slow_s);
     share(latency.counts.iter().skip(first).sum(), latency.count())
 }
 
-/// Returns `some` requests as a share of `all`; 0 if `some` is too few for a share.
+/// Returns `some` as a share of `all`. Returns 0 if `some` is below [`COUNT_MIN`].
 fn share(some: u64, all: u64) -> f64 {
     if some < COUNT_MIN { 0.0 } else { some as f64 / all.max(some) as f64 }
 }
@@ -170,7 +173,8 @@ mod tests {
             Watched { status, recent: Recent::default() }
         }
 
-        /// Makes the change once a second until the condition holds. Returns the number of seconds.
+        /// Makes the change once a second until the condition holds. Returns how many seconds that
+        /// took.
         fn seconds_until(&mut self, change: impl Fn(&mut Status), is_met: impl Fn(&Status) -> bool) -> u32 {
             for seconds in 1..=200 {
                 self.pass(1, &change);
@@ -191,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Counts the requests of a second, `refused` of them as refused.
+    /// Returns a change that counts `all` requests, of which `refused` were refused.
     fn requests(all: u64, refused: u64) -> impl Fn(&mut Status) {
         move |status| {
             status.sources[0].counts.requests += all;
@@ -236,7 +240,7 @@ mod tests {
         let slow = |share_percent: u64| {
             move |status: &mut Status| {
                 status.latency.counts[0] += 1_000 - 10 * share_percent;
-                // Above 500 ms, half of the default wait.
+                // This bucket is above 500 ms, which is half of the default wait.
                 status.latency.counts[15] += 10 * share_percent;
             }
         };

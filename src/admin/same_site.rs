@@ -1,5 +1,5 @@
 //! Detects requests that a web page of another site makes a browser send. Such a page cannot read
-//! the answers, but each request draws IDs.
+//! the answers, but each of its requests draws IDs.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(crate) struct SiteHeaders<'h> {
 }
 
 impl<'h> SiteHeaders<'h> {
-    /// Keeps the header if it is one of these.
+    /// Keeps the header if it is one of those in this struct.
     pub(crate) fn read(&mut self, name: &str, value: &'h [u8]) {
         if name.eq_ignore_ascii_case("host") {
             self.host = Some(value);
@@ -27,11 +27,12 @@ impl<'h> SiteHeaders<'h> {
         }
     }
 
-    /// Checks that there is one Host header. Only HTTP/1.0 may leave it out.
+    /// Checks that the request has exactly one Host header. Only a request of HTTP/1.0 may have
+    /// none.
     ///
     /// # Errors
-    /// Returns the reason to refuse the request with 400 (RFC 9112, section 3.2): the header is
-    /// missing, or there are several.
+    /// The header is missing, or there are several. Returns this as the reason to refuse the
+    /// request with 400 (RFC 9112, section 3.2).
     pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
         let count = self.hosts;
         if count == 1 || (count == 0 && is_http_1_0) {
@@ -43,8 +44,9 @@ impl<'h> SiteHeaders<'h> {
     /// Returns the header that shows that a page of another site sent the request, if there is one.
     ///
     /// If the browser sends `Sec-Fetch-Site`, that header decides. Without it, `Origin` is compared
-    /// with the host, which a proxy may have replaced. `same-site` counts as another site, because
-    /// all ports of localhost are one site.
+    /// with the Host header, which is less reliable, because a proxy may have replaced the Host
+    /// header. The value `same-site` counts as another site, because all ports of localhost are the
+    /// same site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
         if let Some(site) = self.fetch_site {
             return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));

@@ -1,5 +1,5 @@
-//! The counters of a source, each a row. Each shard's thread has counters of its own. The status
-//! and the metrics have the sums over all shards.
+//! The counters of a source. Each counter is a row. Each shard's thread has counters of its own,
+//! and the status and the metrics have the sums over all shards.
 
 use serde::{Deserialize, Serialize};
 

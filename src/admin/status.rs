@@ -1,5 +1,5 @@
 //! The status of a daemon, in one plain struct. The metrics, the findings, `/status`, the page and
-//! `snowbank status` all show this struct.
+//! `snowbank status` are all made from this struct.
 
 mod latency;
 
@@ -24,13 +24,13 @@ pub(crate) struct Status {
     /// of a run.
     pub(crate) previous_run_unclean: Option<bool>,
     pub(crate) uptime_s: f64,
-    /// True if requests are served: no finding makes the daemon unready.
+    /// True if no finding makes the daemon unready.
     pub(crate) ready: bool,
     /// The effect of the worst finding, in a few words.
     pub(crate) headline: String,
     /// The findings for the operator, the worst first.
     pub(crate) findings: Vec<Finding>,
-    /// The status in words, apart from the findings and the sources.
+    /// The status in words, without the findings and the sources.
     pub(crate) facts: Vec<Fact>,
     /// True while the daemon stops.
     pub(crate) draining: bool,
@@ -51,9 +51,9 @@ pub(crate) struct Status {
     pub(crate) last_minute: LastMinute,
     /// `None`: the configuration has not changed since the start.
     pub(crate) last_reload: Option<LastReload>,
-    /// The number of errors by code, of every code.
+    /// The number of errors with each code. Every code has an entry.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// Requests that need no IDs, answered without an error.
+    /// Requests that need no IDs and were answered without an error.
     pub(crate) other_requests: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
-    /// The difference between the wall clock and the ID clock, if the wall clock is behind or held.
+    /// How far the wall clock is from the ID clock, if the wall clock is behind or held.
     pub(crate) by_s: f64,
     /// The observed steps of the wall clock, by direction.
     pub(crate) steps_back: u64,
@@ -78,7 +78,7 @@ pub(crate) enum ClockState {
     /// The ID clock follows the wall clock.
     #[default]
     Steady,
-    /// The wall clock is behind the time of IDs already handed out.
+    /// The wall clock is behind the time of IDs that were already handed out.
     Behind,
     /// The wall clock stepped far forward. The ID clock follows it once the step has lasted
     /// `clock.step_hold`.
@@ -93,14 +93,15 @@ pub(crate) struct CeilingsStatus {
     pub(crate) failures: u64,
     /// The total time of all raises.
     pub(crate) raising_s: f64,
-    /// The time since the last raise became durable. `None`: none since the start.
+    /// The time since the last raise became durable. `None`: no raise became durable since the
+    /// start.
     pub(crate) last_raise_ago_s: Option<f64>,
-    /// The time that the write in flight has taken so far. 0 without one.
+    /// The time that the write in flight has taken so far. 0 if no write is in flight.
     pub(crate) in_flight_s: f64,
-    /// The longest raise of the last minute, the one in flight included.
+    /// The longest raise of the last minute. A raise in flight counts, too.
     pub(crate) slowest_raise_s: f64,
-    /// The time that a raise usually takes: the shorter of the last two, if both were in the last
-    /// minute.
+    /// The time that a raise usually takes: the shorter of the last two raises, if both were in the
+    /// last minute.
     pub(crate) usual_raise_s: f64,
     /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
     /// hundredth of `horizon_s`.
@@ -108,7 +109,7 @@ pub(crate) struct CeilingsStatus {
     /// The time for which IDs last after a raise. If raises take longer than half of this, requests
     /// wait.
     pub(crate) horizon_s: f64,
-    /// The reason why the last raise failed. `None`: it did not fail.
+    /// The reason why the last raise failed. `None`: the last raise did not fail.
     pub(crate) failing: Option<String>,
     /// The reason why another process may hold the worker IDs or the state. `None`: this daemon
     /// holds them.
@@ -118,9 +119,9 @@ pub(crate) struct CeilingsStatus {
 /// The status of the certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
-    /// The end of the certificate's validity.
+    /// When the certificate expires.
     pub(crate) ends_unix_s: f64,
-    /// The warning for the operator, if the certificate ends soon.
+    /// The warning for the operator, if the certificate expires soon.
     pub(crate) warning: Option<String>,
 }
 
@@ -128,19 +129,19 @@ pub(crate) struct CertificateStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
-    /// The source's status in words, a line each.
+    /// The source's status in words, one fact on each line.
     pub(crate) facts: Vec<String>,
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
-    /// The ID space. Two daemons must not have a common number in it.
+    /// The source's ID space. Two daemons must not have the same number in it.
     pub(crate) id_space: String,
-    /// The numbers of the worker IDs in the ID space, for the metrics.
+    /// The numbers that the worker IDs have in the ID space, for the metrics.
     #[serde(skip)]
     pub(crate) numbers_in_space: Arc<[u64]>,
     #[serde(flatten)]
     pub(crate) counts: SourceCounts,
     pub(crate) last_minute: SourceMinute,
-    /// The requests that wait now, and the IDs that they wait for.
+    /// The number of requests that wait now, and of the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
     pub(crate) default_wait_s: f64,
@@ -150,7 +151,7 @@ pub(crate) struct SourceStatus {
     pub(crate) ceiling_wanted: bool,
 }
 
-/// The kind of a source, with the status that only that kind has.
+/// The kind of a source, with the part of the status that only this kind has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum KindStatus {
@@ -158,24 +159,24 @@ pub(crate) enum KindStatus {
     Ticket(TicketStatus),
 }
 
-/// The status of a layout that follows the clock.
+/// The status of a source whose layout follows the clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SnowflakeStatus {
     pub(crate) layout: String,
     pub(crate) worker_ids: String,
-    /// The full rate of the source's layout and worker IDs.
+    /// The most IDs per second that the source's layout and worker IDs allow.
     pub(crate) ids_per_second: u64,
-    /// The time that the IDs of waiting requests take at the full rate.
+    /// The time that it takes at the full rate to make the IDs for which requests wait.
     pub(crate) wait_queue_s: f64,
     /// The time for which IDs last without a raise: the ceiling's time minus the ID clock's, but at
     /// least 0.
     pub(crate) headroom_s: f64,
-    /// The lead of the ID clock over the wall clock, and the largest lead that is allowed.
+    /// How far the ID clock is ahead of the wall clock, and how far it may be.
     pub(crate) ahead_s: f64,
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
-    /// True while the clock has not reached the first tick of a source without a state.
+    /// True for a source without a state while the clock has not reached its first tick.
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
@@ -186,8 +187,8 @@ pub(crate) struct SnowflakeStatus {
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
     pub(crate) offset: u64,
-    /// The numbers that are left without a raise: the rest of the reservation or, for a shared
-    /// counter, of its ranges.
+    /// The numbers that can be handed out without a raise: the rest of the reservation or, for a
+    /// shared counter, the rest of its ranges.
     pub(crate) reserved: u64,
     /// True if the counter is at the fleet's coordinator, where other daemons may use it too.
     pub(crate) shared: bool,
@@ -202,7 +203,7 @@ pub(crate) struct TicketStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LastReload {
     pub(crate) at_unix_s: f64,
-    /// The reasons for which it was refused. `None`: it succeeded.
+    /// The reasons why the reload was refused. `None`: the reload succeeded.
     pub(crate) refused: Option<String>,
 }
 
@@ -210,11 +211,11 @@ pub(crate) struct LastReload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceMinute {
     pub(crate) requests: u64,
-    /// The requests refused with any code, and the number of them refused with `exhausted`.
+    /// The number of refused requests, and how many of them were refused with `exhausted`.
     pub(crate) refused: u64,
     pub(crate) exhausted: u64,
-    /// The share of requests that were refused: that of the last minute or of the last ten seconds,
-    /// whichever is lower. 0 if few were refused.
+    /// The share of requests that were refused, in the last minute or in the last ten seconds. The
+    /// lower share counts. 0 if few requests were refused.
     pub(crate) refused_share: f64,
 }
 
@@ -230,7 +231,7 @@ pub(crate) struct LastMinute {
     pub(crate) slow_share: f64,
     /// Connections that were refused in the last ten seconds.
     pub(crate) connections_refused: u64,
-    /// All answers, and the number of them that were errors.
+    /// The number of all answers, and how many of them were errors.
     pub(crate) answers: u64,
     pub(crate) errors: u64,
     /// Requests and connections that were refused because clients did not authorize themselves.
@@ -239,22 +240,22 @@ pub(crate) struct LastMinute {
     pub(crate) unauthorized_lately: u64,
 }
 
-/// An identity. Its counts are kept while reloads keep its name.
+/// The status of an identity. Its counts are kept as long as reloads keep its name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct IdentityStatus {
     pub(crate) name: String,
-    /// The IDs per second that it may draw. `None`: no rate is set.
+    /// The IDs per second that the identity may draw. `None`: no rate is set.
     pub(crate) rate: Option<u32>,
-    /// The connections that have the identity now, and all that have ever had it.
+    /// The number of connections that have the identity now, and of all that have ever had it.
     pub(crate) connections: u64,
     pub(crate) connected: u64,
-    /// The IDs that it drew, by source.
+    /// The number of IDs that the identity drew, by source.
     pub(crate) ids: BTreeMap<String, u64>,
-    /// Requests that its limits apply to.
+    /// Requests to which the identity's limits apply.
     pub(crate) requests: u64,
-    /// Requests to sources that it may not draw from.
+    /// Requests to sources from which the identity may not draw.
     pub(crate) denied: u64,
-    /// Requests that waited for its rate, or were refused because of it.
+    /// Requests that waited for the identity's rate, or were refused because of this rate.
     pub(crate) slowed: u64,
     pub(crate) last_minute: LimitedMinute,
 }
@@ -262,7 +263,7 @@ pub(crate) struct IdentityStatus {
 /// The last minute of an identity, or its time since the start if that is shorter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LimitedMinute {
-    /// Requests that the identity's limits apply to.
+    /// Requests to which the identity's limits apply.
     pub(crate) requests: u64,
     /// The number of requests that were slowed or denied.
     pub(crate) limited: u64,
@@ -290,21 +291,22 @@ pub(crate) struct Connections {
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// The bytes of replies that clients have not taken, and of requests that have arrived in part.
+    /// The bytes of replies that clients have not read, and of requests that are not decoded yet.
     pub(crate) queued_bytes: u64,
     pub(crate) queued_bytes_max: u64,
     /// Open connections that owe a token or are in a TLS handshake.
     pub(crate) unauthorized: u64,
-    /// Connections that newcomers evicted before the clients had authorized themselves.
+    /// Connections that were evicted for newcomers, because their clients had not authorized
+    /// themselves.
     pub(crate) evicted: u64,
-    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
-    /// failed.
+    /// Requests and connections that were refused because the token was wrong or missing, and TLS
+    /// handshakes that failed.
     pub(crate) unauthorized_refusals: u64,
-    /// Connections that were closed because they sent no token in time.
+    /// Connections that were closed because the client sent no token in time.
     pub(crate) unauthorized_timeouts: u64,
     /// The number of addresses whose clients did not authorize themselves in the last minute.
     pub(crate) unauthorized_addresses: u64,
-    /// Connections of Redis's protocol that sent INCR, by the form of the first reply to it.
+    /// Connections in Redis's protocol that sent INCR, by the form of the first reply to INCR.
     pub(crate) incr_integers: u64,
     pub(crate) incr_strings: u64,
 }
@@ -316,13 +318,16 @@ pub(crate) struct FleetStatus {
     pub(crate) raises: u64,
     /// The time for which every source can hand out IDs without the coordinator.
     pub(crate) left_s: f64,
-    /// The reason why the coordinator did not answer the last time. `None`: it answered.
+    /// The reason why the coordinator did not answer the last time. `None`: the coordinator
+    /// answered.
     pub(crate) silent: Option<String>,
-    /// The reason why the daemon waits for a worker ID. `None`: it has its worker IDs.
+    /// The reason why the daemon waits for a worker ID. `None`: the daemon has its worker IDs.
     pub(crate) waits_for: Option<String>,
-    /// The counts of worker IDs, one for each source whose worker IDs the coordinator assigns.
+    /// The counts of worker IDs, one entry for each source to which the coordinator assigns worker
+    /// IDs.
     pub(crate) pools: Vec<PoolStatus>,
-    /// The end of the daemon's certificate for the coordinator, in Unix time. `None`: it has none.
+    /// When the certificate that the daemon shows to the coordinator expires, in Unix time. `None`:
+    /// the daemon has no such certificate.
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
@@ -343,15 +348,16 @@ impl Status {
         self.describe();
     }
 
-    /// Returns the time above which a request is slow: half of the longest default wait. If
-    /// requests take twice as long, those with the default wait are refused.
+    /// Returns the time above which a request counts as slow: half of the longest default wait. If
+    /// requests need twice this time, requests with the default wait are refused.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
 }
 
 impl SourceStatus {
-    /// Returns the status of the source's layout; `None` for a ticket counter.
+    /// Returns the status that only a source with a layout has. `None`: the source is a ticket
+    /// counter.
     pub(crate) fn snowflake(&self) -> Option<&SnowflakeStatus> {
         match &self.kind {
             KindStatus::Snowflake(snowflake) => Some(snowflake),
@@ -359,7 +365,7 @@ impl SourceStatus {
         }
     }
 
-    /// Returns the status of the source's ticket counter; `None` for a layout.
+    /// Returns the status that only a ticket counter has. `None`: the source has a layout.
     pub(crate) fn ticket(&self) -> Option<&TicketStatus> {
         match &self.kind {
             KindStatus::Ticket(ticket) => Some(ticket),
@@ -375,13 +381,13 @@ impl SourceStatus {
         }
     }
 
-    /// Returns the time until the clock allows IDs again; 0 for a ticket counter, which has no
-    /// clock.
+    /// Returns the time until the clock allows IDs again. It is 0 for a ticket counter, which does
+    /// not follow a clock.
     pub(crate) fn stands_s(&self) -> f64 {
         self.snowflake().map_or(0.0, |snowflake| snowflake.stands_s)
     }
 
-    /// Returns true if nothing is left below the ceiling.
+    /// Returns true if no IDs are left below the ceiling.
     pub(crate) fn is_ceiling_reached(&self) -> bool {
         match &self.kind {
             KindStatus::Snowflake(snowflake) => snowflake.headroom_s <= 0.0,
@@ -391,8 +397,8 @@ impl SourceStatus {
 }
 
 impl CeilingsStatus {
-    /// Returns true if requests wait for storage, because raises take longer than half of the
-    /// horizon.
+    /// Returns true if requests have to wait for storage, because raises take longer than half of
+    /// the horizon.
     pub(super) fn makes_wait(&self) -> bool {
         2.0 * self.usual_raise_s > self.horizon_s
     }

@@ -164,7 +164,7 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
     let workers = &snowflake.worker_ids;
     let mut lines = vec![format!("{}; worker {workers}; at most {per_second}/s", snowflake.layout)];
     if let Some(headroom_s) = source.fleet_headroom_s {
-        // Adds the lead, because during a catch-up IDs are ahead of the clock.
+        // The lead is added, because IDs are ahead of the clock during a catch-up.
         let until = instant(now_s + snowflake.ahead_s + headroom_s);
         let ahead = seconds(headroom_s);
         lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));
@@ -211,7 +211,7 @@ fn instant(unix_s: f64) -> Timestamp {
     Timestamp::from_second(unix_s as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Returns a count and its noun, which is singular if the count is 1.
+/// Returns a count and its noun. The noun is singular if the count is 1.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }

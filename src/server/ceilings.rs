@@ -8,14 +8,14 @@
 //!
 //! - `start_sources`: starts sources above the stored bounds.
 //! - `start_notes`: lines for the operator about a start.
-//! - `keeper_thread`: drives the keeper, which decides on writes and grants, and never waits for
-//!   either.
+//! - `keeper_thread`: drives the keeper, which decides what to write and what to grant. This thread
+//!   never waits for a write.
 //! - `join_fleet`: takes worker IDs from the coordinator before the start. `fleet_thread`: raises
-//!   their ceilings there, and checks that they are still this daemon's.
-//! - `storage_thread`: writes the state, and checks that it is still this daemon's. `job_thread`:
-//!   the common part of these two threads.
+//!   their ceilings at the coordinator, and checks that the worker IDs still belong to this daemon.
+//! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.
+//!   `job_thread`: the common part of the fleet thread and the storage thread.
 //! - `simulated`: ceilings without threads, for the simulation in tests/.
-//! - `last_seen`: the last observations of the keeper's thread, for other threads.
+//! - `last_seen`: what the keeper's thread last observed, for other threads.
 
 pub(crate) mod fleet_thread;
 mod job_thread;

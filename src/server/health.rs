@@ -1,11 +1,12 @@
 //! The daemon's health: counters, heartbeats, status.
 //!
-//! - `metrics`: counters, each written by one thread. `status`: the daemon's status, with the sums
-//!   of the counters.
+//! - `metrics`: counters, each written by one thread. `status`: gathers the daemon's status, which
+//!   has the sums of the counters.
 //! - `heartbeat`: checks that every thread makes progress.
-//! - `observer`: looks once a second, and logs changes of findings.
-//! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
-//! - `rate_limited_log`: limits how often a repeated event is logged.
+//! - `observer`: looks at the status once a second, and logs changes of findings.
+//! - `handle`: gives the status and the heartbeat to the service manager's notifier and to the
+//!   admin listener.
+//! - `rate_limited_log`: limits how often an event that repeats is logged.
 
 pub(crate) mod handle;
 pub(crate) mod heartbeat;

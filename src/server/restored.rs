@@ -1,16 +1,17 @@
 //! Notices in the kernel's log that the machine was restored from a snapshot.
 //!
 //! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
-//! guest's kernel at once. The kernel then draws new randomness, and logs that since Linux 5.18. A
-//! thread sleeps until the log has this announcement.
+//! guest's kernel at once. The kernel then draws new randomness. Since Linux 5.18, it announces
+//! this in its log. A thread of the daemon sleeps until the log has such an announcement.
 //!
-//! After an announcement, the daemon revokes all grants, which drops the IDs that were claimed
-//! ahead. The keeper makes the ceilings durable again before it grants. Without the log, only a
-//! jump of wall − boot shows a restored machine.
+//! After an announcement, the daemon revokes all grants, so the IDs that were claimed ahead are
+//! dropped. The keeper makes the ceilings durable again before it grants anything. If the daemon
+//! cannot read the log, only a jump of wall − boot shows that the machine was restored.
 //!
 //! A ticket source with a counter of its own loses its grant for good, because no clock shows which
 //! numbers another copy of the machine has handed out. The state records that the counter is
-//! unknown, and a start refuses it until `snowbank ticket set`.
+//! unknown. The daemon then does not start with this counter until the operator runs `snowbank
+//! ticket set`.
 
 mod kernel_log;
 
@@ -28,34 +29,35 @@ use crate::server::shared::common::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
-/// The kernel's log. Announcements after it was opened are noticed.
+/// The kernel's log. The daemon notices announcements that come after the log was opened.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
     /// The log's name: standard input, or the path of the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
-    /// The number of the last announcement before the log was opened, if `open` looked for one.
+    /// The number of the last announcement before the log was opened. `None`: there was none, or
+    /// `open` did not look for one.
     last: Option<u64>,
 }
 
 impl KernelLog {
-    /// Opens the log at its end. If `looks_back`, first looks for the last announcement before
-    /// that.
+    /// Opens the log at its end. If `looks_back`, first looks for the last announcement that the
+    /// log already has.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (place, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
         KernelLog { place, log, last }
     }
 
-    /// Returns an identity of the time since the machine's boot, or since the last restore from a
-    /// snapshot that the log had when it was opened.
+    /// Returns a name for the time since the machine's boot, or since its last restore from a
+    /// snapshot. Only a restore that was in the log when it was opened counts.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 }
 
 /// Starts the thread that watches for announcements until the process ends. Logs how the daemon
-/// notices a restored machine.
+/// notices that the machine was restored.
 pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {
         Ok(log) => log,
@@ -71,7 +73,7 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
         "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
          changes the VM generation ID"
     );
-    // If this fails, only a jump of the clocks shows a restored machine.
+    // If no thread can be started, only a jump of the clocks shows that the machine was restored.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
@@ -114,8 +116,8 @@ mod tests {
     use super::kernel_log::tests::{OTHER_RECORD, RECORD};
     use super::*;
 
-    /// Returns a log, and the socket that writes to it. Each read returns one record, as a read of
-    /// the kernel's log does.
+    /// Returns a log, and the socket that writes to the log. Each read returns one record, as a
+    /// read of the kernel's log does.
     fn log() -> (UnixDatagram, OwnedFd) {
         let (writer, reader) = UnixDatagram::pair().unwrap();
         reader.set_nonblocking(true).unwrap();
@@ -132,8 +134,8 @@ mod tests {
         writer.send(RECORD).unwrap();
         let (is_new, log) = waiting.join().unwrap();
         assert!(is_new);
-        // It returns at the first announcement, and leaves later records in the log: the machine
-        // may have been restored twice.
+        // The wait ends at the first announcement, and leaves later records in the log, because the
+        // machine may have been restored twice.
         for record in [OTHER_RECORD, RECORD, RECORD, OTHER_RECORD] {
             writer.send(record).unwrap();
         }
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(
             behind,
             [Heard::NewGeneration, Heard::Other, Heard::Nothing],
-            "nothing after the announcement was read"
+            "records after the announcement were not read"
         );
     }
 }

@@ -1,17 +1,17 @@
-//! A shard's thread: its runtime, its shard, and the connections that it serves.
+//! A shard's thread: its runtime, its shard, and the connections that the thread serves.
 //!
 //! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
 //!   part of a stop.
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection, and
-//!   the buffers that the connection borrows for it.
+//!   the buffers that the connection borrows for this turn.
 //! - `member`: a connection's membership in the thread, and how a stop and a reload wake it.
-//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both
-//!   a front end and a shard.
+//! - `connection`: one connection, from bytes read to bytes written. This is the only module that
+//!   sees both a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
 //! - `limits`: holds a client to its sources and its rate.
 //! - `backlog`: the IDs of a reply that is longer than a frame.
-//! - `ticker`: ends waits for IDs.
-//! - `scheduler`: keeps connections that send or receive much from delaying the others.
+//! - `ticker`: hands IDs to the requests that wait for them.
+//! - `scheduler`: prevents connections that send or receive much from delaying other connections.
 
 mod allocate;
 mod backlog;

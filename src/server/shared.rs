@@ -1,11 +1,11 @@
 //! Types that several modules of the server use. Of these files, only `common` imports other
 //! modules of the server.
 //!
-//! - `common`: what all threads share.
+//! - `common`: the state that all threads share.
 //! - `live_config`: everything that a reload can change.
 //! - `wake_ups`: how threads wake each other.
 //! - `note`: lines for the operator about a start.
-//! - `start_error`: why the daemon does not start.
+//! - `start_error`: the reasons why the daemon does not start.
 
 pub(crate) mod common;
 pub(crate) mod live_config;

@@ -10,11 +10,11 @@ use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// The time between two looks at the status. A change of it, or a lost message, is sent at the next
-/// look.
+/// The time between two looks at the status. A change of the status is sent at the next look. If a
+/// message was lost, readiness and status are sent again then.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two looks at a daemon that is not ready. A clock that was set right is
-/// noticed within this time.
+/// The longest time between two looks at a daemon that is not ready. If the clock is set right,
+/// this is noticed within this time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs
@@ -47,12 +47,13 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads twice in each of its periods, and feeds it when all have
-/// answered. If a thread is blocked, the watchdog acts within its period.
+/// Feeds the watchdog: asks all threads twice in each period of the watchdog, and feeds the
+/// watchdog when all threads have answered. If a thread is blocked, the watchdog acts within its
+/// period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);
-    // If the machine was paused, missed rounds are not made up for.
+    // If the machine was paused, the rounds that were missed are left out.
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
@@ -77,7 +78,7 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
     }
 }
 
-/// Returns the line that `systemctl status` shows: the daemon's work and its worst finding.
+/// Returns the line that `systemctl status` shows: what the daemon does, and its worst finding.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
     let worst = now.findings.first().map(|finding| match &finding.source {
         Some(source) => format!("source {source:?}: {}", finding.message),

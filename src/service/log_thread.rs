@@ -1,9 +1,9 @@
-//! The thread `log`, which writes the lines of the log. If their destination is blocked, such as a
-//! pipe that nobody reads, only this thread waits, and clients are not delayed.
+//! The thread `log`, which writes the lines of the log. If the log's destination is blocked, such
+//! as a pipe that nobody reads, only this thread waits, and clients are not delayed.
 //!
-//! The crate `tracing-appender` has such a thread too. But it panics if the system has no thread
-//! left, it prints to standard output if the last lines take too long, and its flush ends the
-//! thread.
+//! The crate `tracing-appender` has such a thread too. But this crate panics if the system has no
+//! thread left, it prints to standard output if writing the last lines takes too long, and its
+//! flush ends the thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 pub(super) const NAME: &str = "log";
-/// The most lines in the queue. Most lines have less than 300 bytes, and come in bursts of some
+/// The most lines in the queue. Most lines have less than 300 bytes. Lines come in bursts of some
 /// tens.
 const LINES_MAX: usize = 1_024;
-/// The longest wait for the destination when the process ends.
+/// The longest time for which the end of the process waits until the last lines are written.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Queues lines for the thread. Each write must be the line of one event.
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter {
     messages: Sender<Message>,
-    /// The number of lines that were dropped because the queue was full, since the last report.
+    /// The number of lines that were dropped since the last report, because the queue was full.
     dropped: Arc<AtomicU64>,
 }
 
@@ -48,15 +48,16 @@ impl LogWriter {
         Ok(LogWriter { messages, dropped })
     }
 
-    /// Waits until all lines so far are written, and the line about dropped lines, if there are
-    /// any. Waits for [`END_PATIENCE`] at most.
+    /// Waits until all lines so far are written, at most for [`END_PATIENCE`]. If lines were
+    /// dropped, also waits for the line that reports them.
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + END_PATIENCE;
         // The first flush makes the thread report dropped lines; the second waits for that report.
         for _ in 0..2 {
             let (flushed, wait) = bounded(0);
             if self.messages.send_deadline(Message::Flush(flushed), deadline).is_ok() {
-                // Fails when the thread has flushed, or the deadline has passed.
+                // Receiving always fails: when the thread has flushed, or when the deadline has
+                // passed.
                 let _ = wait.recv_deadline(deadline);
             }
         }
@@ -78,10 +79,11 @@ impl Write for LogWriter {
 
 fn run(messages: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write) {
     for message in messages {
-        // Dropped at the end of the iteration, after the line about dropped lines is queued.
+        // The sender is dropped at the end of the iteration, after the line about dropped lines is
+        // queued.
         let _flushed = match message {
             Message::Line(line) => {
-                // A closed log or a full disk must not end the daemon.
+                // A write fails if the log is closed or the disk is full. The daemon continues.
                 let _ = out.write_all(&line);
                 None
             }
@@ -102,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes each line once the test allows it.
+    /// A destination that writes a line only when the test allows it.
     struct Gate {
         may_pass: mpsc::Receiver<()>,
         written: mpsc::Sender<Vec<u8>>,
@@ -128,7 +130,7 @@ mod tests {
         let writer = LogWriter { messages, dropped: Arc::default() };
         let reports = writer.clone();
         let dropped = Arc::clone(&writer.dropped);
-        // Works as `start`, with a subscriber that no other test writes to.
+        // Does what `start` does, with a subscriber that no other test uses.
         thread::spawn(move || {
             let subscriber = tracing_subscriber::fmt().with_writer(move || reports.clone()).with_ansi(false);
             let run = || run(&received, &dropped, Gate { may_pass, written });
@@ -141,7 +143,7 @@ mod tests {
         }
         let dropped = writer.dropped.load(Ordering::Relaxed) as usize;
         assert!((99..=100).contains(&dropped), "{dropped}");
-        // Nothing is written, so the flush ends at its deadline.
+        // The gate still blocks all writes, so the flush ends at its deadline.
         LogWriter::flush(&writer);
         for number in 0..all - dropped {
             let_pass.send(()).unwrap();

@@ -35,7 +35,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts to log events and panics, until the process ends. The first call decides the format.
+    /// Starts to log events and panics. They are logged until the process ends. The first call
+    /// decides the format.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -47,27 +48,29 @@ impl Logs {
         };
         let writer = LogWriter::start(io::stderr())?;
         let lines = layer(format, writer.clone());
-        // Fails only if the process has a subscriber already, which then gets the events.
+        // Setting the subscriber fails only if the process already has one, which then gets the
+        // events.
         let _ = tracing_subscriber::registry().with(level).with(lines).try_init();
         let _ = OUTPUT.set(Output { writer, format });
         log_panics();
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A level that logs more holds at once. A level that logs less holds from
-    /// [`settle_level`](Self::settle_level) on, so that the change itself can be logged.
+    /// Changes the level. If the new level logs more events, it applies at once. If it logs fewer,
+    /// it applies once [`settle_level`](Self::settle_level) is called, so that the change itself
+    /// can be logged.
     pub fn set_level(&mut self, level: LevelFilter) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
     }
 
-    /// Lowers the level to the chosen one.
+    /// Lowers the level to the level that was set last.
     pub fn settle_level(&self) {
         self.write(self.chosen);
     }
 
     fn write(&self, level: LevelFilter) {
-        // Fails only if the subscriber is gone, so that nothing is logged anyway.
+        // Reloading fails only if the subscriber is gone. Then nothing is logged anyway.
         let _ = self.level.reload(level);
     }
 }
@@ -78,7 +81,7 @@ pub fn log_failure(reason: &str) {
     end_log();
     let Some(Output { writer, format }) = OUTPUT.get() else {
         let begin = if leads_to_journal() { "<3>" } else { "snowbank: " };
-        // Fails if standard error is closed. Only the exit code is left then.
+        // Writing fails if standard error is closed. Then only the exit code shows the failure.
         let _ = io::stderr().write_all(format!("{begin}{reason}\n").as_bytes());
         return;
     };
@@ -91,14 +94,14 @@ pub fn log_failure(reason: &str) {
     }
 }
 
-/// Waits a moment until the events so far are written, before the process ends.
+/// Before the process ends, waits until the events so far are written, but not for long.
 pub fn end_log() {
     if let Some(output) = OUTPUT.get() {
         LogWriter::flush(&output.writer);
     }
 }
 
-/// Makes the thread `log` write the messages of panics, after the lines that are queued.
+/// Makes the thread `log` write the messages of panics, after the lines that are already queued.
 fn log_panics() {
     let write_directly = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -115,7 +118,7 @@ fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     let name = thread.name().unwrap_or("without a name");
     // The place and the reason of the panic are on two lines.
     let panic = panic.to_string().replacen('\n', " ", 1);
-    // Captures one only if RUST_BACKTRACE is set.
+    // This captures a backtrace only if RUST_BACKTRACE is set.
     let backtrace = Backtrace::capture();
     let backtrace = match backtrace.status() {
         BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),
@@ -141,7 +144,8 @@ where
 }
 
 /// Formats an event for journald, which reads it from a service's standard error: each line starts
-/// with its priority, `<N>` (sd-daemon(3)). It has no time, because the journal has its own.
+/// with its priority, `<N>` (sd-daemon(3)). A line has no time, because the journal adds the time
+/// itself.
 struct ForJournald(Format<Full, ()>);
 
 impl<S, N> FormatEvent<S, N> for ForJournald
@@ -192,13 +196,13 @@ mod tests {
 
     use super::*;
 
-    /// Set in the process that panics.
+    /// This environment variable is set in the child process that panics.
     const PANICS: &str = "TEST_OF_LOGS_PANICS";
     const LINES: usize = 500;
 
     fn log_and_panic() {
         Logs::start(LogSettings { level: LevelFilter::INFO, format: LogFormat::Text }).unwrap();
-        // Writes more than a pipe can hold.
+        // These lines are more than a pipe can hold.
         (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
         let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
         panics.unwrap().join().unwrap_err();

@@ -1,4 +1,4 @@
-//! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET`
+//! Messages to the service manager, in the protocol of sd_notify(3). Without `$NOTIFY_SOCKET`,
 //! nothing is sent.
 //!
 //! Sending never blocks. A message is lost if the manager's socket is full.
@@ -22,13 +22,13 @@ use super::log_thread::END_PATIENCE;
 
 /// The message that asks for more time for a start: 30 s from now.
 const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_000);
-/// The time between two [`EXTENSION`] messages. Each extension lasts for several of them, so a lost
-/// one does no harm.
+/// The time between two [`EXTENSION`] messages. Each extension lasts for several such times, so a
+/// lost message does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The time that a stop asks for beyond its own limit, because threads of a busy machine run late.
-/// It is short, because the manager must not wait long for a process that a hanging disk keeps from
-/// ending.
+/// The time that a stop asks for in addition to its own limit, because threads of a busy machine
+/// run late. It is short, because the manager must not wait long if a disk that hangs prevents the
+/// process from ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
 /// A handle to the service manager.
@@ -48,12 +48,12 @@ impl Notifier {
         Notifier { socket, is_ready: Arc::default(), has_lost: Arc::default() }
     }
 
-    /// Returns whether a service manager wants messages.
+    /// Returns whether there is a service manager that wants messages.
     pub fn is_wanted(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Reports that IDs are available.
+    /// Reports that the daemon is ready to hand out IDs.
     pub fn ready(&self, status: &str) {
         self.is_ready.store(true, Ordering::Relaxed);
         self.send(&[NotifyState::Ready, NotifyState::Status(status)]);
@@ -72,7 +72,7 @@ impl Notifier {
     /// Reports that a reload begins. [`reloaded`](Self::reloaded) must follow, even if the reload
     /// fails.
     pub fn reloading(&self) {
-        // Reading the time does not fail on Linux. The message is useful even without it.
+        // Reading the time does not fail on Linux. The message is useful even without the time.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
             Err(_) => self.send(&[NotifyState::Reloading]),
@@ -91,11 +91,13 @@ impl Notifier {
         self.send(&[NotifyState::Status(&format!("cannot start: {reason}"))]);
     }
 
-    /// Reports that the daemon stops, which takes `within` at most, without the end of the log.
+    /// Reports that the daemon stops. The stop takes at most `within`, not counting the wait for
+    /// the last lines of the log.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         let longest = within.saturating_add(END_PATIENCE + STOP_MARGIN);
-        // The library has 32 bits for this time, which hold 71 minutes. systemd takes 64 bits.
+        // The library has 32 bits for this time, which are enough for 71 minutes. systemd reads 64
+        // bits.
         let extension = format!("EXTEND_TIMEOUT_USEC={}", longest.as_micros());
         self.send(&[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }
@@ -116,13 +118,13 @@ impl Notifier {
         period.filter(|_| self.is_wanted())
     }
 
-    /// Asks for more time again and again until the guard is dropped. A thread does this, because
-    /// storage may block the start.
+    /// Asks for more time again and again until the guard is dropped. A separate thread sends the
+    /// messages, because storage may block the thread of the start.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {
             let notifier = self.clone();
-            // If this fails, the start has only the time limit of its unit.
+            // If no thread can be started, the start has only the time limit of its unit.
             let _ = thread::Builder::new().name(String::from("starting")).spawn(move || {
                 while dropped.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout) {
                     notifier.not_ready(status);
@@ -141,7 +143,7 @@ impl Notifier {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.has_lost.store(true, Ordering::Relaxed);
             }
-            // The manager does not read its socket. The daemon does not depend on it.
+            // For example, the manager's socket is gone. The daemon can run without a manager.
             Err(error) => tracing::debug!(%error, "cannot notify the service manager"),
         }
     }

@@ -2,9 +2,9 @@
 //! units run as `ExecReload=`.
 //!
 //! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon
-//! sends a message to the socket when a reload begins, and another with its result. So the process
-//! can ignore the result of an earlier reload. Only the daemon's user can write to its runtime
-//! directory, so no other program can send a result.
+//! sends a message to the socket when a reload begins, and another with its result. So the waiting
+//! process can ignore the result of a reload that began earlier. Only the daemon's user can write
+//! to its runtime directory, so no other program can send a result.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -15,7 +15,7 @@ use super::notify::send_now;
 use crate::config::first_directory;
 
 const NAME: &str = "reload.sock";
-/// The longest message. Longer reasons are cut off, but the log has them as a whole.
+/// The longest message. A longer message is cut off, but the log has it in full.
 const BYTES_MAX: usize = 8 * 1024;
 const BEGUN: &str = "begun";
 const RELOADED: &str = "reloaded";
@@ -56,7 +56,7 @@ impl ReloadResult {
     /// Opens the socket to which the daemon of this runtime directory reports.
     ///
     /// # Errors
-    /// The directory cannot be written, or another process waits for a result.
+    /// This process cannot write to the directory, or another process waits for a result.
     pub fn open(directory: &Path) -> io::Result<ReloadResult> {
         let path = directory.join(NAME);
         if UnixDatagram::unbound()?.connect(&path).is_ok() {
@@ -67,7 +67,8 @@ impl ReloadResult {
         Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
     }
 
-    /// Waits for the end of the next reload that begins. Returns the reasons if it was refused.
+    /// Waits for the end of the next reload that begins. If that reload was refused, returns the
+    /// reasons.
     ///
     /// # Errors
     /// No reload ended in time.
@@ -83,7 +84,7 @@ impl ReloadResult {
                 BEGUN => has_begun = true,
                 RELOADED if has_begun => return Ok(Ok(())),
                 reasons if has_begun => return Ok(Err(reasons.to_owned())),
-                // The result of an earlier reload.
+                // This is the result of a reload that began earlier.
                 _ => {}
             }
         }
@@ -103,7 +104,7 @@ mod tests {
     #[test]
     fn results_of_earlier_reloads_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
-        // The socket of a process that was killed.
+        // This is what a process leaves behind that was killed while it waited.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
         let result = ReloadResult::open(directory.path()).unwrap();
         assert_eq!(ReloadResult::open(directory.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);

@@ -2,7 +2,7 @@ use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
 use super::*;
 use Effect::{CouldRepeat, Look, Refuses, RefusesSome, RefusesSoon};
 
-/// Returns a healthy daemon's status after a change, judged again.
+/// Changes the status of a healthy daemon, judges it again, and returns it.
 fn judged(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = healthy();
     change(&mut status);
@@ -73,7 +73,7 @@ fn findings_that_refuse_nothing_leave_the_daemon_ready() {
     finds("layout", Look, "in 182 days", |status| status.first_snowflake().layout_years_left = 0.5);
 }
 
-/// Sets the time that each raise takes, and the present headroom.
+/// Returns a change that sets how long each raise takes, and the current headroom.
 fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
     move |status: &mut Status| {
         status.ceilings.slowest_raise_s = raise_s;
@@ -196,7 +196,7 @@ fn an_unused_or_rising_ceiling_is_no_finding() {
         status.sources[0].ceiling_wanted = true;
         status.ceilings.in_flight_s = 0.01;
     });
-    // A catch-up after a crash.
+    // This happens during a catch-up after a crash.
     finds_nothing(|status| status.first_snowflake().ahead_s = 2.0);
 }
 

@@ -3,17 +3,17 @@
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
-// The spans of the charts to choose from. Prometheus is there for longer times.
+// The spans of time that the charts can show. For longer spans, operators have Prometheus.
 const SPANS = [
   { name: "Up to 1 hour", shown_s: 3600 },
   { name: "Last 5 minutes", shown_s: 300 },
 ];
-// The distances of times on an axis, and the width of one.
+// The possible distances between two times on an axis, and the width of a time's label.
 const TIME_STEPS_S = [60, 120, 300, 600, 1200, 1800];
 const TIME_WIDTH = 64;
-// How often the daemon's own history is fetched: as often as it grows.
+// The daemon's own history is fetched this often, because it grows this often.
 const HISTORY_PERIOD_S = 30;
-// Percentiles are computed from the requests of this many seconds.
+// Percentiles are computed from the requests of the last seconds, of which there are this many.
 const LATENCY_S = 5;
 const LINES_MAX = 8;
 
@@ -52,20 +52,20 @@ function duration(seconds) {
   return Math.round(seconds / 86400) + " days";
 }
 
-// A number of things, of which there may be one.
+// Returns a count and its noun. The noun is singular if the count is 1.
 function some(n, thing) {
   return `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 }
 
 // ---- moments, oldest first: {at_s, covers_s, ids: [per second of each source], requests, refused, latency: [seconds]}
 
-// From the daemon's history, also of the time before this page was opened.
+// The moments of the daemon's history. They reach back to before this page was opened.
 let past = [];
-// Statuses received: moments with the status.
+// The moments at which this page received a status, each with that status.
 let seen = [];
 let span = SPANS[0];
 
-// The moments of the chosen span: an hour from the history up to now, or the minutes as they were seen.
+// Returns the moments of the chosen span. The hour comes from the history. The minutes come from `seen`, and before that from the history.
 function moments() {
   const now_s = seen.at(-1)?.at_s ?? performance.now() / 1000;
   const from_s = now_s - span.shown_s;
@@ -74,7 +74,7 @@ function moments() {
   return [...past.filter((one) => one.at_s < before_s), ...live].filter((one) => one.at_s >= from_s);
 }
 
-// Takes the daemon's history. Points from before the daemon's last restart stay, as far as this page has them.
+// Replaces `past` by the daemon's history. Keeps the points that this page has from before the daemon's last restart.
 function takeHistory(history) {
   const last = seen.at(-1);
   if (!last) return;
@@ -164,7 +164,7 @@ class Chart {
     const [top, right, bottom] = [8, 8, 18];
     const values = lines.flatMap((line) => shownMoments.map(line.value)).filter((value) => value !== null);
     const { ticks, share } = this.scale(values);
-    // Of a daemon that started lately there is less than an hour.
+    // If the history is shorter than the span, the chart shows only the time that it covers.
     const shown_s = Math.min(span.shown_s, Math.max(SPANS[1].shown_s, now_s - (shownMoments[0]?.at_s ?? now_s)));
     const left = 10 + 6.3 * Math.max(...ticks.map((tick) => this.write(tick).length));
     const toX = (at_s) => left + ((at_s - now_s + shown_s) / shown_s) * (width - left - right);
@@ -201,7 +201,7 @@ class Chart {
     this.svg.setAttribute("aria-label", `${this.title}: ${lines.map((line) => `${line.name} ${words(line)}`).join(", ")}`);
   }
 
-  // The moment under the pointer, or the last one.
+  // Returns the moment under the pointer, or the last moment.
   pointed(shownMoments) {
     if (this.pointed_s === null) return seen.at(-1);
     const distance = (one) => Math.abs(one.at_s - this.pointed_s);
@@ -209,13 +209,13 @@ class Chart {
   }
 }
 
-// The times of an axis, in seconds ago: as many as fit.
+// Returns as many times as fit on an axis, in seconds ago.
 function timesOfAxis(shown_s, width) {
   const step_s = TIME_STEPS_S.find((step_s) => (shown_s / step_s) * TIME_WIDTH <= width) ?? TIME_STEPS_S.at(-1);
   return Array.from({ length: Math.floor(shown_s / step_s) + 1 }, (_, i) => i * step_s);
 }
 
-// From 0 to a round number above the highest value, in steps of a third to a half of it.
+// Returns a scale from 0 to a round number above the highest value, in steps of a third to a half of this number.
 function linear(values) {
   const value = Math.max(0, ...values);
   if (value <= 0) return { ticks: [0, 1], share: (v) => v };
@@ -227,7 +227,7 @@ function linear(values) {
   return { ticks, share: (v) => v / (highest * power) };
 }
 
-// A scale between two powers of ten, so that microseconds stay visible beside seconds.
+// Returns a logarithmic scale between two powers of ten, so that microseconds stay visible beside seconds.
 function logarithmic(values) {
   const decade = (v, round) => Math.max(-6, round(Math.log10(v)));
   const low = values.length > 0 ? decade(Math.min(...values), Math.floor) : -5;
@@ -236,7 +236,7 @@ function logarithmic(values) {
   return { ticks, share: (v) => (Math.max(low, Math.log10(v)) - low) / (high - low) };
 }
 
-// A line's points, with gaps where there was no daemon, or no status was received.
+// Returns the points of a line. It has gaps where no daemon ran, or where no status was received.
 function unbroken(shownMoments, value) {
   const pieces = [];
   let last_s = -Infinity;
@@ -246,7 +246,7 @@ function unbroken(shownMoments, value) {
       last_s = -Infinity;
       continue;
     }
-    // The last moment of the history is up to two of its periods before the next.
+    // From the last moment of the history to the next moment, it can take up to two periods of the history.
     const isLive = moment.covers_s === 1 && last_s >= (seen[0]?.at_s ?? 0) && span !== SPANS[0];
     if (moment.at_s - last_s > (isLive ? 5 : 2 * HISTORY_PERIOD_S + 5)) pieces.push([]);
     pieces.at(-1).push([moment.at_s, here]);
@@ -255,7 +255,7 @@ function unbroken(shownMoments, value) {
   return pieces;
 }
 
-// The busiest sources, because a chart of 64 lines is unreadable.
+// Returns lines for the busiest sources only, because nobody can read a chart with 64 lines.
 function sourceLines(value) {
   const sources = seen.at(-1)?.status.sources ?? [];
   const busiest = sources.map((source, i) => [source.ids, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
@@ -289,7 +289,7 @@ function drawState(status) {
   document.title = (ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
 }
 
-// Shows a finding that several sources share once.
+// If several sources have the same finding, shows it only once.
 function together(findings) {
   const groups = new Map();
   for (const finding of findings) {
@@ -311,7 +311,7 @@ function about({ name, source }) {
 
 function showState(look, headline, items) {
   byId("state").className = look;
-  // Written only when it changes, because screen readers read it aloud.
+  // The headline is written only when it changes, because screen readers read each change aloud.
   if (byId("headline").textContent !== headline) byId("headline").textContent = headline;
   byId("findings").replaceChildren(...items);
   byId("live").classList.toggle("stale", look === "gone");
@@ -340,7 +340,7 @@ function drawTiles(moment) {
   );
 }
 
-// The connections of each protocol that has any, if clients can speak several.
+// If clients can speak several protocols, returns the connections of each protocol that has any.
 function frontEnds({ protocols = [] }) {
   const used = protocols.filter(({ connections }) => connections > 0);
   return protocols.length > 1 && used.length > 0 ? `; ${used.map(({ name, connections }) => `${name} ${count(connections)}`).join(", ")}` : "";
@@ -366,7 +366,7 @@ function drawSources(moment) {
   byId("sources").replaceChildren(...rows);
 }
 
-// Identities that have connected, the busiest first.
+// Draws the identities that have ever connected, the busiest first.
 function drawIdentities(status) {
   const all = (identity) => Object.values(identity.ids).reduce((total, ids) => total + ids, 0);
   const known = status.identities.filter((identity) => identity.connected > 0).sort((a, b) => all(b) - all(a));
@@ -385,7 +385,7 @@ function times(n) {
   return n === 0 ? "never" : n === 1 ? "once" : `${count(n)} times`;
 }
 
-// What the daemon says about itself in words.
+// Draws the facts that the daemon's status has in words.
 function drawFacts(status) {
   const rows = status.facts.flatMap(({ name, text }) => [make("dt", {}, name), make("dd", {}, text)]);
   byId("facts").replaceChildren(...rows);
@@ -453,6 +453,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);
   else ask();
 });
-// In the next frame, because drawing may change the size again.
+// The charts are drawn in the next frame, because drawing may change the size again.
 new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.draw()))).observe(byId("charts"));
 ask();

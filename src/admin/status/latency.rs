@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the
-/// longest wait of a request. Their steps of 1, 2 and 5 make a percentile exact to a factor of 2.5.
+/// longest wait of a request. With their steps of 1, 2 and 5, a percentile is wrong by a factor of
+/// 2.5 at most.
 ///
-/// A request for one ID is promised an answer within 2 ms, even while other clients send large
-/// requests, so 2 ms is a bound. Another bound is just above the default wait. Without it, requests
-/// that waited for the whole default wait would seem to take up to twice as long.
+/// 2 ms is a bound, because a request for one ID is promised an answer within 2 ms, even while
+/// other clients send large requests. Another bound is just above the default wait. Without this
+/// bound, requests that waited for the whole default wait would seem to take up to twice as long.
 pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,
@@ -19,8 +20,8 @@ pub(crate) const BOUNDS_US: [u64; 20] = [
 pub(crate) struct Latency {
     /// The upper bounds, increasing.
     pub(crate) bounds_us: Vec<u64>,
-    /// The number of requests up to each bound and above the bound before it. The last number is
-    /// that above all bounds.
+    /// For each bound, the number of requests that took at most this long, and longer than the
+    /// bound before it. The last element counts the requests above all bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum_us: u64,
 }
@@ -36,7 +37,7 @@ impl Latency {
         self.counts.iter().sum()
     }
 
-    /// Returns the difference from an earlier histogram.
+    /// Returns the histogram of the requests since an earlier histogram.
     pub(crate) fn since(&self, earlier: &Latency) -> Latency {
         let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then));
         let sum_us = self.sum_us.saturating_sub(earlier.sum_us);

@@ -1,5 +1,5 @@
-//! The fleet thread: does one job after another at the coordinator. No thread waits for it, except
-//! for a moment at a clean stop.
+//! The fleet thread does one job after another at the coordinator. No other thread waits for a job,
+//! except for a moment at a clean stop.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,9 @@ use crate::fleet::{Bound, Clocks, Coordinator, Counted, FleetError, Member, NoAn
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
-/// The longest that a clean stop waits for one answer of the coordinator. It asks twice: for a
-/// confirmation, and for the release. Both waits are part of the stop's wait for storage.
+/// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
+/// it confirms that it still holds its numbers, and then it releases them. Both waits are part of
+/// the stop's wait for storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two counts of the worker IDs that the coordinator may still assign.
@@ -28,21 +29,21 @@ const JOBS_MAX: usize = 3 + SOURCES_MAX;
 pub(super) enum Job {
     /// Raise bounds at the coordinator.
     Raise {
-        /// The index of the keeper's writer, and the number of the write.
+        /// The index of this thread among the keeper's writers, and the number of the write.
         writer: usize,
         number: u64,
         bounds: Vec<Bound>,
-        /// The generation of the grants for which the keeper made the write.
+        /// The generation that the grants had when the keeper made the write.
         generation: u64,
         clocks: Clocks,
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the coordinator answers, and that the numbers are still this daemon's.
+    /// Check that the coordinator answers, and that the numbers still belong to this daemon.
     Confirm(Clocks),
-    /// Release the numbers, and lower their bounds to these.
+    /// Release the numbers, and lower their bounds to the given bounds.
     Release(Vec<Bound>, Clocks),
-    /// Check that the numbers are still this daemon's.
+    /// Check that the numbers still belong to this daemon.
     Look(Clocks),
 }
 
@@ -51,25 +52,25 @@ pub(super) enum Job {
 pub(super) enum Done {
     /// The outcome of a raise.
     Raised(Outcome),
-    /// The range that was taken for this request of the keeper.
+    /// The keeper's request for a range, and the range that was taken for it.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
-    /// The result of a look: Ok if the numbers are this daemon's, an error if the coordinator did
-    /// not answer.
+    /// The result of a look: Ok if the numbers still belong to this daemon, or an error if the
+    /// coordinator did not answer.
     Looked(Result<(), NoAnswer>, Box<Noticed>),
-    /// The result of a job of a stop: see [`Fleet::finish`].
+    /// The result of a job that a stop asked for: see [`Fleet::finish`].
     Finished(Result<(), String>),
     /// Another process may hold a worker ID or a shared counter.
     Lost(TakenOver),
 }
 
-/// Facts for the operator that a look notices.
+/// Facts for the operator, noticed during a look at the coordinator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
     /// The time from one look to the next.
     pub(crate) poll_period: Duration,
-    /// The counts of worker IDs, by source.
+    /// The count of each source's worker IDs.
     pub(crate) pools: Vec<Counted>,
-    /// The end of the daemon's certificate for the coordinator, in Unix time.
+    /// When the certificate that the daemon shows to the coordinator expires, in Unix time.
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
@@ -80,7 +81,8 @@ pub(crate) struct InFleet {
     pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
-    /// The file of the daemon's certificate for the coordinator, if it has one.
+    /// The file of the certificate that the daemon shows to the coordinator, if it has a
+    /// certificate.
     pub(crate) certificate: Option<PathBuf>,
 }
 
@@ -95,9 +97,9 @@ struct Work {
 }
 
 impl Work {
-    /// Reads the certificate's end again, because an operator may have renewed the certificate.
-    /// Counts the worker IDs of all pools every [`COUNT_EVERY`], with at most one call to the
-    /// coordinator at each look.
+    /// Reads again when the certificate expires, because an operator may have renewed it. Every
+    /// [`COUNT_EVERY`], counts the worker IDs of all pools. Each look makes at most one call to the
+    /// coordinator for this.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
@@ -109,7 +111,7 @@ impl Work {
             self.counting = None;
             return;
         };
-        // If there was no answer, the next look continues the count.
+        // If the coordinator did not answer, the next look continues the count.
         if let Ok(Some(counted)) = member.count_on(pool, clocks) {
             self.counting = self.counting.map(|at| at + 1);
             self.noticed.pools.retain(|pool| pool.source != counted.source);
@@ -118,7 +120,7 @@ impl Work {
     }
 }
 
-/// Returns the end of the certificate in a file.
+/// Returns when the certificate in a file expires.
 fn ends_unix_s(path: &Path) -> Option<i64> {
     let chain = files::read_chain(path).ok()?;
     Some(files::validity(chain.first()?)?.not_after.as_second())
@@ -139,13 +141,13 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 
 impl Fleet {
     /// Does one of the two jobs of a stop, and waits for its result. The first is [`Job::Confirm`].
-    /// If it succeeds, [`Job::Release`] follows. Results of earlier jobs are ignored, except a
-    /// loss.
+    /// If it succeeds, [`Job::Release`] follows. Results of earlier jobs are ignored, except for a
+    /// loss, which is an error.
     ///
     /// # Errors
-    /// After a failed Confirm, the state must be left as a kill would leave it. After a failed
-    /// Release, only the coordinator knows whether other daemons get the numbers at once, or once
-    /// their bounds have passed.
+    /// After a failed Confirm, the stop must leave the state as a kill would leave it. After a
+    /// failed Release, it is unknown whether the coordinator released the numbers. Other daemons
+    /// get them at once if it did, and otherwise once the numbers' bounds have passed.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

@@ -10,11 +10,12 @@ use std::thread::{self, Thread};
 #[derive(Debug)]
 pub(super) struct JobThread<J, D> {
     jobs: SyncSender<J>,
-    /// The results of jobs. The channel closes once the thread has dropped its subject.
+    /// The results of jobs. The channel closes after the thread has dropped the subject of its
+    /// jobs.
     pub(super) done: Receiver<D>,
     /// The thread to wake whenever a job is done.
     waker: Arc<OnceLock<Thread>>,
-    /// The number of jobs whose results were not taken.
+    /// The number of jobs that were sent and whose results were not taken yet.
     in_flight: usize,
 }
 
@@ -41,15 +42,15 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
                     waker.unpark();
                 }
             }
-            // A closed channel shows that this thread has ended. So the subject, which holds the
-            // locks, is dropped first.
+            // A closed channel shows other threads that this thread has ended. So the subject,
+            // which holds the locks, is dropped before the channel closes.
             drop(subject);
             drop(send_done);
         })?;
         Ok(JobThread { jobs, done, waker, in_flight: 0 })
     }
 
-    /// Wakes the calling thread whenever a job is done.
+    /// From now on, the calling thread is woken whenever a job is done.
     pub(super) fn wake_this_thread(&self) {
         let _ = self.waker.set(thread::current());
     }
@@ -63,8 +64,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     pub(super) fn send(&mut self, job: J) {
         let sent = self.jobs.try_send(job);
         debug_assert!(!matches!(sent, Err(TrySendError::Full(_))), "more than `jobs_max` jobs are in flight");
-        // Fails only if the thread has panicked. No job is done then, and the daemon refuses
-        // requests once its ceilings are reached.
+        // Sending fails only if the thread has panicked. Then no job is done any more, and the
+        // daemon refuses requests once its ceilings are reached.
         if sent.is_ok() {
             self.in_flight += 1;
         }
@@ -77,7 +78,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         done
     }
 
-    /// Lets the thread do the jobs that it has, and end. Returns the channel of their results.
+    /// Lets the thread end after the jobs that it already has. Returns the channel of their
+    /// results.
     pub(super) fn close(self) -> Receiver<D> {
         self.done
     }

@@ -17,12 +17,12 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The reason why a start after a jump of the clocks needs the coordinator.
+/// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
 
-/// The state and the machine at a start.
+/// What a start finds on its machine: the state and a reading of the clocks.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) found: &'a Found,
@@ -33,22 +33,22 @@ pub(crate) struct Here<'a> {
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
     pub(crate) in_fleet: InFleet,
-    /// The coordinator's answers.
+    /// The coordinator's answers to this start.
     pub(crate) answers: FromFleet,
-    /// True if the coordinator did not answer, and a source continues without it.
+    /// True if the coordinator did not answer, and a source continues without an answer.
     is_silent: bool,
-    /// Lines for the operator, once the daemon has started.
+    /// Lines for the operator, which are logged once the daemon has started.
     pub(crate) notes: Vec<Note>,
 }
 
 impl Joined {
-    /// Takes the worker IDs of all sources, and stores those that the coordinator assigned in
-    /// `settings`. Continues with the numbers that earlier tries of this process took. If this try
-    /// fails, `tried` remembers its numbers.
+    /// Takes the worker IDs of all sources. Writes the worker IDs that the coordinator assigned
+    /// into `settings`. Continues with the numbers that earlier tries of this process took. If this
+    /// try fails, `tried` remembers the numbers that it took.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers. Or the coordinator does not answer, and nothing
-    /// shows that the state may continue with its own numbers.
+    /// shows that the stored state may continue with the numbers that it has.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -102,16 +102,17 @@ impl Joined {
     /// Gives back the numbers that the start took, because the daemon is stopped.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.in_fleet.member.hurry();
-        // If there is no answer, other daemons get the numbers once their bounds have passed, as
-        // after a kill.
+        // If the coordinator does not answer, other daemons get the numbers once the numbers'
+        // bounds have passed, as after a kill.
         let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
     }
 
-    /// Takes a first range for each shared counter. If the coordinator does not answer, the source
-    /// starts without a range, and its requests wait.
+    /// Takes a first range for each shared counter. If the coordinator does not answer, the
+    /// counter's source starts without a range, and requests to it wait.
     ///
     /// # Errors
-    /// Nobody has prepared a counter, or the coordinator's value is older than the state's.
+    /// Nobody has prepared a counter at the coordinator, or the coordinator's value of a counter is
+    /// older than the state's value.
     fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
         for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
@@ -119,8 +120,8 @@ impl Joined {
             self.in_fleet.member.add_counter(index, &source.name, &numbering, floor);
             match self.in_fleet.member.take_range(index, FIRST_RANGE, 0) {
                 Ok(range) => {
-                    // A counter that has reached its maximum is not refused: the daemon serves its
-                    // other sources.
+                    // A counter that has reached its maximum does not prevent the start, because
+                    // the daemon can serve its other sources.
                     refuse_low_maximum(&source.name, source.maximum, range.from)?;
                     self.answers.ranges.push((index, range));
                 }
@@ -137,9 +138,9 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of earlier records that the state may drop: records of assigned worker IDs
-    /// whose bounds are at the coordinator. Returns `None` if the coordinator did not answer. The
-    /// next start then asks again.
+    /// Returns the keys of earlier records that the state may drop. They are records of worker IDs
+    /// that the coordinator assigned and whose bounds the coordinator has. Returns `None` if the
+    /// coordinator did not answer. The next start then asks again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
             return None;
@@ -157,13 +158,13 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources. Configured numbers come first, so that none of them is
-    /// picked for another source.
+    /// Takes the numbers of all sources. Sources with configured numbers come first, so that no
+    /// configured number is picked for another source.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
-        // A counter has no worker ID.
+        // Ticket counters are left out, because they have no worker ID.
         let sources = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
         let mut sources: Vec<(usize, &SourceSettings)> = sources.collect();
         sources.sort_by_key(|(_, source)| source.is_assigned());
@@ -185,14 +186,16 @@ impl Joined {
         let source = &settings.sources[want.index];
         let given = &source.worker_ids;
         let allowed = |id| {
-            // A worker ID of another source is in use, whatever the two layouts are.
+            // A worker ID that another source has is in use, even if the two sources have different
+            // layouts.
             let is_used = taken.iter().flatten().any(|other| other.worker_ids.contains(id));
             if is_used || given.are_given && !given.set.contains(id) {
                 return false;
             }
             !found.moved_away().any(|moved| has(moved, &source.layout, id))
         };
-        // A state that had worker IDs before it belonged to a fleet asks for them first.
+        // If this state had worker IDs before it belonged to a fleet, it asks for these worker IDs
+        // first.
         let own = source.own_workers().cloned().or_else(|| {
             let had =
                 self.in_fleet.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
@@ -214,11 +217,11 @@ impl Joined {
         self.resume_unseen(want, own.as_ref(), reason)
     }
 
-    /// Continues with the numbers that the state had, because the coordinator is silent.
+    /// Continues with the numbers that the state had, because the coordinator does not answer.
     ///
     /// # Errors
-    /// Nothing shows that the numbers are still this state's. Or the clocks have jumped: the
-    /// machine may have been restored from a snapshot, perhaps twice.
+    /// Nothing shows that the numbers still belong to this state. Or the clocks have jumped, so the
+    /// machine may have been restored from a snapshot, and another copy of it may run.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -240,7 +243,7 @@ impl Joined {
     }
 }
 
-/// The largest pool that is counted. A larger pool never runs out of numbers.
+/// The size of the largest pool that is counted. A larger pool never runs out of numbers.
 const POOL_MAX: u64 = 65_536;
 
 /// Returns the worker IDs that the coordinator may assign to each source.
@@ -262,8 +265,8 @@ fn pools(settings: &Settings) -> Vec<Pool> {
     pools
 }
 
-/// Returns the daemon's name for people: its machine, its address and its process number. The
-/// address is for containers, which may have equal names and process numbers.
+/// Returns a name of the daemon for people: its machine, its address and its process number. The
+/// address tells containers apart, which may have equal names and process numbers.
 fn holder(machine: &Machine, listen: &[Address]) -> String {
     let address = match listen.first() {
         Some(Address::Tcp { host, port } | Address::Tls { host, port }) => {
@@ -291,7 +294,7 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. There is none if the
+/// Returns the proof that the state may continue with these worker IDs. There is no proof if the
 /// coordinator assigned them and another daemon of this machine has locked them.
 fn proof(
     settings: &Settings,
@@ -304,22 +307,22 @@ fn proof(
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
         // The locks are released here, and the start locks the worker IDs again later. If a daemon
-        // outside the fleet locks them in between, the start fails.
+        // outside the fleet locks them in the meantime, the start fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
         Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns whether a numbering can make the IDs of this worker ID.
+/// Returns whether a numbering can make IDs that belong to this worker ID.
 fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     let one = Numbering::new(layout.clone(), WorkerSet::single(id));
     one.is_ok_and(|one| one.shares_ids_with(numbering))
 }
 
-/// Returns whether this machine allows a start with these worker IDs: no other daemon has locked
-/// them, none was moved away, and no mark is later than the latest grant that is possible by this
-/// clock.
+/// Returns whether this machine allows a start with these worker IDs. There are three conditions:
+/// no other daemon has locked them; none of them was moved away; and no mark is later than the
+/// latest grant that is possible by this clock.
 fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> Result<bool, StartError> {
     match lock_workers(lock_dir, numbering) {
         Ok(locks) => {

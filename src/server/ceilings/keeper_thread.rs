@@ -1,6 +1,6 @@
-//! The keeper's thread drives the [`Keeper`]. It looks about once a second, and also when a request
-//! meets a ceiling or another thread has done a job. Until the stop, it never waits for storage or
-//! the coordinator.
+//! The keeper's thread drives the [`Keeper`]. The keeper looks about once a second, and also when a
+//! request meets a ceiling or another thread has done a job. Until the stop, this thread never
+//! waits for storage or the coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,24 +28,24 @@ use snowbank_client::layout::Position;
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
 
-/// The ceilings of a daemon: the keeper that decides when they rise, the threads that write them,
-/// and the locks of the worker IDs.
+/// The ceilings of a daemon: the keeper that decides when ceilings rise, the threads that write
+/// ceilings, and the locks of the worker IDs.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
-    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so a
-    /// check of them does not block.
+    /// The machine's locks of the worker IDs, by source. The lock files are not on the state's
+    /// disk, so checking them does not block.
     locks: Vec<WorkerLocks>,
-    /// The failures to write a mark.
+    /// Limits the log lines about marks that could not be written.
     unmarked: RateLimited,
     /// `None`: the daemon keeps no state, and every write counts as durable at once.
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// When the last look was sent to the fleet thread. `None`: none was sent, so the first look is
-    /// sent before any raise.
+    /// When a look was last sent to the fleet thread. `None`: no look was sent yet. The first look
+    /// is sent before any raise.
     fleet_looked_at: Option<BootMicros>,
-    /// True until the last look that was sent is done.
+    /// True while the fleet thread has not done the last look that was sent to it.
     fleet_is_looking: bool,
     /// The time between two looks of the fleet thread.
     fleet_period: Duration,
@@ -54,8 +54,8 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Grants the first ceilings, which are durable, and starts the threads that write later
-    /// ceilings.
+    /// Grants the first ceilings, which are already durable, and starts the threads that write
+    /// later ceilings.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -68,8 +68,8 @@ impl Ceilings {
         let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
         let mut unmarked = RateLimited::default();
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // Marks the state's durable ceiling, even if the coordinator allows less: an older copy
-            // of the state is recognized by its lower ceiling.
+            // The mark gets the state's durable ceiling, even if the coordinator allows less. An
+            // older copy of the state is then recognized, because its ceiling is below the mark.
             note_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
             managed.grant(durable);
         }
@@ -96,9 +96,9 @@ impl Ceilings {
         })
     }
 
-    /// Returns the result of the next step of a start, with the ceilings. If the step failed, trims
-    /// the ceilings, because no ID was handed out. If the trim fails too, the next start begins
-    /// above them.
+    /// Passes on the result of a later step of a start, together with the ceilings. If the step
+    /// failed, trims the ceilings, because no ID was handed out. If the trim fails too, the next
+    /// start begins above the ceilings.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -114,15 +114,16 @@ impl Ceilings {
         self.keeper.sources()
     }
 
-    /// Returns the fleet's ceilings by source; an empty list without a fleet.
+    /// Returns the ceiling that each source has at the coordinator. Without a fleet, the list is
+    /// empty.
     pub(crate) fn fleet_ceilings(&self) -> Vec<Position> {
         self.keeper.fleet_ceilings()
     }
 
-    /// Runs until `stopping` is set, then seals and trims.
+    /// Runs the keeper until `stopping` is set. Then seals the sources and trims their ceilings.
     ///
     /// # Errors
-    /// As [`seal_and_trim`](Ceilings::seal_and_trim).
+    /// The same as those of [`seal_and_trim`](Ceilings::seal_and_trim).
     pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StateError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
@@ -133,7 +134,7 @@ impl Ceilings {
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
-                // Only the first reason is kept.
+                // Setting this again has no effect, so the first reason is kept.
                 let _ = common.lost.set(reason.clone());
             }
             heartbeat.keeper_looked(round);
@@ -142,15 +143,15 @@ impl Ceilings {
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
-            // The time of this look is part of the pause, because ceilings reach only far enough
-            // for looks at these times.
+            // The pause counts from the start of this look. If it counted from the end, the next
+            // look could come too late to raise a ceiling.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         self.seal_and_trim()
     }
 
-    /// Takes the results of the other threads, lets the keeper look, and sends its writes to these
-    /// threads.
+    /// Takes the results of the storage thread and the fleet thread, lets the keeper look, and
+    /// sends the keeper's writes to these two threads.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.still_ours()
@@ -194,7 +195,7 @@ impl Ceilings {
             let waited = self.fleet_looked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
             let look_in = self.fleet_period.saturating_sub(waited);
             if look_in.is_zero() {
-                // The end of the look wakes this thread.
+                // The fleet thread wakes this thread when it has done the look.
                 self.fleet_looked_at = Some(reading.boot);
                 self.fleet_is_looking = true;
                 fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
@@ -263,19 +264,19 @@ impl Ceilings {
         written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
 
-    /// Checks that this process still owns the locks of all worker IDs.
+    /// Checks that this process still has the locks of all worker IDs.
     fn still_ours(&self) -> Result<(), TakenOver> {
         self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }
 
-    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the
-    /// coordinator.
+    /// Seals all sources, so that nothing more is claimed, and lowers the ceilings to the cursors.
+    /// Waits for storage and the coordinator.
     ///
     /// Gives the fleet's numbers back only if the coordinator answers. Otherwise the next start
-    /// continues with them, as after a kill.
+    /// continues with these numbers, as after a kill.
     ///
     /// # Errors
-    /// The ceilings could not be trimmed, and the next start begins above them.
+    /// The ceilings could not be trimmed, so the next start begins above them.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
@@ -301,8 +302,8 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        // The fleet's bounds are lowered after the state's, because the state's must never be above
-        // the fleet's.
+        // The state's bounds are lowered before the fleet's bounds, because they must never be
+        // above the fleet's bounds.
         if let Some(mut fleet) = returning
             && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {
@@ -314,7 +315,8 @@ impl Ceilings {
         Ok(())
     }
 
-    /// Returns the fleet thread if the coordinator confirms that the numbers can be released.
+    /// Returns the fleet thread if the coordinator confirms that the numbers still belong to this
+    /// daemon and can be released.
     fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
         let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
         match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
@@ -332,8 +334,8 @@ fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
 }
 
-/// Marks the IDs of a source as granted up to this bound. After a failure the daemon continues,
-/// because the state has the bound as well.
+/// Writes a mark that the IDs of a source are granted up to this bound. If that fails, the daemon
+/// continues, because the state has the bound as well.
 fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
     let marked = locks.mark_granted(id_bound);
     if let Err(error) = marked
@@ -349,7 +351,7 @@ fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) 
 /// Logs the events of a look that no finding covers.
 fn log(looked: &Looked) {
     if let Observed::Believed(by) = looked.clock {
-        // This needs no rate limit: at most one step is believed in each step_hold.
+        // This line needs no rate limit, because at most one step is believed in each `step_hold`.
         tracing::warn!(
             ?by,
             "the ID clock follows the step of the wall clock, which has lasted for clock.step_hold"

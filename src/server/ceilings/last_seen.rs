@@ -1,4 +1,4 @@
-//! The last observations of the keeper's thread, for other threads.
+//! What the keeper's thread last observed, for other threads.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,59 +7,62 @@ use super::fleet_thread::Noticed;
 use crate::clock::{BootMicros, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 
-/// The least change of wall − boot between two looks that counts as a step. Slewing changes it by
-/// far less.
+/// The least change of wall − boot between two looks that counts as a step. A time server that
+/// slews the clock changes wall − boot by far less.
 const STEP_US: i64 = 100_000;
 /// The time for which the lengths of raises are kept.
 const MINUTE: Duration = Duration::from_secs(60);
 /// The part of [`MINUTE`] for which only the longest raise is kept.
 const SLOT: Duration = Duration::from_secs(5);
 
-/// The last observations of the keeper's thread, and its counts.
+/// What the keeper's thread last observed, and what it has counted.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
     /// The result of the last look.
     pub(crate) looked: Looked,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
-    /// The number of durable raises, and the time of the last.
+    /// The number of durable raises, and when the last raise became durable.
     pub(crate) raises: u64,
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
     pub(crate) failures: u64,
-    /// The reason why the coordinator did not answer the last time. `None`: it answered.
+    /// The reason why the coordinator did not answer the last time. `None`: the coordinator
+    /// answered.
     pub(crate) fleet_silence: Option<String>,
-    /// The number of durable raises and taken ranges at the coordinator.
+    /// The number of raises made durable at the coordinator, and of ranges taken from it.
     pub(crate) fleet_raises: u64,
     /// The facts that the fleet thread has noticed for the operator.
     pub(crate) noticed: Noticed,
-    /// The reason why the daemon waits for a worker ID of its fleet. `None`: it does not wait.
+    /// The reason why the daemon waits for a worker ID of its fleet. `None`: the daemon does not
+    /// wait.
     pub(crate) waits_for: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// The time of the last comparison, and wall − boot at that time.
+    /// When wall − boot was last compared, and what it was then.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The sign of the step at the last comparison, or 0. A clock that stands still seems to step
-    /// back at each look, so equal signs in a row count as one step.
+    /// The direction of the step at the last comparison: 1, −1, or 0 without a step. A clock that
+    /// stands still seems to step back at each look, so equal directions in a row count as one
+    /// step.
     stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// They show whether a ceiling was reached between two looks: single looks at the headroom, which
-/// is a saw-tooth, miss its low points.
+/// They show whether a ceiling was reached between two looks. The headroom alone does not show
+/// that: it is a saw-tooth, and looks miss its low points.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
-    /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot
-    /// began. The oldest slot comes first.
+    /// For each [`SLOT`] of the last minute, the time at which the slot began, and its longest
+    /// raise. The oldest slot comes first.
     slots: VecDeque<(BootMicros, Duration)>,
-    /// When the last two raises ended, and how long they took. The last one comes first.
+    /// When the last two raises ended, and how long each took. The latest raise comes first.
     last: VecDeque<(BootMicros, Duration)>,
 }
 
 impl RaiseLengths {
-    /// Notes a raise that has ended.
+    /// Records a raise that has ended.
     pub(crate) fn note(&mut self, now: BootMicros, took: Duration) {
         self.slots.retain(|(began, _)| now.since(*began) <= MINUTE);
         match self.slots.back_mut().filter(|(began, _)| now.since(*began) < SLOT) {
@@ -106,8 +109,8 @@ impl LastSeen {
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
         let is_step = change_us.abs() >= STEP_US;
         if !is_step && reading.boot.since(self.compared_at) < PERIOD / 2 {
-            // So soon after the last comparison, a clock that stands still has not fallen behind by
-            // a step yet.
+            // The last comparison is so recent that a clock that stands still would not have fallen
+            // behind by a step yet.
             return;
         }
         self.compared_at = reading.boot;
@@ -152,8 +155,8 @@ mod tests {
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
-            // A second look soon after the first, as after a write. The clock has advanced, or
-            // stands still.
+            // Each second has a second look soon after its first, like the look after a write. The
+            // clock has advanced by then, or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
             seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
             stood_ms = wall_ms;
@@ -167,11 +170,11 @@ mod tests {
         assert_eq!(steps(&[0, 1_000, 2_050, 3_100]), (0, 0), "a fast clock");
         assert_eq!(steps(&[0, 1_000, 7_000, 8_000]), (0, 1));
         assert_eq!(steps(&[9_000, 10_000, 7_000, 8_000, 12_000, 13_000]), (1, 1));
-        assert_eq!(steps(&[9_000, 9_000, 9_000, 9_000, 10_000]), (1, 0), "a clock that stands");
+        assert_eq!(steps(&[9_000, 9_000, 9_000, 9_000, 10_000]), (1, 0), "a clock that stands still");
     }
 
     #[test]
-    fn one_slow_raise_is_kept_a_minute_and_two_are_usual() {
+    fn one_slow_raise_is_kept_a_minute_and_two_change_the_usual() {
         let at = |second: i64| BootMicros(second * 1_000_000);
         let short = Duration::from_millis(2);
         let long = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! A daemon's ceilings without threads, on the clocks of a simulation. Start, keeper, state file
-//! and locks are the daemon's own.
+//! A daemon's ceilings without threads, on the clocks of a simulation. The start, the keeper, the
+//! state file and the locks are those of a real daemon.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Outcome, Reach, Write};
 use crate::server::shared::start_error::StartError;
 
-/// The state and the machine that a process starts on.
+/// The state and the machine with which a simulated process starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The state directory. `None`: the process keeps no state.
@@ -41,7 +41,7 @@ impl Ceilings {
     /// Starts a process.
     ///
     /// # Errors
-    /// A daemon's start would be refused with this error.
+    /// A daemon that starts here would be refused with this error.
     pub fn start(
         Place { directory, adopt, lock_dir, boot }: Place<'_>,
         settings: &[SourceSettings],
@@ -70,7 +70,7 @@ impl Ceilings {
         Ok(Ceilings { keeper, wall, locks, store })
     }
 
-    /// Makes a write, as the storage thread does.
+    /// Writes ceilings to the state, as the storage thread does.
     pub fn write(&mut self, write: &Write) -> Outcome {
         let result = match &mut self.store {
             Some(store) => write_ceilings(store, write).map_err(|error| error.to_string()),
@@ -90,7 +90,7 @@ impl Ceilings {
     /// Stops cleanly.
     ///
     /// # Errors
-    /// The ceilings may not be trimmed.
+    /// It is possible that the ceilings were not trimmed.
     pub fn stop(mut self) -> Result<(), StateError> {
         let trims = self.keeper.seal();
         for left in &trims {

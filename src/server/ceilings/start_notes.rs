@@ -1,4 +1,4 @@
-//! Lines for the operator about the start of a source.
+//! Lines for the operator about how a source starts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::shared::note::Note;
 
 /// Returns the note about a source for which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
-    // The coordinator has the bounds of the worker IDs that it assigns.
+    // The coordinator stores the bounds of the worker IDs that it assigns.
     let advice = if source.is_assigned() {
         ""
     } else {
@@ -23,7 +23,7 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note about a source that starts below the bound of this record, which is of other
+/// Returns a note about a source that starts below the bound of `record`, which belongs to other
 /// worker IDs.
 pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     let (layout, worker_ids) = record.numbering.snowflake()?;
@@ -48,11 +48,11 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
-/// The wait for a source's first tick that needs no note, because requests wait this long by
-/// default.
+/// If a source's first tick comes within this time, no note is needed, because requests wait this
+/// long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// Returns a note with the remedy if the clock has not reached a source's start.
+/// If the clock has not reached a source's first tick, returns a note that says what to do.
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let name = source.name();

@@ -1,4 +1,4 @@
-//! Starts sources: finds their first positions, which are above all stored bounds, and makes their
+//! Starts sources: finds a first position for each source above all stored bounds, and makes the
 //! first ceilings durable.
 
 mod first_position;
@@ -24,7 +24,7 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The state that a start found, locked.
+/// The state that a start has found and locked.
 #[derive(Debug)]
 pub(crate) struct Found {
     directory: Option<StateDir>,
@@ -35,8 +35,8 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
-/// Refuses a maximum below a number that may have been handed out. The numbers that may have been
-/// handed out are those below `bound`.
+/// Refuses a maximum that is below a number that may have been handed out. All numbers below
+/// `bound` may have been handed out.
 pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result<(), StartError> {
     let highest = bound.saturating_sub(1);
     if highest <= maximum {
@@ -49,7 +49,7 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
 }
 
 /// Checks that a counter's maximum is not below a number that may have been handed out. Records and
-/// marks never have a bound above the maximum, so they would lose such a number.
+/// marks never have a bound above the maximum, so such a number would be lost in them.
 fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
     let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
     let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
@@ -77,11 +77,11 @@ fn refuse_foreign(record: &Record, path: &Path) -> StartError {
 pub(crate) struct Locked<'a> {
     pub(crate) settings: &'a SourceSettings,
     pub(crate) numbering: Numbering,
-    /// The locks of its worker IDs, or of its counter.
+    /// The locks of the source's worker IDs, or of its counter.
     pub(crate) locks: WorkerLocks,
 }
 
-/// Sources whose first ceilings are durable and may be granted. By default there are no sources.
+/// Sources whose first ceilings are durable and may be granted. The default value has no sources.
 #[derive(Default)]
 pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
@@ -89,17 +89,17 @@ pub(crate) struct Durable {
     pub(super) first_ceilings: Vec<(usize, Position)>,
     /// `None`: the daemon keeps no state.
     pub(super) store: Option<DiskStore>,
-    /// The first ranges of shared counters, with their sources' indices.
+    /// The first range of each shared counter, with the index of its source.
     pub(super) ranges: Vec<(usize, NumberRange)>,
 }
 
 /// The first position of every source.
 struct Starts {
     positions: Vec<FirstPosition>,
-    /// The records that belong to no source, and stay in the state.
+    /// The records that belong to no source, and that the state keeps.
     retired: Vec<Record>,
-    /// The records that belong to no source, and whose bounds are at the coordinator. The state
-    /// need not keep them.
+    /// The records that belong to no source, and whose bounds the coordinator has. The state need
+    /// not keep these records.
     let_go: Vec<Record>,
     notes: Vec<Note>,
 }
@@ -109,9 +109,9 @@ struct Starts {
 pub(crate) struct FromFleet {
     /// The worker IDs that each source has in the fleet, by index. Empty without a fleet.
     pub(super) taken: Vec<Option<Taken>>,
-    /// The keys of the records whose bounds are at the coordinator.
+    /// The keys of the records whose bounds the coordinator has.
     pub(super) held: Vec<String>,
-    /// The first ranges of shared counters, with their sources' indices.
+    /// The first range of each shared counter, with the index of its source.
     pub(super) ranges: Vec<(usize, NumberRange)>,
     /// The fleet's horizon.
     pub(super) horizon: Duration,
@@ -165,7 +165,7 @@ impl Found {
     }
 
     /// Returns the records of worker IDs that the coordinator assigned to a source before it
-    /// assigned those of `numbering`.
+    /// assigned the worker IDs of `numbering`.
     pub(super) fn assigned_before<'a>(
         &'a self,
         name: &'a str,
@@ -176,15 +176,15 @@ impl Found {
         })
     }
 
-    /// Returns the numberings that `snowbank state export` moved away from this state. Those that a
-    /// fleet assigned are left out, because it may assign them to this state again.
+    /// Returns the numberings that `snowbank state export` moved away from this state. Numberings
+    /// that a fleet assigned are left out, because the fleet may assign them to this state again.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
         let moved = self.records.iter().filter(|record| record.released && !record.assigned);
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns the proof that this state may continue with these worker IDs. It is made from their
-    /// marks, which last until the machine's next boot.
+    /// Returns the proof that this state may continue with these worker IDs. The proof is made from
+    /// the marks of these worker IDs. Marks last until the machine's next boot.
     pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
         let records = self.records.iter();
         let records = records.filter(|it| !it.released && numbering.is_part_of(&it.numbering));
@@ -193,13 +193,13 @@ impl Found {
         Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
     }
 
-    /// Returns the believed wall clock before the worker IDs are known.
+    /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
         let used = self.records.iter().map(|record| &record.numbering);
         Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
     }
 
-    /// Returns the worker IDs that the source of this name last had in this ID space, unless they
+    /// Returns the worker IDs that the source with this name last had in this ID space, unless they
     /// were moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
         let named = self.records.iter().filter(|record| record.name == name && !record.released);
@@ -212,10 +212,10 @@ impl Found {
         same.then(|| worker_ids.clone())
     }
 
-    /// Returns what the state remembers of the clock: wall − boot if the state was used in the
-    /// machine's current boot, otherwise the instant up to which ceilings were granted. If a clock
-    /// that was ahead has been set right, its lead counts only for worker IDs that were used in
-    /// that time.
+    /// Returns what the state remembers of the clock. If the state was used in the machine's
+    /// current boot, this is wall − boot, otherwise the instant up to which ceilings were granted.
+    /// If a clock was ahead and has been set right, its lead counts only for the worker IDs that
+    /// were used while it was ahead.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -245,8 +245,8 @@ impl Found {
     ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // The bounds of these records are at the coordinator. What stays of them only keeps new IDs
-        // above old ones.
+        // The coordinator has the bounds of these records. The part of them that stays in the state
+        // only keeps new IDs above old IDs.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
@@ -296,7 +296,7 @@ impl Found {
         }
     }
 
-    /// Makes the sources, each at its first position.
+    /// Makes each source at its first position.
     fn managed(
         &self,
         sources: &[Locked<'_>],
@@ -314,7 +314,8 @@ impl Found {
             let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
             let mut source = new_source(settings, numbering.clone(), start, now);
             if self.directory.is_none() && fleet.is_none() {
-                // Otherwise a second start in this tick would begin at the same position.
+                // Otherwise a second start in this tick would begin at the same position as this
+                // start.
                 source = source.begins_with_the_clock();
             }
             let source = ManagedSource::new(Arc::new(source), rule, start.position, now);

@@ -1,12 +1,12 @@
-//! The storage thread: does one job after another on the state directory. Only a clean stop waits
-//! for it, and not for long.
+//! The storage thread does one job after another on the state directory. Only a clean stop waits
+//! for a job, and not for long.
 //!
-//! The thread checks the state's lock and file before each write, and again after it, before it
-//! reports the outcome. The second check is for a daemon that takes the state over while storage
-//! hangs. That daemon can lock the state only after the lock file was removed, and reads the
-//! ceilings after that. If the lock file is still there after a write, the other daemon will read
-//! this ceiling or a higher one, and start above it. So nothing that this daemon grants is
-//! repeated.
+//! The thread checks the state's lock and file before each write. It checks them again after the
+//! write, before it reports the outcome. The second check matters if another daemon takes the state
+//! over while storage hangs. The other daemon can lock the state only after the lock file was
+//! removed, and reads the ceilings only after it has the lock. So if the lock file is still there
+//! after a write, any later owner of the state will read this ceiling or a higher one, and start
+//! above it. So no ID that this daemon grants is repeated.
 
 use std::io;
 
@@ -25,17 +25,17 @@ pub(super) enum Job {
     Write(Write),
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
-    /// Check that the state is still this process's.
+    /// Check that the state still belongs to this process.
     Look,
 }
 
-/// The bounds that a clean stop leaves.
+/// The bounds that a clean stop stores.
 #[derive(Debug)]
 pub(super) struct Trim {
     pub(super) sources: Vec<Left>,
     /// The believed wall − boot.
     pub(super) wall_minus_boot_us: i64,
-    /// The sources whose numbers another copy of the machine may hand out too.
+    /// The indices of the sources whose numbers another copy of the machine may hand out too.
     pub(super) restored: Vec<usize>,
 }
 
@@ -44,9 +44,9 @@ pub(super) struct Trim {
 pub(super) enum Done {
     Written(Outcome),
     Trimmed(Result<(), StateError>),
-    /// The state is still this process's.
+    /// The state still belongs to this process.
     Ours,
-    /// Another process may have the state. The thread writes nothing more to it.
+    /// Another process may have the state. The thread writes nothing more to the state.
     Lost(TakenOver),
 }
 
@@ -65,7 +65,7 @@ pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
 /// Lowers the ceilings if `trim` is given, and waits until the thread has ended.
 ///
 /// # Errors
-/// The ceilings may not be lowered.
+/// It is possible that the ceilings were not lowered.
 pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
     let is_wanted = trim.is_some();
     if let Some(trim) = trim {
@@ -87,7 +87,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     run_while(store, job, || ())
 }
 
-/// Does a job. Calls `meanwhile` between a write and the check after it.
+/// Does a job. Calls `meanwhile` between a write and the check that follows the write.
 fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done {
     if let Err(taken_over) = store.still_ours() {
         return Done::Lost(taken_over);
@@ -111,7 +111,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 /// Makes the ceilings of a write durable.
 ///
 /// # Errors
-/// The ceilings may not be durable.
+/// It is possible that the ceilings are not durable.
 pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);

@@ -7,18 +7,20 @@ use std::time::Duration;
 use crate::admin::Status;
 use crate::server::shared::common::Common;
 
-/// The time for which a stop waits for storage after `drain_timeout`. With the defaults and without
-/// an admin listener, a stop takes less than the 10 s after which containers are killed, even if
-/// nothing reads the log. If the disk is slower, the next start begins as after a kill.
+/// The time for which a stop waits for storage after `drain_timeout`. With the default settings and
+/// without an admin listener, a stop takes less than the 10 s after which a container is killed,
+/// even if nothing reads the log. If storage does not answer within this time, the next start
+/// begins as after a kill.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The times of a stop.
+/// How long a stop takes.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
     /// The time for which the daemon continues to serve, so that load balancers notice the stop.
-    /// `None`: it stops at once.
+    /// `None`: the daemon stops at once.
     pub drain_delay: Option<Duration>,
-    /// The longest that the stop takes after `drain_delay`, without the end of the log.
+    /// The longest time that the stop takes after `drain_delay`. This does not include the wait for
+    /// the last lines of the log.
     pub longest: Duration,
 }
 
@@ -29,8 +31,8 @@ pub struct Health(pub(crate) Arc<Common>);
 impl Health {
     /// Makes `/readyz` report the stop, and returns the times of the stop.
     pub fn announce_stop(&self) -> StopTimes {
-        // A load balancer sends no requests to a daemon that is not ready, so there is no need to
-        // wait for it.
+        // If the daemon is not ready, load balancers send it no requests already, so the stop need
+        // not wait for them.
         let was_ready = self.0.status().ready;
         self.0.metrics.draining.store(true, Ordering::Relaxed);
         let limits = &self.0.live_config.borrow().limits;
@@ -44,7 +46,7 @@ impl Health {
     }
 
     /// Returns the reason why another process may hold a worker ID, a shared counter or the state,
-    /// if there is one.
+    /// if there is such a reason.
     pub fn lost(&self) -> Option<&str> {
         self.0.lost.get().map(String::as_str)
     }
@@ -53,7 +55,7 @@ impl Health {
         self.0.status()
     }
 
-    /// Returns the live configuration, a line for each setting.
+    /// Returns the live configuration as text, with a line for each setting.
     pub(crate) fn config(&self) -> String {
         self.0.live_config.borrow().text.clone()
     }

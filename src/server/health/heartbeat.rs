@@ -1,5 +1,5 @@
-//! The heartbeat: shows that every thread makes progress. Each thread is asked, and answers between
-//! its other work. So no thread needs a timer.
+//! The heartbeat shows that every thread makes progress. Each thread is asked, and answers between
+//! its other work. So no thread needs a timer for this.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
@@ -8,8 +8,9 @@
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
-//! A thread that is blocked, spins or has ended does not answer, so the round does not end. The
-//! storage thread is not asked: if the disk hangs, a restart would hang too.
+//! A thread does not answer if it is blocked, runs an endless loop, or has ended. The round then
+//! does not end. The storage thread is not asked, because a restart does not help if the disk
+//! hangs: it would hang too.
 
 use tokio::sync::watch;
 
@@ -18,9 +19,9 @@ use crate::server::shared::wake_ups::WakeUps;
 /// Asks all threads to answer, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// The number of the last round. A thread answers with the number of the round.
+    /// The number of the latest round. A thread answers with this number.
     round: watch::Sender<u64>,
-    /// The last round that each shard has answered, and behind them the keeper's.
+    /// The latest round that each shard has answered. The last element is that of the keeper.
     answered: watch::Sender<Vec<u64>>,
     shards: usize,
 }
@@ -30,18 +31,19 @@ impl Heartbeat {
         Heartbeat { round: watch::Sender::new(0), answered: watch::Sender::new(vec![0; shards + 1]), shards }
     }
 
-    /// Asks every thread, and completes when all have answered. Several tasks may ask at once.
+    /// Asks every thread, and completes when all threads have answered. Several tasks may ask at
+    /// the same time.
     pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
         let mut answered = self.answered.subscribe();
         self.round.send_modify(|round| *round += 1);
         let round = self.round();
         wake_ups.wake_keeper();
-        // Fails only if the sender is gone, but `self` owns it.
+        // Waiting fails only if the sender is gone, but `self` owns the sender.
         let _ = answered.wait_for(|answers| answers.iter().all(|answer| *answer >= round)).await;
     }
 
-    /// Answers for a shard. The shard's thread runs this between its other tasks, until the thread
-    /// ends.
+    /// Answers each round for a shard. The shard's thread runs this between its other tasks, until
+    /// the thread ends.
     pub(crate) async fn beat(&self, shard: usize) {
         let mut rounds = self.round.subscribe();
         loop {
@@ -53,13 +55,13 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the number of the last round. The keeper reads it before a look, and answers with it
-    /// after the look.
+    /// Returns the number of the latest round. The keeper reads this number before a look, and
+    /// answers with it after the look.
     pub(crate) fn round(&self) -> u64 {
         *self.round.borrow()
     }
 
-    /// Answers for the keeper, which has looked since `round` began.
+    /// Answers `round` for the keeper, which began and ended a look after the round had begun.
     pub(crate) fn keeper_looked(&self, round: u64) {
         self.answer(self.shards, round);
     }
@@ -76,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// Polls a future once, without a runtime. Returns whether it has ended.
+    /// Polls a future once, without a runtime. Returns whether the future has completed.
     fn ends(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
         future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_from_before_the_round_does_not_answer_it() {
+    fn a_look_from_before_a_round_does_not_answer_that_round() {
         let heartbeat = Heartbeat::new(0);
         let wake_ups = WakeUps::new(0);
         let before = heartbeat.round();

@@ -1,8 +1,8 @@
-//! Counters, each written by one thread. Readers sum them.
+//! Counters, each written by one thread. Readers add them up.
 //!
-//! The counters of each shard have cache lines of their own. The shard's thread adds with a load
-//! and a store, which cost no more than a plain addition. A reader on another thread sees values
-//! that are a moment old.
+//! The counters of each shard have cache lines of their own. The shard's thread adds to a counter
+//! with a load and a store, which cost no more than a plain addition. A reader on another thread
+//! may see a value that is a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,10 +36,10 @@ pub(crate) struct ShardCounters {
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
-    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
-    /// failed.
+    /// Requests and connections that were refused because the token was wrong or missing, and TLS
+    /// handshakes that failed.
     pub(crate) unauthorized_refusals: Counter,
-    /// Connections closed because their client sent no token in time.
+    /// Connections that were closed because the client sent no token in time.
     pub(crate) unauthorized_timeouts: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
@@ -66,7 +66,7 @@ impl ShardCounters {
         self.protocols[protocol as usize].errors.add(1);
     }
 
-    /// Counts an answer of this protocol to a request that drew no IDs.
+    /// Counts an answer of this protocol to a request that needs no IDs.
     #[cold]
     pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];
@@ -75,7 +75,7 @@ impl ShardCounters {
         self.note_error(protocol, code);
     }
 
-    /// Counts a request for IDs, which was read at `read_at` and is answered now.
+    /// Counts a request for IDs that was read at `read_at` and is being answered now.
     pub(crate) fn note_served(&self, protocol: Protocol, read_at: BootMicros) {
         let took = clock::os::boot().since(read_at);
         self.latency.record(clock::micros(took).unsigned_abs(), 1);
@@ -115,16 +115,18 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// A busy shard times one turn in this many, with a second reading of the clock. This sample stands
-/// for the turns up to the next sample. A reading costs a hundredth of a turn, which would be too
-/// much for each turn.
+/// A busy shard measures the time of one turn in this many, with a second reading of the clock.
+/// This sample stands for the turns up to the next sample. A reading costs a hundredth of a turn,
+/// which is too much to read the clock twice in every turn.
 const TIMED_TURNS: u32 = 64;
-/// After this time without a sample, a shard times its next turn. So an idle shard times nearly
-/// every turn. When it becomes busy, it times the second turn, then every second, fourth, eighth
-/// and so on. The first turn after a pause is slow, so it must not stand for many others.
+/// After this time without a sample, a shard measures its next turn. So an idle shard measures
+/// nearly every turn. When it becomes busy, the distance between two samples doubles from 1 turn to
+/// [`TIMED_TURNS`]. It does not start at [`TIMED_TURNS`], because the first turn after a pause is
+/// slow, and must not stand for many other turns.
 const IDLE_US: i64 = 10_000;
 
-/// Times a shard's requests by samples. Each sample stands for the turns up to the next sample.
+/// Measures the latency of a shard's requests by samples. Each sample stands for the turns up to
+/// the next sample.
 #[derive(Debug)]
 pub(crate) struct Timing {
     /// The requests answered in this turn.
@@ -133,7 +135,7 @@ pub(crate) struct Timing {
     untimed_turns: u32,
     /// The number of turns from one sample to the next.
     stride: u32,
-    /// When the turn of the last sample began, its duration, and the bucket for that.
+    /// When the turn of the last sample began, its duration, and the bucket for this duration.
     timed_at: BootMicros,
     took_us: u64,
     bucket: usize,
@@ -150,7 +152,8 @@ impl Timing {
         self.served += requests;
     }
 
-    /// Counts the requests of a turn that began at `began`, after the turn has sent their replies.
+    /// Counts the requests of a turn that began at `began`. Must be called after the turn has sent
+    /// its replies.
     #[inline]
     pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, requests: &Counter, began: BootMicros) {
         let served = std::mem::take(&mut self.served);
@@ -166,8 +169,8 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Counts the requests of a turn that were read earlier, at `read_at`. Their latency is their
-    /// wait until the turn began.
+    /// Counts the requests of a turn that were read before it, at `read_at`. Their latency counts
+    /// from then until the turn began.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -212,7 +215,8 @@ pub(crate) struct Metrics {
     pub(crate) accepted: [Counter; PROTOCOLS],
     /// Connections refused because `max_connections` were open.
     pub(crate) refused: Counter,
-    /// The bytes of replies that clients have not taken, and of requests that are not decoded.
+    /// The bytes of replies that clients have not read yet, and of requests that are not decoded
+    /// yet.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_shard_times_every_turn() {
+    fn an_idle_shard_measures_every_turn() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
         for turn in 1..100 {

@@ -11,17 +11,18 @@ use crate::clock::{BootMicros, Reading};
 use crate::keeper;
 use crate::server::shared::common::Common;
 
-/// The least time between two looks: less than [`keeper::PERIOD`], because the times between the
-/// keeper's looks vary by some milliseconds.
+/// The least time between two looks of the observer. It is less than [`keeper::PERIOD`], because
+/// the times between the keeper's looks vary by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks if no source was used for minutes. An idle daemon must cost next to
-/// nothing.
+/// The least time between two looks if no source was used for minutes. An idle daemon must cost
+/// next to nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must stay better before the log says so. Clients can come and go
-/// every few seconds, and a finding that they cause then has only two lines.
+/// The time for which a finding must stay better before that is logged. Clients can come and go
+/// every few seconds. The finding that they cause then has only two lines in the log.
 const SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source waits for its first tick, if
-/// that comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick.
+/// this tick comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick,
+/// so such a wait is normal.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
@@ -33,7 +34,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks if the last look was [`PERIOD`] ago, or [`UNUSED_PERIOD`] if no source is in use.
+    /// Looks if the last look was at least [`PERIOD`] ago, or at least [`UNUSED_PERIOD`] if no
+    /// source is in use.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -71,7 +73,7 @@ impl Line {
 #[derive(Debug, Default)]
 struct Logged {
     level: Level,
-    /// Since when the level is better than the logged one. `None`: it is not.
+    /// Since when the level is better than the logged level. `None`: it is not better.
     better_since: Option<Instant>,
 }
 
@@ -95,7 +97,8 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The logged levels by the findings' full names. Contains each finding that was ever found.
+    /// The logged levels by the findings' full names. Has an entry for every finding that there has
+    /// ever been.
     findings: BTreeMap<String, Logged>,
     /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
     readiness: Logged,
@@ -103,14 +106,14 @@ struct Changes {
 
 impl Changes {
     /// Returns a line for each finding whose effect has changed, and for a change of readiness.
-    /// Returns none during a stop, which has its own line, and none at a start before the first
+    /// Returns no lines during a stop, which has its own line, and at a start before the first
     /// tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();
         }
         let mut lines = Vec::new();
-        // The reload logs its own refusal.
+        // This finding has no line, because the reload itself logs that it was refused.
         for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
             let logged = self.findings.entry(finding.full_name()).or_default();
             let level = Level::Found(finding.effect);
@@ -132,7 +135,7 @@ impl Changes {
     }
 }
 
-/// Returns true if the daemon has just started, and a source waits for its first tick, which comes
+/// Returns true if the daemon has just started, and a source waits for a first tick that comes
 /// soon.
 fn begins_soon(status: &Status) -> bool {
     let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);

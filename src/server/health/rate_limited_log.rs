@@ -1,15 +1,15 @@
-//! Limits how often a repeated event is logged. A flood of lines would hide the others, and fill
-//! the disk.
+//! Limits how often an event that repeats is logged. A flood of equal lines would hide all other
+//! lines, and fill the disk.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time between two log lines about one kind of event. An hour of them fits on a page.
+/// The time between two log lines about one kind of event. The lines of an hour fit on a page.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Events of one kind. The first is logged at once, later ones at most once in [`PERIOD`], with
-/// their number.
+/// Events of one kind. The first event is logged at once. Later events are logged at most once in
+/// each [`PERIOD`], as one line with their number.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimited {
     logged_at: Option<Instant>,
@@ -26,8 +26,8 @@ impl RateLimited {
         self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < PERIOD)
     }
 
-    /// Counts an event. If it must be logged, returns the number of events since the last log line,
-    /// this one included.
+    /// Counts an event. If the event must be logged, returns the number of events since the last
+    /// log line, this event included.
     pub(crate) fn count(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if self.is_recent(now) {

@@ -1,5 +1,5 @@
 //! Gathers the daemon's status from counters, sources, the keeper's last look and the acceptors.
-//! Any thread may do this, because it blocks no other thread.
+//! Any thread may gather the status, because this blocks no other thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,8 +36,8 @@ impl Common {
         self.judge(self.measure())
     }
 
-    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's
-    /// current status. The keeper's thread does this about once a second.
+    /// Adds the current status to the history of the last minute and of the last hour, and returns
+    /// it. The keeper's thread calls this about once a second.
     pub(crate) fn observe(&self) -> Status {
         let status = self.measure();
         self.metrics.history().observe(&status);
@@ -45,7 +45,7 @@ impl Common {
         self.judge(status)
     }
 
-    /// Fills in the last minute and the findings of a measured status.
+    /// Adds the last minute and the findings to a measured status.
     fn judge(&self, mut status: Status) -> Status {
         self.metrics.recent().fill(&mut status);
         status.judge();
@@ -55,7 +55,8 @@ impl Common {
     /// Reads counters, sources and clocks.
     fn measure(&self) -> Status {
         let metrics = &self.metrics;
-        // The lock is not held, because a reload needs it to replace the configuration.
+        // This does not hold the lock while it reads, because a reload needs the lock to replace
+        // the configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());
@@ -123,8 +124,8 @@ impl Common {
         self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 
-    /// Returns the time for which a source has IDs without the coordinator, or `None` without a
-    /// fleet.
+    /// Returns the time for which a source can hand out IDs without the coordinator. `None`: the
+    /// source belongs to no fleet.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();

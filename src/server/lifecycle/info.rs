@@ -1,5 +1,5 @@
-//! The daemon's description of itself, which is the reply to INFO, and the rules of access, which
-//! hold each identity's own description.
+//! The daemon's description of itself, which is its reply to INFO. The rules of access hold a
+//! separate description for each identity.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        // Each reply adds its own reading of the clock.
+        // Each reply to INFO adds a reading of the clock.
         clock_unix_ms: None,
         sources: (0..)
             .zip(&settings.sources)
@@ -56,8 +56,8 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
     }
 }
 
-/// Returns the rules of access. An identity that keeps its name also keeps the counts that it has
-/// in `before`, the rules so far. Its rate changes once [`Rules::apply_rates`] is called.
+/// Returns the rules of access. `before` is the rules so far. An identity whose name `before` has
+/// too keeps its counts. Its new rate holds once [`Rules::apply_rates`] is called.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,
@@ -75,7 +75,8 @@ pub(super) fn rules(
     Ok(Rules::new(identities, secrets.tokens.clone(), authorities))
 }
 
-/// Returns the JSON of INFO for an identity: with its name, and `allowed` for each source.
+/// Returns the JSON of INFO for an identity. It has the identity's name, and `allowed` for each
+/// source.
 fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut info: serde_json::Value = serde_json::from_slice(info_json)
         .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;

@@ -10,13 +10,15 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::protocol::Info;
 
-/// The longest that a start waits for its peers. A peer answers within milliseconds, and refuses a
-/// wrong token after a second. So a start waits this long only for a peer that is out of reach.
+/// The longest time that a start waits for its peers. A peer answers within milliseconds, and
+/// refuses a wrong token after a second. So a start waits this long only for a peer that is out of
+/// reach.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers for their worker IDs, except this daemon itself, which listens at `own`
-/// addresses: all daemons may have one list of peers. A silent peer does not prevent the start.
-/// Returns a line about the silent peers, if there are any.
+/// Asks all peers for their worker IDs. Skips the peers with an address in `own`, at which this
+/// daemon itself listens, because all daemons may have the same list of peers. A peer that does not
+/// answer does not prevent the start. Returns a line about the peers that did not answer, if there
+/// are any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
@@ -29,12 +31,13 @@ pub(super) fn refuse_shared(
     let runtime = make_runtime()?;
     let is_own = |at| own.iter().filter_map(socket_address).any(|own| leads_to(at, own));
     let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
-    // The start does not wait for a name that is still being resolved.
+    // The runtime may still be resolving a name. The start does not wait for it.
     runtime.shutdown_background();
     compare(info_json, &answers)
 }
 
-/// Compares this daemon with the peers that answered. An answer of this daemon itself is ignored.
+/// Compares this daemon with the peers that answered. An answer that comes from this daemon itself
+/// is ignored.
 fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartError> {
     let own = Info::from_json(info_json).ok();
     let mut silent = Vec::new();

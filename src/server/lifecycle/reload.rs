@@ -1,5 +1,5 @@
-//! Reloads the configuration of a running daemon. A reload replaces it as a whole, or changes
-//! nothing.
+//! Reloads the configuration of a running daemon. A reload replaces the whole configuration, or
+//! changes nothing.
 //!
 //! The steps that can fail come first: [`diff`] refuses settings that need a restart. Then every
 //! shard adopts the new [`LiveConfig`] between two of its turns.
@@ -18,8 +18,8 @@ use crate::frontends::Facts;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 
-/// The longest that a reload waits for the shards. A turn takes far less. A thread that is blocked
-/// for longer adopts the newest configuration when it continues.
+/// The longest time that a reload waits for the shards. A turn takes far less time. If a shard's
+/// thread is blocked for longer, it adopts the newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Reloads a running daemon's configuration, one reload at a time.
@@ -46,7 +46,8 @@ impl Reloader {
         (Reloader { settings, common, live_config, adopted, fleet_files }, send_adopted)
     }
 
-    /// Stores the result of a reload for the status. The reasons for a refusal are one per line.
+    /// Stores the result of a reload for the status. An error has one reason for the refusal on
+    /// each line.
     pub fn note(&self, result: Result<(), &str>) {
         let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
         let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
@@ -57,7 +58,7 @@ impl Reloader {
     /// Returns all changes in one line.
     ///
     /// # Errors
-    /// Returns the reasons why nothing was changed, one per line.
+    /// Nothing was changed. Returns the reasons, one on each line.
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
@@ -93,13 +94,14 @@ impl Reloader {
         Ok(if changes.is_empty() { String::from("nothing changed") } else { changes.join(", ") })
     }
 
-    /// Waits until all shards use the configuration of this version.
+    /// Waits until all shards use the configuration with this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), String> {
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
             match self.adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                // A shard that was blocked during an earlier reload reports that version first.
+                // A shard that was blocked during an earlier reload first reports the version of
+                // that reload.
                 Ok(adopted) if adopted < version => {}
                 Ok(_) => awaited -= 1,
                 Err(RecvTimeoutError::Disconnected) => return Err(String::from("the daemon is stopping")),
@@ -113,7 +115,7 @@ impl Reloader {
     }
 }
 
-/// Copies the worker IDs that were picked at the start to the wanted settings.
+/// Copies the worker IDs that the running daemon picked at its start to the wanted settings.
 fn keep_picked(running: &Settings, wanted: &mut Settings) {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

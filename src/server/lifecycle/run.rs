@@ -1,4 +1,4 @@
-//! Runs a started daemon: serves until the stop, and then stops.
+//! Runs a started daemon: serves clients until the stop, and then stops the daemon.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::tls;
 
 impl Server {
     /// Serves until `stop` is complete, then stops: accepts no more connections, answers the
-    /// requests that have arrived, seals every source, and trims its ceiling. If storage takes
+    /// requests that have arrived, seals every source, and trims its ceiling. If storage needs
     /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper's
-    /// thread, which then ends with the process.
+    /// thread. That thread then ends with the process.
     ///
     /// # Errors
     /// The system has no thread or reactor left, or a thread failed.
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// Registers all listeners with the current reactor. After that, the daemon can serve on them.
+/// Registers all listeners with the current reactor. After that, the daemon can accept connections.
 fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
     let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
     let clients = clients.collect::<Result<_, StartError>>()?;
@@ -68,8 +68,7 @@ fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<
 /// The listeners for clients and for the operator, on the reactor of the main thread.
 type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 
-/// Returns the TLS acceptor for a listener's connections; `None` if the listener does not speak
-/// TLS.
+/// Returns the TLS acceptor for a listener's connections. `None`: the listener does not speak TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
     common.tls.clone().filter(|_| listener.address.is_tls())
 }
@@ -85,7 +84,7 @@ fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> 
 }
 
 /// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by
-/// which the shards must have answered.
+/// which the shards must have answered all requests.
 async fn accept_until(
     stop: impl Future<Output = ()>,
     listeners: Vec<(Protocol, Registered)>,
@@ -104,10 +103,11 @@ async fn accept_until(
     }
     stop.await;
     let _ = stop_acceptors.send(true);
-    // Each acceptor closes its listener when it ends. Later connections are refused. If a service
-    // manager holds the sockets, they wait for the next daemon.
+    // Each acceptor closes its listener when it ends, and the kernel then refuses new connections.
+    // If a service manager holds the sockets, new connections wait for the next daemon.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
-    // The wait is limited, because an acceptor may wait for a shard whose inbox is full.
+    // The wait for the acceptors is limited, because one may be waiting for a shard whose inbox is
+    // full.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;
     let drained_by = Instant::now() + drain_timeout;
     let _ = tokio::time::timeout(drain_timeout, all_ended).await;

@@ -1,5 +1,4 @@
-//! The daemon's start: from settings to a daemon that listens, and whose first ceilings are
-//! durable.
+//! The daemon's start: from settings to a daemon that listens and has durable first ceilings.
 
 use std::sync::{Arc, mpsc};
 
@@ -35,12 +34,12 @@ use crate::tls;
 const AFTER_A_CRASH: &str = "the run before did not end its record: it was killed, crashed, lost power or \
       its worker ID, or its disk hung";
 
-/// A daemon that listens. [`run`](Server::run) serves.
+/// A daemon that listens. [`run`](Server::run) serves its clients.
 pub struct Server {
     pub(super) open: Open,
     /// The ceilings of all sources. A daemon that waits for worker IDs has none.
     pub(super) ceilings: Ceilings,
-    /// Shards send the versions of the configurations that they adopt.
+    /// The sender with which shards report the version of each configuration that they adopt.
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
     /// The notes for the operator about the start.
@@ -55,13 +54,13 @@ pub(super) struct Open {
     pub(super) shards: Vec<(Shard, Runtime)>,
 }
 
-/// A start that has its worker IDs, from the configuration or from the fleet.
+/// A start that has its worker IDs. They come from the configuration or from the fleet.
 pub struct Prepared {
     settings: Settings,
     found: Found,
     fleet: Option<Joined>,
     kernel_log: KernelLog,
-    /// The reading of the clocks with which the coordinator was asked.
+    /// The reading of the clocks that was used in the requests to the coordinator.
     first: Reading,
 }
 
@@ -70,8 +69,8 @@ impl Prepared {
     /// that earlier tries of this process took.
     pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
         let Tries { settings, access, directory, adopt, tried } = tries;
-        // The kernel's log is opened before the state is read, so that no restore after that is
-        // missed.
+        // The kernel's log is opened before the state is read, so that no restore after the reading
+        // is missed.
         let kernel_log = KernelLog::open(access.is_some());
         let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
@@ -82,16 +81,15 @@ impl Prepared {
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
-    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state is unlocked
-    /// after that.
+    /// Gives back the worker IDs of a fleet, because the daemon is stopped. Then unlocks the state.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
         let clocks = Clocks::at(reading.wall, reading);
         self.fleet.into_iter().for_each(|fleet| fleet.give_back(clocks));
     }
 
-    /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a
-    /// fleet are still this daemon's.
+    /// Locks the worker IDs, and makes the first ceilings durable. Then checks that worker IDs from
+    /// a fleet still belong to this daemon.
     pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
@@ -104,7 +102,8 @@ impl Prepared {
         let rule = settings.clock.step_rule();
         let numberings = sources.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        // The keeper then notices a jump of the clocks since `first`, too.
+        // With `first`, the keeper also notices a jump of the clocks between `first` and this
+        // reading.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let previous_run_unclean = found.follows_a_crash();
@@ -123,7 +122,8 @@ impl Prepared {
                 notes.extend(joined.notes);
                 in_fleet = Some(joined.in_fleet);
             } else {
-                // The numbers are not given back. The next try asks the coordinator who holds them.
+                // The numbers are not given back here. The next try asks the coordinator who holds
+                // them.
                 *tried = joined.in_fleet.member.into_tried();
             }
         }
@@ -134,7 +134,7 @@ impl Prepared {
     }
 }
 
-/// A start whose first ceilings are durable: it may hand out IDs.
+/// A start whose first ceilings are durable. The daemon may hand out IDs.
 pub struct Ready {
     opening: Opening,
     ceilings: Ceilings,
@@ -145,15 +145,15 @@ pub struct Ready {
 impl Ready {
     /// Gives back the worker IDs of a fleet, because the daemon is stopped before it serves.
     pub(super) fn give_back(self) {
-        // Nothing was handed out. If the ceilings cannot be trimmed, the next start begins above
+        // No ID was handed out. If the ceilings cannot be trimmed, the next start begins above
         // them.
         let _ = self.ceilings.seal_and_trim();
     }
 }
 
 impl Server {
-    /// Opens the listeners that are not inherited. Returns the daemon and the reloader of its
-    /// configuration.
+    /// Opens the listeners that no service manager has handed over. Returns the daemon and the
+    /// reloader of its configuration.
     ///
     /// # Errors
     /// Returns the reason why the daemon cannot start, in one line.
@@ -197,7 +197,8 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
         let numbering = source.numbering();
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
-        // A shared counter has no lock: other daemons of this machine may use it too.
+        // A shared counter has no lock, because other daemons of this machine may use the counter
+        // too.
         let locks = if source.kind.takes_ranges() {
             WorkerLocks::none()
         } else {
@@ -219,7 +220,7 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
-    /// operator. Also returns the sender of new configurations.
+    /// operator. Also returns the sender that gives the shards a new configuration.
     pub(super) fn open(
         &self,
         supplies: Vec<Supply>,

@@ -33,13 +33,13 @@ pub(super) struct ShardThreads {
     threads: Vec<JoinHandle<()>>,
     /// The instant by which the shards must have answered, once the stop has begun.
     stop: watch::Sender<Option<Instant>>,
-    /// Closed when the last thread ends.
+    /// The channel closes when the last thread ends.
     ended: mpsc::Receiver<()>,
 }
 
 impl ShardThreads {
-    /// Starts a thread for each shard. Also returns the shards' inboxes, by which connections reach
-    /// them.
+    /// Starts a thread for each shard. Also returns the shards' inboxes, through which the shards
+    /// get their connections.
     pub(super) fn spawn(
         common: &Arc<Common>,
         shards: Vec<(Shard, Runtime)>,
@@ -65,8 +65,8 @@ impl ShardThreads {
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
 
-    /// Stops the shards, and waits until they have answered the requests that have arrived. That
-    /// takes until `drained_by` at most.
+    /// Stops the shards. Waits until they have answered the requests that have arrived, which ends
+    /// by `drained_by`.
     pub(super) async fn stop(&mut self, drained_by: Instant) {
         let _ = self.stop.send(Some(drained_by));
         let _ = self.ended.recv().await;
@@ -75,7 +75,7 @@ impl ShardThreads {
     /// Waits for the end of the threads.
     ///
     /// # Errors
-    /// One of them panicked.
+    /// At least one of the threads panicked.
     pub(super) fn join(self) -> Result<(), RunError> {
         let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
         if failed > 0 { Err(RunError::ThreadFailed("a shard's thread")) } else { Ok(()) }
@@ -97,7 +97,7 @@ impl KeeperThread {
         let shared = Arc::clone(common);
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
-            // The locks are released before the result is sent.
+            // `run` releases the locks before its result is sent.
             let _ = send_end.send(ceilings.run(&shared, &is_stopping));
         })?;
         common.wake_ups.set_keeper(thread.thread().clone());
@@ -115,7 +115,8 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start begins above them");
             }
-            // The thread ends with the process, as after kill -9: durable ceilings stay durable.
+            // The keeper's thread ends with the process, as after kill -9. Durable ceilings stay
+            // durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time, or the coordinator of a fleet; if the ceilings are not trimmed, the \
                  next start begins above them"

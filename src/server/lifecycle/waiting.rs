@@ -1,12 +1,14 @@
-//! A daemon waits if its fleet gives it no worker ID: another daemon has its number, no number is
-//! left, or the coordinator does not answer and nothing shows that the state's numbers are still
-//! this daemon's. A waiting daemon listens, is not ready, and refuses requests with `no_ceiling`.
-//! So no service manager has to start the daemon again.
+//! A daemon waits if its fleet gives it no worker ID. There are three reasons: another daemon holds
+//! the number that it wants; no number is left; or the coordinator does not answer, and nothing
+//! shows that the numbers in the stored state still belong to this daemon. A waiting daemon
+//! listens, is not ready, and refuses requests with `no_ceiling`. Its process does not end, so no
+//! service manager has to start the daemon again.
 //!
 //! The sources of a waiting daemon have no ceilings and never get a grant. A separate thread tries
-//! to take numbers, as a start does. Once it has them, the waiting daemon ends, and a start
-//! continues with its sockets. If the coordinator then does not confirm the numbers, the wait
-//! begins again. A stop at any moment gives back the numbers.
+//! to take numbers, as a start does. Once that thread has numbers, the process ends the waiting
+//! daemon's threads, and a start continues with its sockets. If the coordinator then does not
+//! confirm the numbers, the wait begins again. If the daemon is stopped at any moment, it gives
+//! back the numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,51 +32,52 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 use crate::server::shared::start_error::{RunError, StartError};
 
-/// The pause before the second try. It is short, because another daemon may be stopping and give
-/// back its number soon. Each later pause is twice as long, up to [`PAUSE_MAX`], because a login
-/// costs etcd a tenth of a second.
+/// The pause before the second try. It is short, because another daemon may be stopping, and would
+/// soon give back its number. Each later pause is twice as long as the pause before it, up to
+/// [`PAUSE_MAX`], because each try logs in, which costs etcd a tenth of a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits until a try or a start has ended and given back its numbers. Most
-/// of this is the pause that a try makes after it has taken a number.
+/// The longest time that a stop waits for a running try or start to end and give back its numbers.
+/// Most of this time is the pause that a try makes after it has taken a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
-/// A daemon that waits.
+/// A daemon that waits for worker IDs.
 pub struct Waiting {
     server: Server,
-    /// Further handles of the server's sockets, for the start.
+    /// Further handles of the server's sockets. The start that follows uses them.
     sockets: Inherited,
-    /// The thread of the tries. It returns the result of the last try, and the tries for another
-    /// wait.
+    /// The thread that tries to take numbers. It returns the result of the last try, and the
+    /// `Tries`, which another wait can use again.
     tries: Work<(Result<Prepared, StartError>, Tries)>,
-    /// The tries end when this is dropped.
+    /// The thread stops trying when this sender is dropped.
     trying: SyncSender<()>,
 }
 
-/// A daemon that has its worker IDs after a wait, and continues its start.
+/// A daemon that has got its worker IDs after a wait, and can continue its start.
 pub struct TakenNumbers {
     prepared: Prepared,
     sockets: Inherited,
     tries: Tries,
 }
 
-/// The end of a start. If the daemon must wait for worker IDs, it does so with these sockets and
-/// tries.
+/// What a start returns when it ends. If the daemon must then wait for worker IDs, the wait takes
+/// over these sockets and this `Tries`.
 pub struct StartEnd {
-    /// The start, which may hand out IDs, or the reason why it failed.
+    /// A server that is ready to hand out IDs, or the reason why the start failed.
     pub ready: Result<Ready, StartError>,
-    /// The inherited sockets, or those of the wait.
+    /// The inherited sockets, or the sockets of the wait before this start.
     pub sockets: Inherited,
-    /// The tries, which remember the numbers that they took.
+    /// Remembers the numbers that earlier tries took.
     pub tries: Tries,
 }
 
-/// A part of a start, in a thread of its own. A stop abandons the thread.
+/// A part of a start that runs in a thread of its own. If the daemon is stopped, it abandons the
+/// thread.
 struct Work<T> {
     ended: oneshot::Receiver<T>,
-    /// Closed once the thread has ended.
+    /// The channel closes once the thread has ended.
     over: mpsc::Receiver<()>,
     /// Gives back the numbers in the result of abandoned work.
     give_back: fn(T),
@@ -97,8 +100,8 @@ impl<T: Send + 'static> Work<T> {
         Ok(Work { ended, over, give_back })
     }
 
-    /// Gives back the numbers in the result. If the thread is not done, it gives them back itself
-    /// at its end. Waits for its end for [`TRY_TIMEOUT`] at most.
+    /// Gives back the numbers in the result. If the thread is still running, the thread gives them
+    /// back itself at its end. Waits at most [`TRY_TIMEOUT`] for the thread to end.
     fn abandon(mut self) {
         self.ended.close();
         if let Ok(unwanted) = self.ended.try_recv() {
@@ -108,7 +111,7 @@ impl<T: Send + 'static> Work<T> {
     }
 }
 
-/// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
+/// The attempts of a start to take its worker IDs: the first attempt, and those during the wait.
 pub struct Tries {
     pub(super) settings: Settings,
     pub(super) access: Option<Access>,
@@ -118,8 +121,8 @@ pub struct Tries {
 }
 
 impl Waiting {
-    /// Opens the listeners that are not inherited, and starts the thread of the tries. `reason` is
-    /// the reason why the first try failed.
+    /// Opens the listeners that no service manager has handed over, and starts the thread that
+    /// tries to take numbers. `reason` says why the first try failed.
     ///
     /// # Errors
     /// Returns the reason why the daemon cannot start, in one line.
@@ -163,10 +166,11 @@ impl Waiting {
         &self.server
     }
 
-    /// Serves until the daemon has its numbers, or `stop` is complete. Returns `None` after a stop.
+    /// Serves until the daemon has its numbers, or until `stop` is complete. Returns `None` if
+    /// `stop` came first.
     ///
     /// # Errors
-    /// A try failed for a reason that waiting does not resolve, or a thread failed.
+    /// A try failed for a reason that will not pass while the daemon waits, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<Option<TakenNumbers>, RunError> {
         let Waiting { server, sockets, mut tries, trying } = self;
         let mut taken = None;
@@ -187,8 +191,9 @@ impl Waiting {
 }
 
 impl TakenNumbers {
-    /// Continues the start until its end, or until `stop` is complete. Returns `None` after a stop.
-    /// The start may take long, because it waits for peers, storage and the coordinator.
+    /// Continues the start until it ends, or until `stop` is complete. Returns `None` if `stop`
+    /// came first. The start may take long, because it waits for peers, storage and the
+    /// coordinator.
     ///
     /// # Errors
     /// The system has no thread or reactor left.
@@ -218,7 +223,8 @@ impl TakenNumbers {
 }
 
 impl Tries {
-    /// Returns the tries of a start. `access` is for the fleet's coordinator, if there is a fleet.
+    /// Returns the `Tries` of a start that has not tried yet. `access` is for the fleet's
+    /// coordinator, if there is a fleet.
     pub fn new(settings: &Settings, access: Option<Access>, directory: Option<&Path>, adopt: bool) -> Tries {
         Tries {
             settings: settings.clone(),
@@ -229,7 +235,7 @@ impl Tries {
         }
     }
 
-    /// Starts without a wait.
+    /// Tries once to start, without a wait for worker IDs.
     pub fn start(mut self, secrets: &Secrets, sockets: Inherited) -> StartEnd {
         match Prepared::new(&mut self) {
             Ok(prepared) => self.grant(prepared, secrets, sockets),
@@ -237,14 +243,15 @@ impl Tries {
         }
     }
 
-    /// Makes the first ceilings durable for a try that has its worker IDs.
+    /// Makes the first ceilings durable for `prepared`, which has its worker IDs.
     fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
         let ready = prepared.grant(secrets, &mut self.tried);
         StartEnd { ready, sockets, tries: self }
     }
 
-    /// Tries to take numbers until a try succeeds, or fails for a reason that waiting does not
-    /// resolve. Returns `None` once the other end of `is_trying` is dropped.
+    /// Tries again and again to take numbers. Ends when a try succeeds, or fails for a reason that
+    /// will not pass while the daemon waits. Returns `None` once the sender of `is_trying` is
+    /// dropped.
     fn run(
         &mut self,
         common: &Common,
@@ -265,7 +272,7 @@ impl Tries {
     }
 }
 
-/// Stores the reason why the daemon has no numbers, for its status.
+/// Stores the reason why the daemon has no numbers. The daemon's status shows it.
 fn note(metrics: &Metrics, reason: &StartError) {
     let mut seen = metrics.keeper();
     seen.waits_for = Some(reason.to_string());

@@ -1,4 +1,4 @@
-//! The acceptor: accepts connections, and hands each to the shard with the fewest.
+//! The acceptor: accepts connections, and hands each connection to the shard that has the fewest.
 
 use std::io;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::tls;
 
-/// The capacity of a shard's inbox. While it is full, the acceptor waits, and the kernel's backlog
-/// keeps new connections.
+/// The capacity of a shard's inbox. While the inbox is full, the acceptor waits, and new
+/// connections stay in the kernel's backlog.
 pub(crate) const INBOX_SOCKETS: usize = 256;
 
-/// The pause of the acceptor when the system has no descriptor or memory left. It is long enough
-/// not to spin, and so short that no client's connect times out.
+/// The pause of the acceptor when the system has no descriptor or memory left. It is so long that
+/// the acceptor does not spin, and so short that no client's attempt to connect times out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most connections beyond `max_connections` that may be open while evicted connections are
-/// being closed. The daemon's limit of open files allows for them.
+/// being closed. The daemon's limit of open files has room for these connections.
 const LEAVING_MAX: usize = 16;
 
 /// A shard's inbox, as the acceptor sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     pub(crate) sockets: mpsc::Sender<Admitted>,
-    /// The number of connections handed over and not yet closed.
+    /// The number of connections that were handed to the shard and are not closed yet.
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Inbox {
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
-    /// The acceptor for TLS handshakes; `None` without TLS.
+    /// The acceptor for TLS handshakes. `None`: the listener does not speak TLS.
     pub(crate) tls: Option<tls::Acceptor>,
     /// True if the listener has no TLS and only this machine can reach it.
     pub(crate) is_loopback: bool,
@@ -53,13 +53,13 @@ pub(crate) struct ListenerInfo {
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     pub(crate) info: ListenerInfo,
-    /// The connection's place among the pending ones; `None` if it needs neither a handshake nor a
-    /// token.
+    /// The connection's place among the pending connections. `None`: the connection needs neither a
+    /// handshake nor a token.
     pub(crate) pending: Option<Pending>,
     pub(crate) open: OpenConnection,
 }
 
-/// Counts a connection among the open ones of its shard and of its protocol, until this is dropped.
+/// Counts a connection as open for its shard and its protocol, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
@@ -100,8 +100,8 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the socket of the next connection, which is non-blocking. If the system has no
-    /// descriptor or memory left, logs that and tries again.
+    /// Returns the non-blocking socket of the next connection. If the system has no descriptor or
+    /// memory left, logs that, and tries again after a pause.
     pub(crate) async fn accept(&mut self) -> Socket {
         loop {
             match self.acceptor.accept().await {
@@ -134,8 +134,8 @@ impl Acceptor {
         }
     }
 
-    /// Returns the socket of the next connection. It is not registered with this thread's reactor,
-    /// because a shard registers it with its own.
+    /// Returns the socket of the next connection. The socket is not registered with this thread's
+    /// reactor, because a shard registers it with the shard's reactor.
     async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -154,7 +154,8 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 /// Accepts on one listener until `stop` turns true.
 ///
 /// When it returns, all accepted connections have been handed to a shard. The kernel refuses later
-/// connections. If another process also holds the listener, they wait in its queue.
+/// connections. If another process also holds the listening socket, later connections wait in the
+/// socket's queue.
 pub(crate) async fn accept(
     mut listener: Registered,
     info: ListenerInfo,
@@ -177,8 +178,8 @@ pub(crate) async fn accept(
             continue;
         }
         common.metrics.refused.add(1);
-        // A client that expects TLS cannot read a reply in plain text, and a handshake costs too
-        // much.
+        // A client of a TLS listener gets no reply: it could not read one in plain text, and a
+        // handshake costs too much.
         if info.tls.is_none() {
             let all = format!(
                 "the daemon has all its {max_connections} connections; ask another daemon, or retry later"
@@ -196,8 +197,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Returns true if one more connection may be open. If all connections are in use, evicts the
-/// pending connection that has been silent for longest.
+/// Returns true if one more connection may be open. If all connections are in use, evicts a pending
+/// connection.
 async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: usize) -> bool {
     loop {
         let changed = pending.changed();
@@ -213,8 +214,8 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // No pending connection can be evicted yet: each is being served, or may be about to
-            // send. Soon it is authorized, silent or closed.
+            // No pending connection can be evicted yet, because the daemon is serving each of them,
+            // or its peer may be about to send. Soon each of them is authorized, silent or closed.
             room => pending::wait_for(room, changed).await,
         }
     }
@@ -230,7 +231,7 @@ async fn enter_pending(common: &Common, has_tls: bool, max_connections: usize) -
     if needs_token { Some(common.pending.tokens.enter(places).await) } else { None }
 }
 
-/// Hands a connection to the shard with the fewest open ones.
+/// Hands a connection to the shard that has the fewest open connections.
 async fn hand_over(
     socket: Socket,
     info: &ListenerInfo,
@@ -243,13 +244,13 @@ async fn hand_over(
     };
     let open_of_protocol = &common.metrics.open_by_protocol[info.protocol as usize];
     let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
-    // Fails only if the daemon stops, because the shard's thread has ended then.
+    // Sending fails only if the shard's thread has ended, because the daemon stops.
     let _ = inbox.sockets.send(Admitted { socket, info: info.clone(), pending, open }).await;
 }
 
 /// Sends a refusal and closes the connection.
 fn turn_away(socket: &Socket, refusal: &[u8]) {
-    // The buffer of a new socket has room for one reply. Fails if the peer is gone.
+    // The buffer of a new socket has room for one reply. Sending fails if the peer is gone.
     let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Closing a socket with unread bytes resets the connection, and the client may lose the reply.

@@ -16,16 +16,17 @@ use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
 
-/// The most open connections of the admin listener: enough for scrapers, probes and pages. All are
-/// pending, so one more evicts the connection that has been silent for longest.
+/// The most open connections of the admin listener: enough for scrapers, probes and pages. All
+/// these connections are pending, so one more connection evicts the connection that has been silent
+/// for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Serves on one listener, over TLS if `tls` is given, until the future is dropped. The connections
-/// end then, too.
+/// Serves the connections of one listener, over TLS if `tls` is given, until the future is dropped.
+/// The connections end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
-    // Over TLS, the browser checks the name in the certificate, so a page's own DNS name cannot
-    // lead here.
+    // Over TLS, a web page cannot lead a browser here by a DNS name of its own, because the browser
+    // checks the name in the certificate.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
@@ -33,15 +34,15 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
         let socket = listener.accept().await;
         let pending = limit.enter(ADMIN_CONNECTIONS_MAX).await;
         while connections.try_join_next().is_some() {}
-        // Fails when the peer is gone or no descriptor is free.
+        // Registering fails if the peer is gone, or if no descriptor is free.
         if let Ok(stream) = SocketStream::register(socket) {
             connections.spawn(serve_pending(stream, tls.clone(), site.clone(), is_loopback, pending));
         }
     }
 }
 
-/// Serves a connection until it ends or is evicted. The connection is silent while it neither sends
-/// nor waits for an answer.
+/// Serves a connection until it ends or is evicted. The connection counts as silent while its
+/// client neither sends nor waits for an answer.
 async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
@@ -72,7 +73,7 @@ async fn serve_pending(
     }
 }
 
-/// Shakes hands if the listener speaks TLS. Returns `None` if that fails.
+/// Shakes hands if the listener speaks TLS. Returns `None` if the handshake fails.
 async fn encrypted(stream: SocketStream, tls: Option<tls::Acceptor>) -> Option<SocketStream> {
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {

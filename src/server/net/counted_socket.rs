@@ -1,7 +1,8 @@
-//! The socket beneath TLS. It counts the records that arrive, and limits the bytes that TLS reads.
+//! The socket beneath TLS. It counts the TLS records that arrive, and limits the bytes that TLS
+//! reads.
 //!
-//! Each record costs a decryption or a key change, even a record without data for the reader. So
-//! the decrypted bytes of a turn do not show its cost.
+//! Each record costs a decryption or a key change, even if it has no data for the reader. So the
+//! number of decrypted bytes does not show what a turn costs.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -21,9 +22,9 @@ pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 /// The number of bytes and records that were read from a TLS socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsRead {
-    /// The records whose headers were read as a whole.
+    /// The records whose whole headers were read.
     pub(crate) records: usize,
-    /// The bytes, which are still encrypted.
+    /// The bytes that were read. They are still encrypted.
     pub(crate) bytes: usize,
 }
 
@@ -32,7 +33,8 @@ pub(crate) struct TlsRead {
 pub(crate) struct CountedSocket {
     pub(super) tcp: TcpStream,
     pub(super) count: RecordCount,
-    /// The bytes that may still be read. At 0, a read is pending and does not register a waker.
+    /// How many bytes may still be read. At 0, a read returns `Pending` and does not register a
+    /// waker.
     pub(super) left: usize,
 }
 
@@ -91,12 +93,12 @@ impl AsyncWrite for CountedSocket {
 /// Counts the records of a stream that is read in pieces.
 #[derive(Debug, Default)]
 pub(super) struct RecordCount {
-    /// The last two bytes of the header that were read. They are its length field once the header
-    /// is whole.
+    /// The last two bytes that were read of the header. Once the whole header was read, they are
+    /// its length field.
     length: [u8; 2],
-    /// The bytes of the header that were read.
+    /// The number of bytes of the current header that were read.
     of_header: usize,
-    /// The bytes of the record that were not read yet.
+    /// The number of bytes of the current record that were not read yet.
     pub(super) rest: usize,
     read: TlsRead,
 }

@@ -1,8 +1,8 @@
 //! Socket activation: takes over sockets that a service manager has opened. Clients can connect to
-//! them before the daemon runs and while it restarts. Their requests wait until the daemon runs.
+//! these sockets before the daemon runs and while it restarts. Requests wait until the daemon runs.
 //!
-//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is that of its
-//! protocol, with the suffix `-tls` if it speaks TLS: `native-tls`.
+//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the name of its
+//! protocol. A socket that speaks TLS has the suffix `-tls`, as in `native-tls`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that a service manager has opened, or those of the wait before this start.
+/// The listeners that a service manager has opened, or the listeners of the wait before this start.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) sockets: Vec<(Purpose, Listener)>,
@@ -35,7 +35,8 @@ impl Inherited {
     /// # Errors
     /// A descriptor is not a socket that the daemon can serve. The error names the descriptor.
     pub fn take() -> Result<Inherited, StartError> {
-        // The variables may be those of a parent process, whose sockets this process does not have.
+        // The variables may be meant for a parent process, whose sockets this process does not
+        // have.
         if std::env::var("LISTEN_PID").unwrap_or_default().parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
         }
@@ -69,8 +70,8 @@ impl Inherited {
     }
 }
 
-/// Refuses a wrong number of sockets. The daemon must not ignore it, because it would then listen
-/// at other addresses than its unit.
+/// Refuses a wrong number of sockets. If the daemon ignored it, the daemon would listen at
+/// addresses other than those in its unit.
 fn check_count(sockets: &str) -> Result<(), StartError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),
@@ -87,7 +88,8 @@ fn check_count(sockets: &str) -> Result<(), StartError> {
 /// Returns what was found, and what is allowed.
 fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, &'static str> {
     const NO_STREAM: &str = "found something else, allowed: a TCP or Unix stream socket (ListenStream=)";
-    // Each call takes only a socket of its kind, and leaves any other in place.
+    // Each call takes only a socket of its own kind, and leaves a socket of any other kind in
+    // place.
     let socket: Socket = if let Ok(Some(tcp)) = handed_over.take_tcp_listener(index) {
         tcp.into()
     } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {
@@ -120,7 +122,7 @@ fn address_of(socket: &Socket) -> Option<Address> {
         return Some(Address::Tcp { host: tcp.ip().to_string(), port: tcp.port() });
     }
     let abstract_name = bound.as_abstract_namespace().map(|name| {
-        // In the notation of systemd and ss(8).
+        // An abstract name is shown in the notation of systemd and ss(8).
         PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
     });
     bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)

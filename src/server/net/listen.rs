@@ -11,24 +11,24 @@ use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 use crate::system_error::{file_may_pass, may_pass};
 
-/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. All
-/// TCP connections of the machine share one pool (`net.ipv4.tcp_mem`). Once it is used up, the
-/// kernel drops packets of every program. With 128 KiB, 9,000 clients that never read used 1.5 GB
-/// of the pool, and single IDs for other clients took 200 ms. With 16 KiB, a long reply is not
-/// slower.
+/// The most bytes that the kernel queues for a client that reads nothing, besides the bytes in
+/// flight. All TCP connections of the machine share one pool of memory (`net.ipv4.tcp_mem`). Once
+/// this pool is used up, the kernel drops packets of every program. With a limit of 128 KiB, 9,000
+/// clients that never read used 1.5 GB of the pool, and single IDs for other clients took 200 ms. A
+/// limit of 16 KiB does not make a long reply slower.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// The bytes of requests that the kernel keeps for the daemon: some 1,000 requests. In the pool
-/// they count double, because of each packet's overhead. Further requests wait in the client's
-/// memory.
+/// The most bytes of requests that the kernel keeps for the daemon on a connection: some 1,000
+/// requests. In the pool, these bytes count double, because of each packet's overhead. Further
+/// requests wait in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
-/// The number of connections that the kernel keeps for the acceptor. The kernel limits it to
-/// `net.core.somaxconn`, where an operator can lower it.
+/// The number of new connections that the kernel keeps until the acceptor accepts them. The kernel
+/// lowers it to `net.core.somaxconn`, which an operator can set.
 const BACKLOG: i32 = 4_096;
 
-/// The permissions of Unix socket files: for the daemon's user and group. For other clients,
-/// systemd can make the socket.
+/// The permissions of Unix socket files. Only the daemon's user and group may connect. If other
+/// users must connect, systemd can make the socket instead.
 const SOCKET_MODE: u32 = 0o660;
 
 /// A listening socket.
@@ -42,14 +42,15 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Returns another handle of the socket, which owns the socket's file from now on.
+    /// Returns another handle of the socket. From then on, the new handle owns the socket's file.
     pub(crate) fn duplicate(&mut self) -> io::Result<Listener> {
         let socket = self.socket.try_clone()?;
         Ok(Listener { socket, address: self.address.clone(), _file: self._file.take() })
     }
 }
 
-/// Opens the sockets of an address. A host name may resolve to several.
+/// Opens the sockets of an address. A host name may resolve to several addresses, each with a
+/// socket.
 ///
 /// # Errors
 /// Returns the address and the reason, in one line.
@@ -75,7 +76,8 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
                 listeners.push(listener);
             }
             Ok(_) => {}
-            // Even on a machine without IPv6, `localhost` resolves to ::1 as well.
+            // `localhost` also resolves to ::1, even on a machine without IPv6. So one unavailable
+            // address is no error.
             Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
             Err(error) => return Err(cannot_listen(&at, &error)),
         }
@@ -107,8 +109,8 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
-        // "[::]" is for IPv6 alone. If it were for IPv4 too, "0.0.0.0" could not be configured
-        // beside it.
+        // "[::]" accepts only IPv6. If it accepted IPv4 too, an operator could not configure
+        // "0.0.0.0" beside it.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -125,7 +127,7 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
 
 /// Sets the options that accepted TCP connections inherit from their listener.
 pub(super) fn tune(socket: &Socket) -> io::Result<()> {
-    // Without TCP_NODELAY, a request takes 40 ms.
+    // Without TCP_NODELAY, a request can take 40 ms.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_recv_buffer_size(RECEIVED_BYTES_MAX)
@@ -148,7 +150,7 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
 fn bind_unix(path: &Path) -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // No client can connect before `listen`, so each connection is subject to the mode.
+    // No client can connect before `listen`, so the mode applies to every connection.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -186,14 +188,15 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Returns device and inode, by which a file is recognized at its path.
+/// Returns the device and the inode of the file at this path. They show whether it is still the
+/// same file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// The file of a Unix socket. It is removed when this is dropped, unless another program has
-/// replaced it.
+/// The file of a Unix socket. The file is removed when this is dropped, unless another program has
+/// replaced the file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -203,7 +206,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // If this fails, the next start removes the stale file.
+            // If removing fails, the next start removes the stale file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,11 +1,12 @@
-//! Pending connections: those whose peers have not proved yet that they are clients. They are in
-//! their TLS handshake, or owe a token. Connections of the admin listener stay pending to their
-//! end.
+//! Pending connections: connections whose peers have not proved yet that they are clients. Such a
+//! connection is in its TLS handshake, or owes a token. Connections of the admin listener stay
+//! pending until they end.
 //!
 //! The number of pending connections is limited. At the limit, a newcomer evicts the connection
-//! that has been silent for longest: the daemon waits for bytes from its peer. While a connection's
-//! bytes wait for the daemon, it is not silent. A connection that has just fallen silent is not
-//! evicted either, because its peer may be about to send. In both cases newcomers wait.
+//! that has been silent for longest. A connection is silent while the daemon waits for bytes from
+//! its peer. It is not silent while its bytes wait for the daemon. A connection that has just
+//! fallen silent is not evicted either, because its peer may be about to send. If no connection can
+//! be evicted, newcomers wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,19 +16,19 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout_at};
 
-/// The time within which a client must send its token. It takes a round trip, and this is long
-/// enough for a few lost packets. PING does not extend the time.
+/// The time within which a client must send its token. Sending the token takes a round trip. The
+/// time is long enough for a few lost packets. PING does not extend it.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time that a connection must have been silent before it can be evicted. A client sends its
-/// first bytes right after it has connected, unless its machine is busy. Even with [`PLACES_MIN`]
-/// places, 3,200 newcomers get in each second.
+/// first bytes right after it has connected, unless its machine is busy. Even with only
+/// [`PLACES_MIN`] places, 3,200 newcomers get a place in each second.
 const SILENT_FOR: Duration = Duration::from_millis(20);
 
-/// The divisor of `max_connections` that gives the places of a limit.
+/// The number of places of a limit is `max_connections` divided by this.
 const PLACES_SHARE: usize = 8;
 /// The least number of places of a limit, unless `max_connections` is lower. A client needs its
-/// place for a round trip, while others connect.
+/// place for a round trip, while other clients connect.
 const PLACES_MIN: usize = 64;
 
 /// Returns how many of `max_connections` may be pending under one limit.
@@ -41,9 +42,9 @@ pub(crate) struct PendingLimit {
     connections: Mutex<Connections>,
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
-    /// True if the connections owe a token. The silence of each then counts from its first silent
-    /// moment, so that sending something else does not prolong its stay. In a handshake, silence
-    /// begins again after each message.
+    /// True if the connections owe a token. The silence of such a connection counts from the first
+    /// moment at which it was silent, so a peer that sends something other than a token does not
+    /// stay longer. In a handshake, the silence begins again after each message.
     is_for_tokens: bool,
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct PendingLimit {
 struct Connections {
     /// The silent connections, in the order in which their silences began.
     silent: BTreeMap<u64, Silent>,
-    /// The next number in that order.
+    /// The number that the next silence gets in that order.
     next: u64,
     occupancy: Occupancy,
 }
@@ -64,14 +65,15 @@ struct Silent {
     end: Arc<Notify>,
 }
 
-/// Whether there is room for a newcomer, ordered from the soonest room.
+/// Says whether there is room for a newcomer. The variants are ordered: the sooner there is room,
+/// the smaller the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Room {
-    /// There is a place.
+    /// There is a place for the newcomer.
     Made,
     /// The pending connection that has been silent for longest may be evicted from this instant on.
     At(Instant),
-    /// No pending connection is silent.
+    /// No pending connection is silent, so none can be evicted.
     Full,
 }
 
@@ -92,7 +94,7 @@ impl Connections {
     }
 }
 
-/// Completes when there may be room.
+/// Completes when there may be room for a newcomer.
 pub(crate) async fn wait_for(room: Room, changed: Notified<'_>) {
     match room {
         Room::Made => {}
@@ -110,14 +112,14 @@ pub(crate) struct Occupancy {
     pub(crate) inside: usize,
     /// The connections that were evicted and are not closed yet.
     pub(crate) leaving: usize,
-    /// All connections that were ever evicted.
+    /// The connections that were evicted since the daemon's start.
     pub(crate) evicted: u64,
 }
 
 impl PendingLimit {
     /// Gives a newcomer a place. If all `places` are taken, evicts the connection that has been
-    /// silent for longest. If none has been silent for [`SILENT_FOR`], waits until one has, or
-    /// leaves. The newcomer is not silent at first.
+    /// silent for longest. If no connection has been silent for [`SILENT_FOR`], waits until one has
+    /// been silent for so long, or one leaves. The newcomer is not silent at first.
     pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Pending {
         loop {
             let changed = self.changed.notified();
@@ -128,7 +130,7 @@ impl PendingLimit {
         }
     }
 
-    /// Gives a newcomer a place if one is free, or a connection can be evicted now.
+    /// Gives a newcomer a place if a place is free, or if a connection can be evicted now.
     fn try_enter(self: &Arc<Self>, places: usize, now: Instant) -> Result<Pending, Room> {
         let mut connections = self.lock();
         let is_full = connections.occupancy.inside >= places;
@@ -174,13 +176,14 @@ impl PendingLimits {
         self.tokens.changed.notified()
     }
 
-    /// Evicts a silent connection, because all connections of the daemon are in use.
+    /// Evicts a silent connection, because all connections of the daemon are in use. Connections
+    /// that owe a token are evicted before connections in a handshake.
     pub(crate) fn evict(&self, now: Instant) -> Room {
         let room = self.tokens.lock().evict(now);
         if room == Room::Made { room } else { room.min(self.handshakes.lock().evict(now)) }
     }
 
-    /// Returns the sums over both limits.
+    /// Returns the sums of the numbers of both limits.
     pub(crate) fn occupancy(&self) -> Occupancy {
         let one = self.tokens.occupancy();
         let other = self.handshakes.occupancy();
@@ -195,9 +198,9 @@ impl PendingLimits {
 /// The state of a pending connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Bytes of the connection wait for the daemon, or it is new.
+    /// Bytes of the connection wait for the daemon, or the connection is new.
     Heard,
-    /// The daemon waits for bytes. Has the connection's number in the order of silence.
+    /// The daemon waits for bytes. The value is the connection's number in the order of silence.
     Silent(u64),
     /// The connection was evicted.
     Leaving,
@@ -210,7 +213,7 @@ pub(crate) struct Pending {
     /// Signalled when the connection is evicted.
     end: Arc<Notify>,
     stage: Stage,
-    /// The last silence: its number in the order of silence, and its start.
+    /// The connection's last silence: its number in the order of silence, and when it began.
     silence: Option<(u64, Instant)>,
 }
 
@@ -247,7 +250,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        // Sets `Stage::Leaving` if the connection was evicted.
+        // This sets `Stage::Leaving` if the connection was evicted.
         self.note_heard();
         let mut connections = self.limit.lock();
         match self.stage {
@@ -282,14 +285,14 @@ mod tests {
         for index in [1, 0, 2] {
             connections[index].note_silent();
         }
-        // This connection is heard again, so its silence is the shortest.
+        // The daemon hears from this connection again, so its silence becomes the shortest.
         connections[1].note_heard();
         connections[1].note_silent();
         let later = Instant::now() + SILENT_FOR;
         let newcomer = enter(&limit, 3, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
-        // Bytes that arrive now do not give the evicted connection its place back.
+        // This connection was evicted. Bytes that arrive from it now do not give it its place back.
         connections[0].note_heard();
         connections[0].note_silent();
         assert!(!must_go(&enter(&limit, 3, later)));
@@ -316,7 +319,7 @@ mod tests {
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
         let later = start + 100 * SILENT_FOR;
-        assert_eq!(limit.try_enter(2, later).expect_err("both wait for the daemon"), Room::Full);
+        assert_eq!(limit.try_enter(2, later).expect_err("both connections wait for the daemon"), Room::Full);
         connections[0].note_silent();
         let Err(Room::At(at)) = limit.try_enter(2, start) else { panic!("the peer may be about to send") };
         assert!(at >= start + SILENT_FOR);

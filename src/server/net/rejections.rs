@@ -1,6 +1,7 @@
-//! Log lines about peers whose connections were closed, or whose requests were refused, because of
-//! the peer's error. A peer can repeat its error without end, so each reason is rate-limited. For
-//! peers that did not authorize themselves, each reason is rate-limited by address.
+//! Log lines about connections that were closed, or requests that were refused, because of the
+//! peer's error. A peer can repeat its error without end, so the lines with the same reason have a
+//! rate limit. For peers that did not authorize themselves, each address has a rate limit of its
+//! own for each reason.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::server::health::rate_limited_log::RateLimited;
 
-/// The most reasons that have a limit of their own. Honest peers cause fewer. A hostile peer can
-/// cause a new reason with each connection, so all further reasons share one limit.
+/// The most reasons that have a limit of their own. Honest peers cause fewer reasons. A hostile
+/// peer can cause a new reason with each connection, so all further reasons share one limit.
 const REASONS_MAX: usize = 32;
 
 /// The most pairs of an address and a reason that have a limit of their own. All further pairs
@@ -21,9 +22,9 @@ const ADDRESSES_MAX: usize = 256;
 static REASONS: Mutex<Rejections> = Mutex::new(Rejections::new(REASONS_MAX));
 static ADDRESSES: Mutex<Rejections> = Mutex::new(Rejections::new(ADDRESSES_MAX));
 
-/// The rejections that were logged lately.
+/// The rate limits of the rejections that were logged lately.
 struct Rejections {
-    /// The limits by the peer's address, which is empty in [`REASONS`], and the reason.
+    /// The limits by address and reason. In [`REASONS`], the address is always empty.
     limits: BTreeMap<(String, String), RateLimited>,
     limits_max: usize,
     /// The limit that all further rejections share.
@@ -36,7 +37,7 @@ impl Rejections {
     }
 
     /// Counts a rejection. If it must be logged, returns the number of rejections since the last
-    /// log line, this one included.
+    /// log line, this rejection included.
     fn count(&mut self, origin: &str, reason: &str, now: Instant) -> Option<u64> {
         let key = (origin.to_owned(), reason.to_owned());
         if let Some(limit) = self.limits.get_mut(&key) {
@@ -57,7 +58,7 @@ pub(crate) fn log(peer: impl fmt::Display, reason: &str) {
     log_closed(&REASONS, "", peer, reason);
 }
 
-/// Logs that a connection was closed because its peer did not authorize itself. `origin` is the
+/// Logs that a connection was closed because the peer did not authorize itself. `origin` is the
 /// peer's address without the port.
 pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, reason: &str) {
     log_closed(&ADDRESSES, origin, peer, reason);

@@ -1,4 +1,4 @@
-//! TCP, Unix and TLS connections behind one type.
+//! One type for TCP, Unix and TLS connections.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,13 +16,13 @@ use super::counted_socket::TlsRead;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
 
-/// The time for which a connection is still read while it is being closed. Unread bytes would cause
-/// a reset, which could overtake the last reply or the TLS alert.
+/// The time for which a connection is still read while it is being closed. Bytes that are not read
+/// would cause a reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bytes that are read at full speed while a connection is being closed: those of a message
-/// that the peer may have sent before it reads the last reply. Further bytes are read slowly, so
-/// that a peer gains nothing by flooding a connection that is being closed.
+/// The number of bytes that are read at full speed while a connection is being closed. They are
+/// enough for a message that the peer may have sent before it reads the last reply. Further bytes
+/// are read slowly, so that a peer gains nothing by flooding a connection that is being closed.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// The pause between two reads of further bytes.
@@ -49,8 +49,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived. If none have, wakes the task when they arrive. Makes
-    /// no system call.
+    /// Returns true if bytes may have arrived. If no bytes have arrived, wakes the task when they
+    /// do. Makes no system call.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
@@ -59,8 +59,9 @@ impl SocketStream {
         }
     }
 
-    /// Waits until the connection is reset: by the peer, or because its machine is unreachable. A
-    /// peer that only closes its sending half may still read, so this does not end the wait.
+    /// Waits until the connection is reset, by the peer or because the peer's machine is
+    /// unreachable. If the peer only closes its sending half, the wait continues, because the peer
+    /// may still read.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
             SocketStream::Unix(stream) => stream.ready(Interest::ERROR).await,
@@ -70,7 +71,7 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Returns what TLS has read since the last call. Without TLS, this is nothing.
+    /// Returns how much TLS has read since the last call. Without TLS, all numbers are 0.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
         if let SocketStream::Tls(stream) = self { stream.socket().count.take() } else { TlsRead::default() }
     }
@@ -82,7 +83,7 @@ impl SocketStream {
     }
 
     /// Writes the bytes that TLS keeps, and then `bytes`. Is ready as soon as the socket has taken
-    /// some. Returns the number of accepted bytes of `bytes`.
+    /// some bytes. Returns how many of `bytes` were accepted.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
@@ -96,10 +97,11 @@ impl SocketStream {
     }
 
     /// Makes the kernel drop unsent bytes when the connection closes. Otherwise the kernel would
-    /// keep them for minutes, and a peer that reads nothing could reconnect again and again.
+    /// keep these bytes for minutes, and a peer that reads nothing could fill memory by connecting
+    /// again and again.
     pub(crate) fn drop_unsent_at_close(&self) {
         if let Some(tcp) = self.tcp() {
-            // If this fails, the kernel frees the memory later.
+            // If setting this fails, the kernel frees the memory later.
             let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
         }
     }
@@ -120,9 +122,9 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Returns a name that all connections of one peer share. For IPv4 it is the address. For IPv6
-    /// it is the network, because a peer has all addresses of its network. For Unix sockets it is
-    /// the user.
+    /// Returns a name that all connections of one peer share. For IPv4, the name is the address.
+    /// For IPv6, it is the network, because a peer can use all addresses of its network. For Unix
+    /// sockets, it is the user.
     #[cold]
     pub(crate) fn origin(&self) -> String {
         if let SocketStream::Unix(stream) = self
@@ -133,7 +135,7 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| network_of(address.ip()))
     }
 
-    /// Returns the TCP connection, which may be beneath TLS.
+    /// Returns the TCP connection, also if it is beneath TLS.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             SocketStream::Tcp(stream) => Some(stream),
@@ -146,8 +148,8 @@ impl SocketStream {
         self.tcp()?.peer_addr().ok()
     }
 
-    /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last
-    /// bytes arrive.
+    /// Closes the sending half, calls `half_closed`, and then reads for a moment, so that the last
+    /// bytes that were sent reach the peer.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
         let Ok(Ok(())) = timeout(LINGER, self.shutdown()).await else { return };
         half_closed();
@@ -160,11 +162,11 @@ impl SocketStream {
                 if bytes < LINGER_BYTES { yield_now().await } else { sleep(LINGER_PAUSE).await }
             }
         };
-        // The connection is over, whatever the result.
+        // The connection is over, whether this succeeds or not.
         let _ = timeout(LINGER, discard).await;
     }
 
-    /// Reads bytes that nobody needs. With TLS they stay encrypted.
+    /// Reads bytes that nobody needs. Bytes that arrive over TLS are not decrypted.
     async fn discard(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             SocketStream::Tls(stream) => stream.socket().tcp.read(buffer).await,
@@ -173,7 +175,7 @@ impl SocketStream {
     }
 }
 
-/// Returns an IPv4 address, or the network of 64 bits of an IPv6 address.
+/// Returns an IPv4 address as it is. For an IPv6 address, returns its network of 64 bits.
 pub(crate) fn network_of(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -185,8 +187,8 @@ pub(crate) fn network_of(address: IpAddr) -> String {
 }
 
 impl AsyncRead for SocketStream {
-    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the
-    /// socket. Tokio then knows that the next read would block, so a turn costs one `recv`.
+    /// Reads the bytes that have arrived. A read that does not fill the buffer has emptied the
+    /// socket. Tokio then knows that the next read would block, so a turn costs only one `recv`.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -201,7 +203,7 @@ impl AsyncRead for SocketStream {
 }
 
 impl AsyncWrite for SocketStream {
-    /// Writes as much as the stream takes. TLS may keep some of it: see
+    /// Writes as many bytes as the stream takes. TLS may keep some of them: see
     /// [`has_unsent`](SocketStream::has_unsent).
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
@@ -211,7 +213,7 @@ impl AsyncWrite for SocketStream {
         }
     }
 
-    /// Sends the bytes that TLS keeps. Plain sockets keep none.
+    /// Sends the bytes that TLS keeps. Sockets without TLS keep no bytes.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.has_unsent() {
             ready!(self.poll_send(cx, &[]))?;
@@ -219,7 +221,7 @@ impl AsyncWrite for SocketStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending half. Reading continues.
+    /// Closes the sending half. The connection can still be read.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),

@@ -1,9 +1,10 @@
 //! A TLS connection as a shard uses it. It differs from a plain socket in three ways:
 //!
-//! - Decrypted bytes that were not read do not make the socket readable. A reader whose buffer was
-//!   full must read again.
-//! - Bytes that were accepted for writing may not be sent yet: [`TlsStream::has_unsent`].
-//! - The end must be sent as a TLS alert. Otherwise the peer takes the end for a truncation attack.
+//! - Bytes that are decrypted and not read yet do not make the socket readable. A reader whose
+//!   buffer was full must read again.
+//! - Bytes that were accepted for writing may still be unsent: see [`TlsStream::has_unsent`].
+//! - The end of the stream must be sent as a TLS alert. Without the alert, the peer takes the end
+//!   for a truncation attack.
 
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
@@ -18,20 +19,20 @@ use super::socket_stream::{SocketStream, network_of};
 use crate::access::Shown;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure, ServerStream};
 
-/// The most records without data for the reader in one read: key changes and empty records. The
-/// library allows 32 of each kind in a row, and any number if both kinds alternate. Honest clients
-/// send one now and then.
+/// The most records without data for the reader that one read may meet. Such records are key
+/// changes and empty records. The library allows 32 of each kind in a row, and any number if both
+/// kinds alternate. Honest clients send such a record now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
-/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason, and waits
-/// a moment so that the peer can read the alert.
+/// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
+/// and waits a moment so that the peer can read the alert.
 ///
 /// # Errors
-/// Returns the reason.
+/// Returns the reason why the handshake failed.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
     let peer = socket.peer_addr();
-    // The authorities are read before the handshake. If a reload changes them during the handshake,
-    // the session checks the certificate again.
+    // The digest of the authorities is read before the handshake. If a reload changes the
+    // authorities during the handshake, the session checks the certificate again.
     let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
     match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
@@ -59,7 +60,7 @@ pub(crate) struct TlsStream {
 
 impl TlsStream {
     pub(crate) fn new(mut inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
-        // The first turn does not pay for the handshake's records.
+        // The records of the handshake do not count as a cost of the first turn.
         inner.get_mut().0.count.take();
         TlsStream { inner, checked_by }
     }
@@ -69,7 +70,7 @@ impl TlsStream {
         Shown { chain, checked_by: self.checked_by }
     }
 
-    /// Works as `SocketStream::is_readable`. Also returns true if decrypted bytes are left.
+    /// Works as `SocketStream::is_readable`, but also returns true if decrypted bytes are left.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         let (socket, session) = self.inner.get_ref();
         !session.wants_read() || socket.tcp.poll_read_ready(cx).is_ready()
@@ -80,7 +81,7 @@ impl TlsStream {
     }
 
     /// Works as `SocketStream::poll_send`. While earlier bytes are being sent, returns 0 after each
-    /// write, so that the caller sees the progress of a slow reader.
+    /// write, so that the caller sees that a slow reader makes progress.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();
@@ -96,8 +97,8 @@ impl TlsStream {
     }
 
     /// Works as `SocketStream::poll_read`. Each round reads at most as many bytes as fit in
-    /// `buffer` after decryption, or the rest of a record if that is more. Without this limit, the
-    /// library reads until `buffer` is full.
+    /// `buffer` after decryption, or the rest of a record if the rest is longer. Without this
+    /// limit, the library reads until `buffer` is full.
     ///
     /// # Errors
     /// The connection failed, or the peer sent more than [`RECORDS_WITHOUT_BYTES_MAX`] records
@@ -110,7 +111,7 @@ impl TlsStream {
         let before = self.socket().count.so_far().records;
         loop {
             let socket = self.socket();
-            // A record can be decrypted only as a whole.
+            // TLS can decrypt only whole records.
             socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
             let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
             let socket = self.socket();
@@ -136,11 +137,11 @@ impl TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Sends the TLS alert that marks an intended end, if the socket has room for it.
+    /// Sends the TLS alert that marks an intended end, if the socket has room for the alert.
     fn drop(&mut self) {
         let (socket, session) = self.inner.get_mut();
         session.send_close_notify();
-        // If the alert does not fit, the peer does not read anyway.
+        // If the alert does not fit, the peer is not reading anyway.
         let _ = session.write_tls(&mut SocketWriter(&socket.tcp));
     }
 }
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn too_many_tls_records_without_data_end_the_connection() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-        // Without our limit, the library allows both numbers.
+        // Without [`RECORDS_WITHOUT_BYTES_MAX`], the library would allow both numbers of records.
         for (changes, is_abandoned) in [(12, false), (24, true)] {
             runtime.block_on(async {
                 let (mut client, mut server) = connect().await;

@@ -1,8 +1,8 @@
 //! Opens and reads the kernel's log. Since Linux 5.18, it announces that the machine was restored
 //! from a snapshot.
 //!
-//! A hardened service may not open the log. Its service manager then opens the log, and hands it
-//! over as standard input.
+//! A hardened service has no permission to open the log. Its service manager then opens the log,
+//! and hands it over as standard input.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -18,7 +18,7 @@ const PATH: &str = "/dev/kmsg";
 const DEVICE: (u32, u32) = (1, 11);
 /// The directory of the kernel's devices and drivers, by bus.
 const BUSES: &str = "/sys/bus";
-/// The announcement.
+/// The message with which the kernel announces a restore.
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
 /// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
@@ -57,8 +57,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. It was opened for this process alone, so its position and
-/// flags may be changed.
+/// Takes the log from standard input. The service manager opened it for this process alone, so this
+/// process may change its position and flags.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -68,7 +68,7 @@ fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 fn open(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let log = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // In a container, this path may be that of any file.
+    // In a container, any file may be at this path.
     if !is_log(log.as_fd()) {
         return Err(io::Error::other("found another file there, allowed: the device of the kernel's log"));
     }
@@ -94,7 +94,7 @@ pub(super) fn last_announcement(log: &OwnedFd) -> Option<u64> {
     }
 }
 
-/// Returns the number of a record. The kernel counts records from its boot.
+/// Returns the number of a record. The kernel counts its records from the boot on.
 fn number_of(record: &[u8]) -> Option<u64> {
     let number = record.split(|&byte| byte == b',').nth(1)?;
     std::str::from_utf8(number).ok()?.parse().ok()
@@ -117,8 +117,8 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
     }
 }
 
-/// Decides what to assume if records were overwritten before they were read. One of them may have
-/// been an announcement, unless the kernel has no VM generation ID.
+/// Decides what to assume if the kernel overwrote records before they were read. One of these
+/// records may have been an announcement, unless the machine has no VM generation ID.
 fn missed(buses: &Path) -> Heard {
     match has_generation_id(buses) {
         Ok(false) => Heard::Other,
@@ -136,8 +136,8 @@ fn has_generation_id(buses: &Path) -> io::Result<bool> {
             Err(error) => return Err(error),
         };
         for entry in entries {
-            // Only a device has a link `driver`. The directory also has files, and a link to the
-            // driver's module.
+            // The directory has the driver's devices, but also files, and a link to the driver's
+            // module. Only a device has a link `driver`.
             if entry?.path().join("driver").exists() {
                 return Ok(true);
             }
@@ -146,10 +146,11 @@ fn has_generation_id(buses: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a record is an announcement by the kernel.
+/// Returns whether a record is an announcement, and comes from the kernel.
 ///
-/// A record is a list of numbers, a semicolon and the text. The first number is the level (0 to 7),
-/// plus a multiple of 8 if the writer is not the kernel. The first line of the text is the message.
+/// A record is a list of numbers, a semicolon and the text. The first number is the level (0 to 7).
+/// If a process wrote the record, this number is the level plus a multiple of 8. The first line of
+/// the text is the message.
 fn says_reseeded(record: &[u8]) -> bool {
     let mut parts = record.splitn(2, |&byte| byte == b';');
     let head = parts.next().unwrap_or_default();
@@ -163,7 +164,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// The record that Linux 6.12 wrote when qemu gave the machine another generation ID.
+    /// The record that Linux 6.12 wrote when QEMU gave the machine a new generation ID.
     pub(crate) const RECORD: &[u8] =
         b"5,411,6184640,-,caller=T34;random: crng reseeded due to virtual machine fork\n";
     pub(crate) const OTHER_RECORD: &[u8] = b"6,410,5140900,-;acpi: something else\n SUBSYSTEM=acpi\n";
@@ -173,7 +174,7 @@ pub(super) mod tests {
         assert_eq!(understand(Ok(RECORD)), Heard::NewGeneration);
         for other in [
             OTHER_RECORD,
-            // A process wrote it: the first number is above 7.
+            // A process wrote this record, because the first number is above 7.
             b"13,412,6184640,-;random: crng reseeded due to virtual machine fork\n",
             b"5,412,6184640,-;usb: random: crng reseeded due to virtual machine fork\n",
             b"5,412,6184640,-;x\n random: crng reseeded due to virtual machine fork\n",
@@ -216,7 +217,7 @@ pub(super) mod tests {
         assert_eq!(last_announcement(&log(OTHER_RECORD)), None);
     }
 
-    /// Opens a file for its metadata, which needs no right to read it.
+    /// Opens a file only for its metadata, which needs no permission to read the file.
     fn look_at(path: &str) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path)
     }
@@ -230,7 +231,7 @@ pub(super) mod tests {
             assert!(open(Path::new(other)).is_err(), "{other}");
         }
         assert!(open(Path::new("/nowhere/kmsg")).is_err());
-        // In a container the path may not exist, or lead to another file.
+        // In a container, the path may be missing, or may lead to another file.
         match look_at(PATH) {
             Ok(log)
                 if std::os::unix::fs::FileTypeExt::is_char_device(&log.metadata().unwrap().file_type()) =>

@@ -1,7 +1,8 @@
-//! Allocates IDs for a request of any protocol: at once, or after a wait in the source's queue.
+//! Allocates IDs for a request of any protocol. The request gets them at once, or after a wait in
+//! its source's queue.
 //!
-//! A connection allocates for each request of a turn with [`Turn::allocate`]. If that parks the
-//! request, the connection waits for the [`Parked`] request between two turns.
+//! A connection allocates for each request of a turn with [`Turn::allocate`]. If this returns a
+//! [`Parked`] request, the connection waits for that request between two turns.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -30,19 +31,19 @@ pub(super) enum NotYet<F> {
     Parked(Parked<F>),
 }
 
-/// A request that waits for its IDs between two turns. If it is dropped before its wait is over, it
-/// leaves the queue, and the IDs that it already has are skipped.
+/// A request that waits for its IDs between two turns. If a queued request is dropped before its
+/// wait is over, it leaves the queue, and the IDs that it already has are skipped.
 pub(super) enum Parked<F> {
-    /// It waits in its source's queue.
+    /// The request waits in its source's queue.
     Queued(Box<Queued<F>>),
-    /// It waits until its client's rate allows its IDs.
+    /// The request waits until its client's rate allows its IDs.
     Paced(Box<Paced<F>>),
 }
 
 impl Turn<'_> {
-    /// Moves the IDs of a request to `state.runs` and counts them. Otherwise parks the request:
-    /// until its client's rate allows it, or in its source's wait queue. `ahead` estimates the
-    /// number of IDs that later requests of the turn want from the source.
+    /// Puts the IDs of a request into `state.runs` and counts them. If the request has to wait,
+    /// parks it until its client's rate allows its IDs, or in its source's wait queue. `ahead`
+    /// estimates how many IDs the later requests of this turn want from the source.
     #[inline]
     pub(super) fn allocate<F: Copy>(
         &mut self,
@@ -59,8 +60,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns how many requests of one ID each can be served without a reading of the clock or a
-    /// claim. Returns 0 for a client with limits, whose requests are checked one by one.
+    /// Returns how many requests for one ID each can be served without reading the clock and
+    /// without a claim. Returns 0 for a client with limits, because its requests are checked one by
+    /// one.
     #[inline]
     pub(super) fn at_hand(&mut self, source: usize) -> usize {
         if self.conditions.session.is_unlimited() {
@@ -70,8 +72,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Adds up to `most` of the IDs that are [`at_hand`](Self::at_hand) to `state.runs`, each for a
-    /// request of its own, and counts them. Returns their number.
+    /// Takes up to `most` of the IDs that are [`at_hand`](Self::at_hand), each for a request of its
+    /// own. Adds these IDs to `state.runs`, and counts them. Returns their number.
     #[inline]
     pub(super) fn allocate_at_hand(&mut self, source: usize, most: usize) -> usize {
         let (lane, _) = self.state.shard.lane(source);
@@ -96,7 +98,8 @@ impl Turn<'_> {
         self.allocate_held(request, held)
     }
 
-    /// Allocates the IDs of a request that its client's limits allow, or queues it.
+    /// Allocates the IDs of a request that its client's limits allow, or puts the request into its
+    /// source's wait queue.
     fn allocate_held<F: Copy>(&mut self, request: Request<F>, held: Held) -> Result<(), NotYet<F>> {
         match self.claim(&request.ask, || 0) {
             Ok(()) => {
@@ -130,9 +133,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Puts a request into its source's wait queue for the missing IDs. If the queue refuses the
-    /// request, or a stop has refused all waiting requests, the request ends. If its client accepts
-    /// fewer IDs, it gets the ones that it has.
+    /// Puts a request into its source's wait queue for the missing IDs. If the queue does not admit
+    /// the request, or a stop has refused all waiting requests, the request is refused. But if its
+    /// client accepts fewer IDs, it is answered with the IDs that it has.
     #[cold]
     fn enqueue<F: Copy>(&mut self, request: Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
         let thread = self.thread;
@@ -145,7 +148,8 @@ impl Turn<'_> {
         let limit_of_turn = lane.window().limit;
         let source = lane.source();
         // The clock is read again, because it may have stepped since the turn's reading, and
-        // another thread may have seen that. By the older reading, available IDs would be refused.
+        // another thread may already use the time after the step. With the older reading, a request
+        // could be refused although IDs are available.
         let window = source.window(thread.now());
         let wait = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
         let id = match source.admit(&window, wait) {
@@ -154,8 +158,8 @@ impl Turn<'_> {
         };
         let (sender, finished) = oneshot::channel();
         self.state.waiters.insert((ask.source, id), sender);
-        // If the request needs the next tick, the ticker sleeps until then. Otherwise the ticker is
-        // woken now, to serve the request or to ask for a higher ceiling.
+        // If the request needs IDs of the next tick, the ticker sleeps until that tick. Otherwise
+        // the ticker is woken now, to serve the request or to ask for a higher ceiling.
         let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
         let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
         if !waits_for_tick || self.state.ticker_wakes_at.is_none_or(|at| event < at) {
@@ -174,10 +178,11 @@ impl Turn<'_> {
         Err(NotYet::Parked(Parked::Queued(Box::new(queued))))
     }
 
-    /// Ends a request with the IDs in `state.runs`, or with the refusal.
+    /// Ends a request, either with the IDs in `state.runs` or with the refusal.
     fn finish(&mut self, ask: &Ask, held: Held, refusal: Option<Refusal>) -> Result<(), Reason> {
         match refusal {
-            // The IDs that the request has are skipped, and count towards the client's rate.
+            // The IDs that the request already has are skipped. They count towards the client's
+            // rate.
             Some(refusal) if !ask.partial || self.state.runs.is_empty() => {
                 held.note_drawn(self.state.runs.iter().map(|run| u64::from(run.count)).sum());
                 Err(refusal.into())
@@ -200,7 +205,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Counts a refusal, and returns it in words.
+    /// Counts a refusal, and returns the words for it.
     #[cold]
     pub(super) fn refuse(&self, ask: &Ask, protocol: Protocol, reason: Reason) -> Words {
         let source = self.config.source(ask.source);
@@ -228,8 +233,9 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Returns when the latency of the request begins: when it was read, or when its client's rate
-    /// allowed it. So a client that exceeds its rate does not make the daemon look slow.
+    /// Returns the instant from which the latency of the request counts. This is when the request
+    /// was read or, if it waited for its client's rate, when the rate allowed it. So a client that
+    /// exceeds its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
             Parked::Queued(queued) => queued.request.read_at,
@@ -245,8 +251,9 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Moves the IDs of the request to `state.runs`. The request may have to wait again: for its
-    /// source after its client's rate, or because its IDs were lost when the grant was revoked.
+    /// Puts the IDs of the request into `state.runs`. There are two reasons why the request may
+    /// have to wait again: after the wait for its client's rate, it may have to wait for its
+    /// source; or its IDs were lost when the grant was revoked.
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
@@ -261,7 +268,7 @@ pub(super) struct Queued<F> {
     request: Request<F>,
     id: WaitId,
     finished: oneshot::Receiver<Finished>,
-    /// The outcome of its wait, once that is over.
+    /// The outcome of the wait. `None`: the wait is not over.
     outcome: Option<Finished>,
     /// The IDs that the request already has, and its permit. `None` once the request has resumed.
     taken: Option<(Taken, Held)>,
@@ -272,14 +279,14 @@ impl<F: Copy> Queued<F> {
         if self.outcome.is_none() {
             let finished = (&mut self.finished).await;
             let config = self.thread.live_config.borrow();
-            // Fails if the ticker has ended, because the shard's thread ends.
+            // Receiving fails if the ticker has ended, because the shard's thread is ending.
             let outcome = finished.unwrap_or_else(|_| config.source(self.request.ask.source).refuse(self.id));
             self.outcome = Some(outcome);
         }
     }
 
-    /// Ends the wait. If the IDs were lost because the grant was revoked, the request begins again,
-    /// and may wait until its first deadline. Lost IDs do not count towards the client's rate.
+    /// Ends the wait. If the IDs were lost because the grant was revoked, the request begins again.
+    /// Its deadline stays the same. The lost IDs do not count towards the client's rate.
     fn resume(&mut self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         let Some((taken, held)) = self.taken.take() else { unreachable!("a wait ends once") };
         let Some(outcome) = self.outcome.take() else { unreachable!("a wait ends after it is over") };
@@ -301,13 +308,13 @@ impl<F> Drop for Queued<F> {
             Some(finished) => finished.spans.iter().map(|span| span.count).sum(),
             None => self.thread.live_config.borrow().source(source).cancel(self.id),
         };
-        // Skipped IDs count towards the client's rate, because nobody else gets them.
+        // Skipped IDs count towards the client's rate, because no other request gets them.
         held.note_drawn(taken.count() + claimed);
     }
 }
 
-/// A request that waits until its client's rate allows its IDs. If it is dropped before that, the
-/// rate gets the IDs back.
+/// A request that waits until its client's rate allows its IDs. If the request is dropped while it
+/// waits, these IDs no longer count towards the rate.
 pub(super) struct Paced<F> {
     request: Request<F>,
     at: BootMicros,
@@ -315,14 +322,15 @@ pub(super) struct Paced<F> {
 }
 
 impl<F: Copy> Paced<F> {
-    /// Completes when the rate allows the IDs, or when a stop refuses all waiting requests.
+    /// Completes when the client's rate allows the IDs, or when a stop refuses all waiting
+    /// requests.
     async fn ready(&self, thread: &ThreadState) {
         let mut allowed = pin!(tokio::time::sleep(self.at.since(clock::os::boot())));
         poll_fn(|cx| if thread.refuses_all.get() { Poll::Ready(()) } else { allowed.as_mut().poll(cx) })
             .await;
     }
 
-    /// Allocates the IDs, or puts the request into the source's wait queue.
+    /// Allocates the IDs, or puts the request into its source's wait queue.
     fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         if turn.now.boot < self.at {
             return Err(NotYet::Refused(Refusal::Sealed.into()));

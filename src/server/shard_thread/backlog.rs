@@ -1,26 +1,27 @@
-//! The IDs of a reply that is longer than a frame. They are encoded a frame at a time, as the
-//! client takes them.
+//! The IDs of a reply that is longer than a frame. They are encoded one frame at a time, as fast as
+//! the client reads them.
 
 use crate::frontends::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
 
-/// The IDs of a reply that are not encoded yet. They are kept as spans of positions. A million IDs
-/// of scattered worker IDs are a million runs, but usually one span.
+/// The IDs of a reply that are not encoded yet. They are kept as spans of positions, which need
+/// less memory than runs: if the worker IDs are scattered, a million IDs are a million runs, but
+/// usually one span.
 #[derive(Debug)]
 pub(super) struct Backlog<F> {
     /// The index of the source.
     pub(super) source: usize,
     pub(super) form: F,
-    /// The number of all IDs. `None` once the first frame has taken it.
+    /// The number of all IDs in the reply. `None` once the first frame has taken this number.
     reply_count: Option<u64>,
     /// The remaining IDs, in order. The first span shrinks as its IDs are encoded.
     spans: std::collections::VecDeque<Span>,
 }
 
 impl<F> Backlog<F> {
-    /// Makes a backlog of the IDs of `runs`, which this numbering has made.
+    /// Makes a backlog of the IDs of `runs`, which were made with `numbering`.
     pub(super) fn new(source: usize, form: F, numbering: &Numbering, runs: &[Run]) -> Self {
         let mut spans: Vec<Span> = Vec::new();
         for run in runs {
@@ -45,7 +46,7 @@ impl<F> Backlog<F> {
         Backlog { source, form, reply_count, spans: spans.into() }
     }
 
-    /// Returns the number of all IDs at the first call, and `None` at later calls.
+    /// The first call returns the number of all IDs in the reply. Later calls return `None`.
     pub(super) fn reply_count(&mut self) -> Option<u64> {
         self.reply_count.take()
     }
@@ -130,8 +131,8 @@ mod tests {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
         let numbering = Numbering::new(layout, workers).expect("they exist");
-        // Workers 50 and 0, and then worker 50 again instead of 25: each ID is 50 above the one
-        // before.
+        // The IDs are of worker 50, worker 0, and worker 50 again, without worker 25 in between.
+        // Each ID is 50 above the ID before it.
         let mut runs = vec![numbering.run_at(Position(2), 2)];
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);

@@ -1,18 +1,19 @@
 //! One connection, from bytes read to bytes written.
 //!
 //! A connection works in *turns*. A turn reads the bytes that have arrived, serves the requests in
-//! them one after the other, and writes all replies at once. It borrows the thread's buffers and
-//! returns them at its end, so that an idle connection owns no buffer. Between turns, a connection
-//! only keeps half a request, or replies that the client has not taken.
+//! them one after the other, and writes all replies at once. A turn borrows the thread's buffers
+//! and returns them at its end, so that an idle connection owns no buffer. Between turns, a
+//! connection keeps only requests that are incomplete or not served yet, and replies that the
+//! client has not read.
 //!
-//! Requests of one connection are served strictly in order. While one waits for IDs, later ones are
-//! not decoded.
+//! Requests of one connection are served strictly in order. While one request waits for IDs, later
+//! requests are not decoded.
 //!
-//! - `read`: reads, and takes a turn with the bytes.
+//! - `read`: reads bytes, and takes a turn with them.
 //! - `exchange`: serves the requests of a turn, some after a wait, and encodes their replies.
 //! - `pending`: waits for the client's token.
-//! - `queue`: the bytes that a connection keeps between turns, and its share of the budget for
-//!   them.
+//! - `queue`: the bytes that a connection keeps between turns, and the connection's share of the
+//!   budget for such bytes.
 //! - `write`: writes replies, and ends the connection of a slow reader.
 
 mod exchange;
@@ -52,20 +53,20 @@ pub(super) struct Connection<F: FrontEnd> {
     pending: Option<Box<Pending>>,
 }
 
-/// The end of a turn, which decides what comes next.
+/// How a turn ended. This decides what comes next.
 enum TurnEnd<F: FrontEnd> {
-    /// All requests that were read are answered. More may have arrived.
+    /// All complete requests that were read are answered. More bytes may have arrived.
     Done,
-    /// There is more to do as soon as the replies so far are written.
+    /// More requests or IDs can be encoded as soon as the replies so far are written.
     Again,
-    /// A request waits.
+    /// A request waits for its IDs.
     Parked(Parked<F::Form>),
-    /// The last reply is encoded.
+    /// The last reply is encoded. After that, the connection closes.
     Close,
     /// The last reply is encoded, and must be sent after a delay, because the client's token is
     /// wrong or missing.
     Unauthorized,
-    /// Nothing more is read or encoded. Replies that are queued are still written.
+    /// Nothing more is read or encoded. Replies that are already queued are still written.
     End,
 }
 
@@ -98,34 +99,34 @@ impl<F: FrontEnd> Connection<F> {
             // Boxed, so that its timer is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
-        // `run` fails only because of the peer or its network. The peer cannot be notified then,
-        // and operators do not need a log line for each such error.
+        // `run` fails only because of the peer or its network. After such an error, the peer cannot
+        // get a message, and operators do not need a log line.
         if let Ok(turn) = authorized {
             let _ = self.run(turn).await;
         }
     }
 
-    /// Continues the connection after `turn`. Returns at its end, or after the turn in which it
-    /// ceases to be pending.
+    /// Continues the connection after `turn`. Returns when the connection ends, or after the turn
+    /// in which it ceases to be pending.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
-            // Replies that fit the socket's buffer are sent before anything is awaited.
+            // Replies are sent before anything else is awaited.
             if !self.exchange.unwritten.is_empty() || self.stream.has_unsent() {
                 self.note_silent();
                 self.note_kept();
                 Box::pin(self.flush()).await?;
             }
             self.note_kept();
-            // False if requests that were read earlier come first.
+            // False if requests that were read in an earlier turn must be served first.
             let read = match turn {
                 TurnEnd::Done => true,
-                // Between two parts of a long reply, other connections have their turns.
+                // Other connections have their turns between two parts of a long reply.
                 TurnEnd::Again => {
                     poll_fn(|cx| self.poll_permit(cx)).await;
                     false
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
-                    // A pending connection that is being closed may be evicted.
+                    // From here on, a pending connection may be evicted while it is being closed.
                     self.note_silent();
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
@@ -156,12 +157,13 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Waits for the IDs of a request and encodes its reply. If more requests were read behind it
-    /// than a short turn serves, then waits for a permit: once a source has IDs again, all
-    /// connections that wait for it continue at the same time.
+    /// Waits for the IDs of a request, and encodes its reply. If more requests were read behind it
+    /// than a short turn serves, also waits for a permit, because all connections that wait for a
+    /// source continue at the same time once the source has IDs again.
     ///
     /// # Errors
-    /// The connection was reset. The request has left the wait queue.
+    /// The connection was reset, or writing its replies failed. A request that was waiting has left
+    /// the wait queue.
     async fn answer_late(&mut self, parked: Parked<F::Form>) -> io::Result<()> {
         let thread = Rc::clone(&self.member.thread);
         let mut waiting = Some(parked);

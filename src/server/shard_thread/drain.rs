@@ -6,20 +6,22 @@ use std::time::{Duration, Instant};
 use super::thread_state::ThreadState;
 
 /// The time for which a stop waits for the first request of a connection. A client that connected
-/// just before the stop may have sent it already. This is a long round trip.
+/// just before the stop may already have sent that request. This time is enough for a long round
+/// trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
-/// Answers the requests that have arrived, and waits until the other shards have done the same.
+/// Answers the requests that have arrived, and waits until the other shards have answered theirs.
 /// Ends by `drained_by`.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
-    // Completes after the thread has polled its sockets. It then knows of all bytes that arrived
-    // before the stop, so their requests are not refused.
+    // This completes after the thread has polled its sockets. The thread then knows of all bytes
+    // that arrived before the stop, so the requests in them are not refused.
     tokio::task::yield_now().await;
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();
     let mut drained = std::pin::pin!(all_drained(thread));
     let timeout = drained_by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    // A quarter of the time is for clients to read the refusals of requests that still wait.
+    // In the last quarter of the time, requests that still wait are refused, and clients can read
+    // the refusals.
     let answer_within = timeout - timeout / 4;
     if tokio::time::timeout(answer_within, &mut drained).await.is_ok() {
         return;
@@ -64,7 +66,7 @@ fn refuse_waits(thread: &ThreadState) {
     turn.wakers.wake_all();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {
-        // Fails if the connection is gone.
+        // Sending fails if the connection is gone.
         let _ = waiter.send(live_config.source(source).refuse(id));
     }
 }

@@ -1,5 +1,5 @@
 //! Holds a client to its limits: the sources that it may draw from, and its rate. Only requests of
-//! clients with limits come here.
+//! clients that have limits are checked here.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
 
-/// The permit of a request, if its client has limits. If it is dropped before IDs are drawn, the
-/// client's rate gets them back.
+/// The permit of a request, if its client has limits. If the permit is dropped before IDs are
+/// drawn, its IDs no longer count towards the client's rate.
 #[derive(Debug)]
 pub(super) struct Held(pub(super) Option<Permit>);
 
@@ -16,7 +16,8 @@ impl Held {
     /// The permit of a client without limits.
     pub(super) const UNLIMITED: Held = Held(None);
 
-    /// Notes that `count` IDs were drawn. The client's rate gets the others back.
+    /// Notes that `count` IDs were drawn. The rest of the permitted IDs no longer count towards the
+    /// client's rate.
     pub(super) fn note_drawn(mut self, count: u64) {
         if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
             permit.settle(count, clock::os::boot());
@@ -32,7 +33,7 @@ impl Drop for Held {
     }
 }
 
-/// Permits a request that was read at `now` and is due by `due`.
+/// Permits a request that was read at `now` and must be answered by `due`.
 ///
 /// # Errors
 /// Returns the reason why the request gets no permit.

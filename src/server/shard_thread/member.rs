@@ -7,18 +7,19 @@ use std::task::Waker;
 
 use super::thread_state::ThreadState;
 
-/// A connection of this thread, from accept to close. A stop waits for each until it is drained.
+/// A connection of this thread, from accept to close. A stop waits until each connection is
+/// drained.
 pub(super) struct Member {
     pub(super) thread: Rc<ThreadState>,
     pub(super) slot: usize,
-    /// True until a stop need not wait for the connection any more.
+    /// True as long as a stop must wait for the connection.
     pub(super) undrained: bool,
     /// The bytes that the connection keeps between turns, in units of [`KEPT_UNIT`].
     kept_units: usize,
 }
 
-/// The unit in which the bytes that connections keep are counted. Less than a unit is not counted,
-/// so half a request needs no write to memory that all threads share.
+/// The unit in which the bytes that connections keep are counted. Less than a unit is not counted.
+/// So for most half requests, the thread does not write to memory that all threads share.
 const KEPT_UNIT: usize = 4 * 1024;
 
 impl Member {
@@ -28,8 +29,8 @@ impl Member {
         Member { thread, slot, undrained: true, kept_units: 0 }
     }
 
-    /// Returns true if requests that arrive now are refused. During a stop, this is so once the
-    /// connection is drained.
+    /// Returns true if requests that arrive now are refused. During a stop, they are refused once
+    /// the connection is drained, or once the stop has refused all waiting requests.
     pub(super) fn is_refused(&self) -> bool {
         self.thread.refuses_all.get() || self.thread.draining.get() && !self.undrained
     }
@@ -48,8 +49,8 @@ impl Member {
         }
     }
 
-    /// Stores the waker by which a stop or a reload wakes this task. Must be called before the task
-    /// sleeps.
+    /// Stores the waker with which a stop or a reload wakes the connection's task. Must be called
+    /// before the task sleeps.
     pub(super) fn remember(&self, waker: &Waker) {
         self.thread.turn.borrow_mut().wakers.remember(self.slot, waker);
     }
@@ -74,8 +75,8 @@ impl Drop for Member {
     }
 }
 
-/// The wakers of a thread's connections, each in the slot that its connection reserved. A stop and
-/// a reload wake all of them.
+/// The wakers of a thread's connections, each in the slot that its connection has reserved. A stop
+/// or a reload wakes all connections.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
     slots: Vec<Option<Waker>>,
@@ -95,7 +96,7 @@ impl Wakers {
         self.free.push(slot);
     }
 
-    /// Stores a connection's waker. It is cloned only if it has changed, which is rare.
+    /// Stores a connection's waker. Clones the waker only if it has changed, which is rare.
     pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
         if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.slots[slot] = Some(waker.clone());

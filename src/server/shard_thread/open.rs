@@ -25,14 +25,14 @@ use crate::tls::{Acceptor, HandshakeFailure};
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
     let is_loopback = info.is_loopback;
-    // Fails if the peer is gone, or if the system cannot watch one more socket.
+    // Registering fails if the peer is gone, or if the system cannot watch one more socket.
     let Ok(stream) = SocketStream::register(socket) else { return };
     let mut member = Member::new(Rc::clone(thread));
     match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
-            // The handshake has a task of its own, so that its memory is free while the connection
-            // is served.
+            // The handshake has a task of its own, so that the handshake's memory is freed before
+            // the connection is served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
                     info.protocol.with(Accepted { stream, is_loopback, pending: None, member, open });
@@ -63,7 +63,8 @@ impl WithFrontEnd for Accepted {
         let session = Session::new(rules, live_config.version, stream.shown(), has_tokens);
         let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
-        // An async block, because an async function keeps its arguments twice.
+        // This is an async block, because an async function would keep its arguments in memory
+        // twice.
         tokio::task::spawn_local(async move {
             connection.serve().await;
             // The connection counts as open until its socket is closed.
@@ -73,8 +74,8 @@ impl WithFrontEnd for Accepted {
     }
 }
 
-/// Shakes hands. Each step needs a permit, and a stop does not wait for the handshake. Returns
-/// `None` if the handshake failed, or the connection was evicted.
+/// Shakes hands. Each step of the handshake needs a permit. A stop does not wait for the handshake.
+/// Returns `None` if the handshake failed, or the connection was evicted.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,

@@ -14,9 +14,9 @@ use super::thread_state::ThreadState;
 use super::ticker;
 use crate::server::net::accept::Admitted;
 
-/// Runs a shard's thread until the stop is complete. When the stop begins, `stop` gets the instant
-/// by which all requests must be answered. The shard sends the version of each configuration that
-/// it adopts to `adopted`.
+/// Runs a shard's thread until the stop is complete. When the stop begins, `stop` receives the
+/// instant by which all requests must be answered. The shard sends the version of each
+/// configuration that it adopts to `adopted`.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,
@@ -25,7 +25,8 @@ pub(crate) fn run(
     stop: watch::Receiver<Option<Instant>>,
 ) {
     LocalSet::new().block_on(runtime, async move {
-        // A task of its own, because `block_on` polls its future at each wake-up of the thread.
+        // This runs as a task of its own, because `block_on` polls its own future at each wake-up
+        // of the thread.
         let served = tokio::task::spawn_local(serve(Rc::new(thread), inbox, adopted, stop));
         if let Err(failure) = served.await {
             std::panic::resume_unwind(failure.into_panic());
@@ -54,7 +55,7 @@ async fn serve(
                 let config = Arc::clone(&configs.borrow_and_update());
                 let version = config.version;
                 thread.adopt(config);
-                // Fails if no reload waits for the version any more.
+                // Sending fails if no reload waits for the version any more.
                 let _ = adopted.send(version);
             }
             admitted = inbox.recv() => match admitted {
@@ -64,12 +65,12 @@ async fn serve(
             _ = stop.wait_for(Option::is_some) => break,
         }
     }
-    // Connections that were accepted before the stop are opened as well.
+    // Connections that were accepted before the stop are still opened.
     inbox.close();
     while let Some(admitted) = inbox.recv().await {
         open(&thread, admitted);
     }
-    // The acceptors may close the inbox a moment before `stop` has its instant.
+    // The acceptors may close the inbox a moment before `stop` receives its instant.
     let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
 }

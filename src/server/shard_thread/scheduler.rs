@@ -1,19 +1,20 @@
-//! A shard's scheduler: keeps connections that send or receive much, and TLS handshakes, from
-//! delaying the others.
+//! A shard's scheduler: prevents connections that send or receive much, and TLS handshakes, from
+//! delaying other connections.
 //!
 //! A connection is *busy* if its latest turns cost more than a few requests. A busy connection
 //! needs a permit for each turn, and a handshake needs one for each step. All other turns are
 //! short. Between two polls of the thread's sockets, the turns with permits share a budget of two
-//! full turns. So however many connections are busy, a request of another connection waits for a
-//! few long turns at most.
+//! full turns. So a request of another connection waits for a few long turns at most, even if many
+//! connections are busy.
 //!
-//! One queue for permits has the order of cost. A connection's place in it is the cost of all turns
-//! with permits so far, plus the connection's own recent cost. So a cheap turn goes before an
-//! expensive one that came a little earlier. None waits for ever, because the cost of all turns
-//! only rises.
+//! Connections wait for permits in one queue, which is ordered by cost. A connection's place in the
+//! queue is the cost of all turns with permits so far, plus the connection's own recent cost. So a
+//! cheap turn goes before an expensive turn that came a little earlier. No connection waits for
+//! ever, because the cost of all turns only rises, so later connections get later places.
 //!
-//! The cost of a turn is known at its end. Until then, its permit reserves at least the cost of a
-//! full turn. If a turn costs more than is left of the budget, the next budgets pay for it.
+//! The cost of a turn is known only at its end. Until then, its permit reserves at least the cost
+//! of a full turn. If a turn costs more than what is left of the budget, the next budgets are
+//! smaller by the difference.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,23 +26,25 @@ use tokio::sync::Notify;
 use super::turn::READ_BYTES_MAX;
 use crate::server::net::counted_socket::TlsRead;
 
-/// The cost of a turn without its requests and replies: that of two system calls.
+/// The cost of a turn without its requests and replies: the cost of two system calls.
 pub(super) const TURN_COST: usize = 1_024;
 
-/// The cost of each byte of small requests in Snowbank's own protocol, with their claims and small
-/// replies. Requests of other front ends count as a number of such bytes.
+/// The cost of each byte of small requests in Snowbank's own protocol. It includes the claims and
+/// the small replies of these requests. For other front ends, each request counts as a number of
+/// such bytes.
 const REQUEST_BYTE_COST: usize = 3;
 
-/// The bytes of replies that add 1 to the cost. IDs of a long reply cost 0.5 ns per byte; small
-/// requests that differ cost up to 12 ns per byte, and equal ones 5 ns.
+/// The number of bytes of replies that add 1 to the cost. The IDs of a long reply take 0.5 ns per
+/// byte. Small requests take up to 12 ns per byte if they differ, and 5 ns if they are equal.
 const REPLY_BYTES_OF_COST: usize = 4;
 
-/// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
+/// The cost of a turn that reads as many bytes of small requests as a turn can. Such a turn takes
+/// about 0.1 ms.
 const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
-/// The budget for turns with a permit between two polls of the sockets: two full turns. If these
-/// cost less, a third may begin, so another request waits for 0.3 ms at most. A turn of 16 requests
-/// costs a twenty-sixth of this.
+/// The budget for turns with a permit between two polls of the sockets: the cost of two full turns.
+/// If the first two turns cost less, a third may begin, so a request of another connection waits
+/// for 0.3 ms at most. A turn of 16 requests costs a twenty-sixth of the budget.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
 /// The cost of a step of a handshake: the whole budget. The signature of an RSA key of 2,048 bits
@@ -49,8 +52,8 @@ const BUSY_COST: usize = 2 * FULL_TURN_COST;
 pub(super) const HANDSHAKE_COST: usize = BUSY_COST;
 
 /// The least cost of a turn that makes a connection busy: some 16 requests, or a reply of some 3.5
-/// KiB. Fewer requests cost less than the turn's system calls. Over TLS, fewer requests make a
-/// connection busy if each has a record of its own.
+/// KiB. Fewer requests cost less than the system calls of the turn. Over TLS, fewer than 16
+/// requests make a connection busy if each request has a record of its own.
 const BUSY_TURN_COST: usize = turn_cost(16 * 16, 16 * 36);
 
 /// Returns the cost of a turn with `of_requests` bytes of requests and `of_replies` bytes of
@@ -59,17 +62,17 @@ pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
     TURN_COST + REQUEST_BYTE_COST * of_requests + of_replies / REPLY_BYTES_OF_COST
 }
 
-/// The cost of a TLS record without its bytes: 1 µs. Measured were 0.5 µs for a record with a
-/// request, and 3.6 µs for a key change.
+/// The cost of a TLS record without its bytes. It stands for 1 µs. A record with a request took 0.5
+/// µs when measured, and a key change 3.6 µs.
 const RECORD_COST: usize = TURN_COST / 4;
 
-/// Returns the cost of decrypting what TLS has read.
+/// Returns the cost of decrypting the records that TLS has read.
 pub(super) const fn tls_cost(read: TlsRead) -> usize {
     RECORD_COST * read.records + scan_cost(read.bytes)
 }
 
-/// Returns the cost of reading bytes of half a request, or of decrypting bytes. It is about the
-/// cost of writing as many bytes.
+/// Returns the cost of reading this many bytes of half a request, or of decrypting this many bytes.
+/// Writing them costs about as much.
 pub(super) const fn scan_cost(bytes: usize) -> usize {
     bytes / REPLY_BYTES_OF_COST
 }
@@ -100,13 +103,14 @@ type Key = (u64, u64);
 /// The scheduler of one thread.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    /// The rest of the budget until the next poll. Negative after turns that cost more than it.
+    /// What is left of the budget until the next poll. Negative if turns have cost more than the
+    /// budget.
     left: Cell<isize>,
-    /// The value of `POLLS` when `left` was last filled up.
+    /// The value that `POLLS` had when `left` was last filled up.
     filled_at: Cell<u64>,
     /// The cost of all turns with a permit so far.
     spent: Cell<u64>,
-    /// The number of waits for a permit so far.
+    /// How often connections have begun to wait for a permit so far.
     queued: Cell<u64>,
     /// The number of handshakes in the queue.
     handshakes: Cell<u64>,
@@ -118,23 +122,24 @@ pub(super) struct Scheduler {
 /// The scheduler's account of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// Set while the connection waits for a permit, or has not taken it yet.
+    /// Set while the connection waits for a permit, or has a permit that it has not used yet.
     is_permitted: Option<Rc<Cell<bool>>>,
-    /// The cost that the permit of the turn has reserved. 0 without a permit.
+    /// The cost that the permit of the current turn has reserved. 0 without a permit.
     reserved: usize,
-    /// The cost of the last turn or, if that is more, the cost of an earlier turn, halved with each
-    /// turn since. So a connection that alternates long and short turns stays busy.
+    /// The cost of the last turn or, if it is higher, the cost of an earlier turn, halved once for
+    /// each turn since then. So a connection that alternates long and short turns stays busy.
     recent_cost: usize,
     is_handshake: bool,
 }
 
 impl Account {
-    /// Returns the account of a handshake. Each step needs a permit.
+    /// Returns the account of a handshake, whose every step needs a permit.
     pub(super) fn for_handshake() -> Self {
         Account { recent_cost: HANDSHAKE_COST, is_handshake: true, ..Account::default() }
     }
 
-    /// Returns true while the connection waits for a permit, or has not taken it yet.
+    /// Returns true while the connection waits for a permit, or has a permit that it has not used
+    /// yet.
     pub(super) fn is_queued(&self) -> bool {
         self.is_permitted.is_some()
     }
@@ -145,7 +150,7 @@ impl Account {
         self.recent_cost >= BUSY_TURN_COST
     }
 
-    /// Returns true in a turn that has a permit. A turn without one must be short, because any
+    /// Returns true in a turn that has a permit. A turn without a permit must be short, because any
     /// number of connections can take such turns.
     pub(super) fn has_permit(&self) -> bool {
         self.reserved > 0
@@ -169,7 +174,8 @@ impl Default for Scheduler {
 impl Scheduler {
     /// Completes when the connection has a permit for one turn.
     pub(super) fn poll_permit(&self, account: &mut Account, cx: &Context<'_>) -> Poll<()> {
-        // A turn reserves the cost of a full turn, a step of a handshake its own.
+        // A turn reserves at least the cost of a full turn. A step of a handshake reserves the cost
+        // of a step.
         let reserved = account.recent_cost.clamp(FULL_TURN_COST, HANDSHAKE_COST);
         if let Some(is_permitted) = &account.is_permitted {
             if !is_permitted.get() {
@@ -190,8 +196,9 @@ impl Scheduler {
         let is_permitted = Rc::new(Cell::new(false));
         account.is_permitted = Some(Rc::clone(&is_permitted));
         self.queued.set(self.queued.get() + 1);
-        // Each handshake in the queue moves the next one back by twice its cost: once for its own
-        // step, and once for turns of others. So a flood of handshakes gets half of the thread.
+        // Each handshake in the queue moves the next handshake back by twice the cost of a step:
+        // once for its own step, and once for turns of other connections. So a flood of handshakes
+        // gets half of the thread's time.
         let is_handshake = account.is_handshake;
         let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };
         let place = self.spent.get() + account.recent_cost as u64 * (1 + 2 * ahead);
@@ -202,7 +209,8 @@ impl Scheduler {
         Poll::Pending
     }
 
-    /// Counts the cost of a turn. If the turn had a permit, this cost replaces the reserved cost.
+    /// Counts the cost of a turn. If the turn had a permit, this cost replaces the cost that the
+    /// permit reserved.
     pub(super) fn end_turn(&self, account: &mut Account, cost: usize) {
         account.recent_cost = cost.max(account.recent_cost / 2);
         let reserved = std::mem::take(&mut account.reserved);
@@ -218,7 +226,8 @@ impl Scheduler {
         loop {
             self.wanted.notified().await;
             while !self.queue.borrow().is_empty() {
-                // Completes after a poll of the sockets, once the tasks that it woke have run.
+                // This completes after a poll of the sockets, once the tasks that the poll woke
+                // have run.
                 tokio::task::yield_now().await;
                 self.fill_up();
                 self.permit();
@@ -226,7 +235,8 @@ impl Scheduler {
         }
     }
 
-    /// Begins the next budget. If turns cost more than the last budget, this one pays for the rest.
+    /// Begins the next budget. If turns have cost more than the last budget, this budget is smaller
+    /// by the difference.
     fn fill_up(&self) {
         let busy_cost = BUSY_COST.cast_signed();
         self.filled_at.set(POLLS.get());
@@ -272,7 +282,7 @@ mod tests {
         (0..count).map(|_| Account::default()).collect()
     }
 
-    /// Does what the scheduler does after a poll of the sockets.
+    /// Does what the thread and the scheduler do at a poll of the sockets.
     fn poll_sockets(scheduler: &Scheduler) {
         record_poll();
         scheduler.fill_up();
@@ -362,8 +372,9 @@ mod tests {
         assert_eq!(polls(&scheduler, &mut accounts[2..]), [true, true, false, false]);
     }
 
-    /// Lets a thousand connections take turns of this cost, one after the other. Returns the
-    /// numbers of turns before the first, second and third poll.
+    /// Lets a thousand connections take turns of this cost, one after the other. Returns how many
+    /// turns are taken before the first poll, between the first and the second, and between the
+    /// second and the third.
     fn turns_between_polls(cost: usize) -> [usize; 3] {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);

@@ -25,12 +25,13 @@ pub(crate) struct ThreadState {
     pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. It is replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
-    /// True once the daemon stops. Requests that have arrived are answered, and later ones refused.
+    /// True once the daemon stops. Requests that have arrived are answered, and later requests are
+    /// refused.
     pub(super) draining: Cell<bool>,
-    /// True once a stop has refused all waiting requests. Requests behind them are then refused,
-    /// too.
+    /// True once a stop has refused all waiting requests. Requests that were read behind these
+    /// requests are then refused, too.
     pub(super) refuses_all: Cell<bool>,
-    /// True until a stop no longer waits for connections that have sent nothing.
+    /// True as long as a stop waits for connections that have sent nothing.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that a stop must still wait for.
     pub(super) undrained: Cell<usize>,

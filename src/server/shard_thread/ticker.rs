@@ -1,5 +1,6 @@
-//! A shard's ticker. While requests of the shard wait, it sleeps until the next tick, and then
-//! hands out the IDs that were claimed for them. Otherwise it sleeps until a request has to wait.
+//! A shard's ticker. While requests of the shard wait, the ticker sleeps until the next tick, and
+//! then hands out the IDs that were claimed for these requests. While none waits, it sleeps until a
+//! request has to wait.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(super) async fn run(thread: Rc<ThreadState>) {
 }
 
 /// Advances every wait queue that holds requests of this shard. Returns the time until the next
-/// call; `None` if no request waits.
+/// call. `None`: no request waits.
 pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
     let turn = &mut *thread.turn.borrow_mut();
     if turn.waiters.is_empty() {
@@ -50,7 +51,7 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
             next = [next, advanced.next_in].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {
-            // Fails if the connection is gone. The IDs are then skipped.
+            // Sending fails if the connection is gone. Its IDs are then skipped.
             let waiter = turn.waiters.remove(&(index, finished.id));
             let _ = waiter.map(|waiter| waiter.send(finished));
         }

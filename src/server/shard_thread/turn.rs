@@ -1,4 +1,4 @@
-//! One turn of a connection, and the buffers that it borrows from its thread.
+//! One turn of a connection, and the buffers that the turn borrows from its thread.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use crate::shard::Shard;
 use crate::source::wait_queue::{Finished, WaitId};
 use snowbank_client::layout::Run;
 
-/// The most bytes that a turn reads: some 500 requests, which take about 0.1 ms. After that, other
-/// connections have their turns.
+/// The most bytes that a turn reads: some 500 requests, which take about 0.1 ms. After this turn,
+/// other connections have their turns.
 pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 
-/// The size of the input buffer. It holds half a request of an earlier turn, and the bytes that a
-/// turn reads.
+/// The size of the input buffer. The buffer holds half a request of an earlier turn, and the bytes
+/// that the current turn reads.
 pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
 /// The capacity to which the buffer of runs shrinks after a longer reply. It is enough for any
@@ -45,14 +45,15 @@ pub(super) struct Request<F> {
     pub(super) ask: Ask,
     /// The details that its reply needs.
     pub(super) form: F,
-    /// When the request was read. Its wait counts from this.
+    /// When the request was read. The request's wait counts from this instant.
     pub(super) read_at: BootMicros,
-    /// Its size in bytes; 0 for a request that was kept from an earlier message.
+    /// The size of the request in bytes. 0 for a request that the front end has kept from an
+    /// earlier message.
     pub(super) size: usize,
 }
 
 impl<'t> Turn<'t> {
-    /// Begins a turn: reads the clock, and wakes the shard with the reading.
+    /// Begins a turn: reads the clock, and gives the reading to the shard.
     #[inline]
     pub(super) fn begin(
         thread: &'t Rc<ThreadState>,
@@ -85,9 +86,9 @@ pub(super) struct TurnState {
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
     pub(super) timing: Timing,
-    /// The senders to connections whose request waits for IDs, by source and wait.
+    /// The senders to the connections whose requests wait for IDs, by source and wait.
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
-    /// When the ticker wakes by itself. `None`: it sleeps until it is woken.
+    /// When the ticker wakes up by itself. `None`: the ticker sleeps until another task wakes it.
     pub(super) ticker_wakes_at: Option<Instant>,
     pub(super) wakers: Wakers,
 }

@@ -15,8 +15,8 @@ use crate::tls;
 
 /// The state that all threads share.
 pub(crate) struct Common {
-    /// The newest configuration. A shard has its own reference to it, so that requests need not
-    /// take this lock.
+    /// The newest configuration. Each shard has its own reference to the configuration, so that
+    /// requests need not take this lock.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
@@ -30,7 +30,7 @@ pub(crate) struct Common {
     /// daemon stops.
     pub(crate) lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
-    /// answers requests, the others keep their connections open and refuse new requests.
+    /// answers requests, the other shards keep their connections open and refuse new requests.
     pub(crate) all_drained: Barrier,
 }
 

@@ -1,7 +1,8 @@
 //! The live configuration: everything that a reload can change and shards read.
 //!
 //! A `LiveConfig` is immutable. A reload makes a new one, and each shard adopts it between two
-//! turns. So a turn has one configuration from its start to its end, and reads it without a lock.
+//! turns. So a turn has one configuration from its start to its end, and reads this configuration
+//! without a lock.
 
 use std::sync::Arc;
 
@@ -17,31 +18,31 @@ pub(crate) struct LiveConfig {
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
-    /// The sources by their index. No reload changes them.
+    /// The sources, by index. No reload changes them.
     pub(crate) supplies: Vec<Supply>,
     /// All settings, a line each, for the operator.
     pub(crate) text: String,
 }
 
-/// A source and the shards' rings of it.
+/// A source, and the shards' rings with IDs of this source.
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) source: Arc<Source>,
-    /// The numbers of its worker IDs in its ID space, which the status shows.
+    /// The numbers that the source's worker IDs have in its ID space. The status shows them.
     pub(crate) numbers_in_space: Arc<[u64]>,
     rings: Rings,
 }
 
 impl Supply {
     pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
-        // A shared counter has no numbers of its own: other daemons use it too.
+        // A shared counter has no number of its own, because other daemons use the counter too.
         let is_alone = !source.kind().takes_ranges();
         let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
-    /// Removes the numbers of the worker IDs, because the daemon has none yet.
+    /// Removes the numbers of the worker IDs, because the daemon has no worker IDs yet.
     pub(crate) fn without_numbers(self) -> Self {
         Supply { numbers_in_space: Arc::default(), ..self }
     }
@@ -53,7 +54,8 @@ impl Supply {
 }
 
 impl LiveConfig {
-    /// Returns a version with these settings, facts for front ends and sources.
+    /// Returns a version of the configuration with these settings, these facts for front ends, and
+    /// these sources.
     pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
         let limits = settings.limits.clone();
         let text = settings.to_text();

@@ -6,7 +6,7 @@
 pub enum Note {
     /// No action is needed.
     Info(String),
-    /// An operator should look.
+    /// An operator should look into this.
     Warning(String),
 }
 

@@ -1,4 +1,4 @@
-//! The reasons why the daemon does not start, or does not serve.
+//! The reasons why the daemon does not start, or does not serve after it has started.
 
 use std::io;
 
@@ -13,32 +13,35 @@ use crate::system_error::may_pass;
 pub enum StartError {
     /// A setting, an option, a path, a permission or an inherited socket is wrong.
     WrongSetting(String),
-    /// The state is an older copy of the one that served here.
+    /// The state is an older copy of the state that was last used on this machine.
     OlderState(String),
-    /// The state or a mark is damaged, or is from another machine or release. Or a worker ID was
-    /// moved away.
+    /// The state or a mark is damaged, or comes from another machine or another release. Or a
+    /// worker ID was moved away.
     UnusableState(String),
-    /// Another daemon of this machine, or a peer, has a worker ID or a counter that this one needs.
+    /// Another daemon of this machine, or a peer, has a worker ID or a counter that this daemon
+    /// needs.
     WorkerIdHeld(String),
     /// The clock has not reached an instant that it must have passed.
     ClockBehind(String),
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
-    /// Another daemon of the fleet holds a worker ID, a counter or the state that this one needs,
-    /// or took it while this one ran. Or all endpoints led to another cluster during the start.
+    /// Another daemon of the fleet holds a worker ID, a counter or the state that this daemon
+    /// needs, or took one of these while this daemon ran. Or, during the start, all endpoints began
+    /// to lead to another cluster.
     HeldInFleet(String),
-    /// Something else that may pass by itself: the state directory or an address is in use, storage
-    /// or memory is short, or a worker ID is not known yet.
+    /// Another problem that may pass by itself. Examples: the state directory or an address is in
+    /// use; storage or memory is short; a worker ID is not known yet.
     MayPass(String),
 }
 
 /// The exit code of an error that lasts until an operator changes something.
 const EXIT_CHANGE: u8 = 2;
-/// The exit code of an error that may pass by itself. Service managers then start the daemon again.
+/// The exit code of an error that may pass by itself. Service managers start the daemon again after
+/// this code.
 const EXIT_AGAIN: u8 = 3;
 
 impl StartError {
-    /// Returns the exit code of the cause.
+    /// Returns the exit code for this reason.
     pub fn exit_code(&self) -> u8 {
         match self {
             StartError::WrongSetting(_) | StartError::OlderState(_) | StartError::UnusableState(_) => {
@@ -52,17 +55,18 @@ impl StartError {
         }
     }
 
-    /// Returns true if the daemon lacks only a worker ID of its fleet. It then waits for one.
+    /// Returns true if the start failed only because the daemon has no worker ID from its fleet.
+    /// The daemon then waits for one.
     pub fn lacks_only_worker_id(&self) -> bool {
         matches!(self, StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_))
     }
 
-    /// Returns the error for an operation that the system refused. `reason` is its text.
+    /// Returns the error for an operation that the system refused, with the text `reason`.
     pub(crate) fn of_system(may_pass: bool, reason: String) -> Self {
         if may_pass { StartError::MayPass(reason) } else { StartError::WrongSetting(reason) }
     }
 
-    /// Returns the error for a state or a lock that cannot be used. `reason` is its text.
+    /// Returns the error for a state or a lock that cannot be used, with the text `reason`.
     pub(crate) fn of_state(cause: Cause, reason: String) -> Self {
         match cause {
             Cause::InUse => StartError::MayPass(reason),
@@ -83,10 +87,10 @@ impl StartError {
     }
 }
 
-/// The reason why a daemon that had started did not serve, or did not end in order.
+/// The reason why a daemon that had started did not serve, or did not end cleanly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// It could not begin to serve.
+    /// The daemon could not begin to serve.
     #[error(transparent)]
     Start(#[from] StartError),
     /// A thread panicked.
@@ -117,8 +121,8 @@ impl From<FleetError> for StartError {
         let reason = error.to_string();
         match error {
             FleetError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
-            // All endpoints lead to another cluster than when the start began. The next try joins
-            // that cluster.
+            // All endpoints now lead to a different cluster than when the start began. The next try
+            // joins the new cluster.
             FleetError::NoAnswer(answer) if answer.is_foreign => StartError::HeldInFleet(reason),
             FleetError::NoAnswer(_) | FleetError::Refused(_) => StartError::WrongSetting(reason),
             FleetError::Held(_) | FleetError::WentBack(_) => StartError::HeldInFleet(reason),

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 /// The threads that can be woken.
 #[derive(Debug)]
 pub(crate) struct WakeUps {
-    /// One for each shard's ticker.
+    /// Wakes the ticker of each shard.
     shards: Box<[Notify]>,
-    /// Set once the keeper's thread runs.
+    /// The keeper's thread. Set once the thread runs.
     keeper: OnceLock<Thread>,
 }
 
@@ -36,13 +36,13 @@ impl WakeUps {
         self.shards[shard].notified().await;
     }
 
-    /// Sets the thread that [`wake_keeper`](Self::wake_keeper) wakes. Only the first call has an
-    /// effect.
+    /// Sets the thread that [`wake_keeper`](Self::wake_keeper) wakes. Calls after the first one
+    /// have no effect.
     pub(crate) fn set_keeper(&self, keeper: Thread) {
         let _ = self.keeper.set(keeper);
     }
 
-    /// Wakes the keeper's thread, if it runs.
+    /// Wakes the keeper's thread, if it has been set.
     pub(crate) fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();

@@ -9,13 +9,14 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
-/// Returns the lowest position at which these worker IDs may start. If the state has no record of
-/// one of them, this is the next tick, because an earlier process, perhaps on another machine, may
-/// have used that worker ID in the current tick. Otherwise it is 0.
+/// Returns the lowest position at which these worker IDs may start. If the state has a record of
+/// each of them, this is 0. Otherwise it is the start of the next tick, because an earlier process,
+/// perhaps on another machine, may have handed out IDs of the current tick with a worker ID that
+/// has no record.
 ///
-/// Records of other worker IDs do not count, because they do not show which IDs these worker IDs
-/// have handed out. It is 0 for a ticket counter: without a record, a counter starts only if the
-/// fleet's coordinator has it.
+/// Records of other worker IDs do not count, because they do not show which IDs were handed out
+/// with these worker IDs. For a ticket counter, the lowest position is always 0: a counter without
+/// a record starts only if the fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> Position {
     if numbering.snowflake().is_none() {
         return Position(0);
@@ -33,20 +34,20 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
 pub(super) struct FirstPosition {
     /// The lowest position that the source may claim.
     pub(super) position: Position,
-    /// The stored bound that led to the position. A clean stop stores this bound again if nothing
-    /// was claimed.
+    /// The stored bound that led to the position. If nothing was claimed, a clean stop stores this
+    /// bound again.
     pub(super) id_bound: u64,
     /// True if IDs were handed out right up to this position, because the previous run stopped
-    /// cleanly. After a crash, the last ID is somewhere below it.
+    /// cleanly. After a crash, nothing shows how far below this position the last ID is.
     pub(super) is_clean: bool,
 }
 
 impl FirstPosition {
-    /// Returns a first position, with what the records and the marks show about it.
+    /// Returns `position` as a first position, with what the records and the marks show about it.
     ///
-    /// If a bound of other worker IDs led to the position, it usually lies below this source's own
-    /// ID there. A stop must not store that own ID: each change of the worker IDs would then raise
-    /// the bound, although no ID was handed out.
+    /// If a bound of other worker IDs led to the position, that bound is usually below the ID that
+    /// this source makes at the position. A stop must not store this source's ID as the bound: each
+    /// change of the worker IDs would then raise the bound, although no ID was handed out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();
@@ -59,9 +60,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// With `on_step_back = "wait"`, this is the lead that crashes explain without a step of the
-    /// clock: the horizon, and two ticks for a second crash. After a clean stop it is 0, because a
-    /// clock behind the last ID must have gone back.
+    /// With `on_step_back = "wait"`, this is the largest lead that crashes can cause without a step
+    /// of the clock: the horizon, and two ticks for a second crash. After a clean stop it is 0,
+    /// because a clock that is behind the last ID must have gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

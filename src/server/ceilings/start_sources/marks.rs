@@ -1,5 +1,5 @@
-//! Compares a start with the machine's marks, which show how far each worker ID was granted to any
-//! state.
+//! Compares the position at which a source would start with the machine's marks. A mark shows how
+//! far the IDs of a worker ID were granted, whichever state it was used with.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises `start` above the marks of the worker IDs. Returns the raised start, with a note if
-    /// the operator adopted an older copy of the state.
+    /// Raises `start` above the marks of the worker IDs. Returns the raised position. Adds a note
+    /// if the operator adopted an older copy of the state.
     ///
-    /// Usually a mark above the state shows that the state is an older copy. For worker IDs that a
-    /// fleet assigns it does not, because the state may have dropped their record. The start is
-    /// then above the mark and the bound at the coordinator.
+    /// A mark above the state's bound usually shows that the state is an older copy. It does not
+    /// show that for worker IDs that a fleet assigns, because the state may have dropped their
+    /// record. Such a source starts above the mark and above the bound at the coordinator.
     ///
     /// # Errors
     /// The state is an older copy, a mark is too far ahead of the clock, or a worker ID was moved
@@ -47,8 +47,8 @@ impl Found {
         }
     }
 
-    /// Allows a start with an older copy of the state if the operator adopts it, and the clock is
-    /// past `end`, the end of what was granted since the copy.
+    /// Allows a start with an older copy of the state on two conditions: the operator adopts the
+    /// copy, and the clock is past `end`, up to which IDs were granted since the copy was made.
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         if !self.adopt {
@@ -71,7 +71,7 @@ impl Found {
     }
 }
 
-/// Returns the end of what was granted, in words.
+/// Returns `end`, up to which IDs were granted, in words.
 fn granted_until(numbering: &Numbering, end: Position) -> String {
     match numbering.snowflake() {
         Some((layout, _)) => layout.rfc3339(ceiling::instant_of(numbering, end)),
@@ -79,10 +79,11 @@ fn granted_until(numbering: &Numbering, end: Position) -> String {
     }
 }
 
-/// Returns the refusal of an older copy of the state. IDs were granted until `end` since the copy.
+/// Returns the refusal of an older copy of the state. After the copy was made, IDs were granted up
+/// to `end`.
 pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path: &Path) -> StartError {
     let shown = granted_until(numbering, end);
-    // A counter has no clock to wait for.
+    // A counter does not follow a clock, so there is nothing to wait for.
     let once = match numbering.snowflake() {
         Some(_) => format!(" once the clock is past {shown}"),
         None => String::new(),
@@ -94,8 +95,8 @@ pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path:
     ))
 }
 
-/// Returns the refusal of a source if its worker IDs, or others that can make the same IDs, were
-/// moved away.
+/// Returns the refusal of a source whose worker IDs were moved away, or for which other worker IDs
+/// that can make the same IDs were moved away.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
@@ -107,8 +108,8 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     ))
 }
 
-/// Returns the refusal of a start whose mark is further ahead than any grant by this clock and
-/// layout.
+/// Returns the refusal of a start because a mark is further ahead than any grant that this clock
+/// and this layout allow.
 pub(super) fn too_far(
     claimant: &Claimant<'_>,
     end: Position,

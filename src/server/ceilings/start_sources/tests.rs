@@ -33,8 +33,8 @@ fn a_first_start_begins_in_the_next_tick() {
     assert_eq!(guard(&numbering, &[], NOW.wall), numbering.first_of(Tick(tick.0 + 1)));
 }
 
-/// Another machine may have used these worker IDs in this tick. Records of other worker IDs do not
-/// show whether it has.
+/// Another machine may have used these worker IDs in the current tick. Records of other worker IDs
+/// do not show whether it has.
 #[test]
 fn unknown_worker_ids_start_above_the_current_tick() {
     let (_, known) = source("worker_ids = 2");
@@ -83,8 +83,9 @@ fn life(
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
-/// Covers ticks of many lengths, and several points of a tick. The source starts three times at the
-/// same moment: first without a record or at the current tick, then after two kills.
+/// Tests ticks of many lengths, and several moments within a tick. The source starts three times at
+/// the same moment. The first start begins at the next tick, as without a record, or at the current
+/// tick. The other two starts each follow a kill.
 #[test]
 fn after_a_kill_the_first_id_comes_at_once_for_any_tick_length() {
     let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
@@ -113,8 +114,8 @@ fn after_a_kill_the_first_id_comes_at_once_for_any_tick_length() {
 #[test]
 fn a_start_beyond_max_ahead_returns_the_time_to_wait() {
     let (source, numbering) = source("max_ahead = \"10s\"");
-    // `NOW` is a third of a second into a tick. The ID clock can reach the tenth tick after this
-    // one now, and the eleventh in two thirds of a second.
+    // `NOW` is a third of a second after a tick began. With a lead of 10 s, the ID clock can reach
+    // the tenth tick after the current one at once, and the eleventh in two thirds of a second.
     let (reached, beyond) =
         [10, 11].map(|ahead| numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 + ahead))).into();
     assert!(life(&source, &numbering, reached, NOW).is_ok());
@@ -129,7 +130,7 @@ fn host_in(boot: &str) -> HostIdentity {
     HostIdentity { machine: None, boot: Some(boot.to_owned()) }
 }
 
-/// Returns a state with these records, found in this boot.
+/// Returns a state with these records, as a start in this boot would find it.
 fn found(records: Vec<Record>) -> Found {
     Found {
         directory: None,
@@ -186,5 +187,5 @@ fn only_worker_ids_used_with_a_fast_clock_keep_its_lead() {
     assert_eq!(remembered("this boot", &unused, FIRST), first);
     assert_eq!(remembered("an earlier boot", &unused, FIRST), Remembered::Nothing);
     let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };
-    assert_eq!(remembered("this boot", &unused, behind), ahead, "the step forward since then is held");
+    assert_eq!(remembered("this boot", &unused, behind), ahead, "the forward step since the record is held");
 }

@@ -11,13 +11,13 @@ use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
-/// Checks that a start would accept these records of the state directory `path`. With `adopt`, the
-/// start has `--adopt-state`.
+/// Checks that a start would accept these records of the state directory `path`. `adopt` stands for
+/// a start with `--adopt-state`.
 ///
 /// The check never refuses what a start accepts, but it may accept what a start refuses. It does
 /// not know the worker IDs that a start would get, the coordinator's answers, the locks of other
-/// daemons, and the marks of other layouts. While a daemon uses the state, it does not compare
-/// bounds and marks, because they change.
+/// daemons, or the marks of other layouts. While a daemon uses the state, the check does not
+/// compare bounds with marks, because both change.
 ///
 /// # Errors
 /// A start would be refused with this error.
@@ -39,8 +39,9 @@ pub fn check_records(
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
-        // A record that belongs to no source may raise the start of every source with a layout.
-        // Such records are known only if the worker IDs of all sources with a layout are known.
+        // A record that belongs to no source may raise the first position of every source with a
+        // layout. Which records belong to no source is known only if the worker IDs of all sources
+        // with a layout are known.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
             numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
         }
@@ -57,8 +58,8 @@ pub fn check_records(
     }
     for (claimant, start) in claimants.iter().zip(starts) {
         let Claimant { name, numbering, in_fleet, .. } = *claimant;
-        // The coordinator may raise the start of worker IDs above their marks. A shared counter has
-        // no marks.
+        // In a fleet, the marks are not compared: the coordinator may raise the first position of
+        // worker IDs above their marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         check_maximum(claimant, records, &marks)?;
         let start = start.unwrap_or(Position(0)).max(guard(numbering, records, wall));

@@ -1,6 +1,6 @@
-//! Tests daemons that share a ticket counter, with the daemon's own rules, keeper and source. The
-//! coordinator loses answers, returns old values and does writes late. Daemons crash, and snapshots
-//! of their memory are resumed twice.
+//! Tests daemons that share a ticket counter. Their rules, keeper and source are the real ones;
+//! only the coordinator is fake. The coordinator loses answers, returns old values and does writes
+//! late. Daemons crash, and copies of a daemon's memory are resumed beside it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: 
 enum Fault {
     #[default]
     None,
-    /// A read returns the value before the last one.
+    /// A read returns the value that was there before the last write.
     OldRead,
     /// A write is done, but its answer is lost.
     LostDone,
@@ -134,7 +134,7 @@ struct Daemon {
     keeper: Keeper,
     source: Arc<Source>,
     wall: Arc<Wall>,
-    /// The answer that has not reached the keeper.
+    /// The answer that has not reached the keeper yet.
     answer: Option<Answer>,
     /// The numbers that the daemon handed out, in order.
     numbers: Vec<u64>,
@@ -157,7 +157,7 @@ impl Daemon {
         let wall = wall();
         let source = Arc::new(source);
         let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
-        // A copy of a daemon has its durable ceiling.
+        // A copy starts with the durable ceiling of the daemon it was copied from.
         let start = source.cursor().unwrap().max(source.grant().ceiling());
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, wall.believe(START));
         let keeper =
@@ -173,7 +173,8 @@ impl Daemon {
         daemon
     }
 
-    /// Lets the keeper look, and takes the ranges that it wants. Its writes are durable at once.
+    /// Lets the keeper look, and takes the ranges that the keeper wants. The keeper's writes are
+    /// durable at once.
     fn ask(&mut self, reading: Reading) {
         let looked = self.keeper.look(reading);
         for Write { writer, number, .. } in looked.writes {
@@ -197,7 +198,8 @@ impl Daemon {
         }
     }
 
-    /// Serves a request that does not wait. Returns its numbers, if the daemon has enough.
+    /// Serves a request that may not wait. Returns the request's numbers, or none if the daemon has
+    /// too few.
     fn serve(&mut self, count: u64, reading: Reading) -> Vec<u64> {
         let now = self.wall.believe(reading);
         let mut rng = fastrand::Rng::with_seed(1);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::admin::healthy;
 
-/// A log with the changes of each second.
+/// The observer's log of a status that changes every second.
 struct Log {
     changes: Changes,
     now: Instant,
@@ -12,7 +12,7 @@ impl Log {
         Log { changes: Changes::default(), now: Instant::now() }
     }
 
-    /// Lets a second pass with a healthy status, to which `change` is made. Returns the new lines.
+    /// Lets a second pass. The status is a healthy one after `change`. Returns the new lines.
     fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
         self.now += Duration::from_secs(1);
         let mut status = healthy();
@@ -61,7 +61,7 @@ fn nothing_is_logged_before_a_sources_first_tick() {
 }
 
 #[test]
-fn a_finding_that_comes_and_goes_has_two_lines() {
+fn a_finding_that_comes_and_goes_has_two_log_lines() {
     let refused = |status: &mut Status| status.last_minute.unauthorized_lately = 5;
     let mut log = Log::new();
     let lines = log.second(refused);

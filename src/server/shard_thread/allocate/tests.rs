@@ -123,7 +123,7 @@ fn a_reading_older_than_a_clock_step_refuses_no_request() {
         turn.allocate(Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
     };
     assert!(matches!(allocated, Err(NotYet::Parked(Parked::Queued(_)))), "the request waits");
-    assert!(is_woken(&thread), "by the new reading, the IDs are available");
+    assert!(is_woken(&thread), "with the new reading, the IDs are available");
 }
 
 /// Returns true if the ticker was woken.
@@ -148,7 +148,7 @@ fn a_request_that_need_not_wait_for_a_tick_wakes_the_ticker() {
 }
 
 #[test]
-fn a_request_leaves_the_wait_queue_with_its_client() {
+fn a_request_leaves_the_wait_queue_when_its_client_leaves() {
     let (thread, source) = thread();
     let mut session = session();
     {
@@ -160,7 +160,7 @@ fn a_request_leaves_the_wait_queue_with_its_client() {
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
-/// Returns a request for 10 numbers with this wait.
+/// Returns a request for 10 numbers that may wait for `wait`.
 fn ask(wait: Duration) -> Ask {
     Ask { source: 0, count: 10, wait_ms: Some(wait.as_millis() as u32), partial: false }
 }
@@ -194,8 +194,8 @@ fn a_request_begins_again_if_its_ids_are_revoked() {
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-/// Revokes the IDs of a request with this wait, and calls `meanwhile`. Returns the code with which
-/// the request is then refused, and whether the refusal has a time to retry after.
+/// Revokes the IDs of a request that may wait for `wait`, and calls `meanwhile`. Returns the code
+/// with which the request is then refused, and whether the refusal says when to retry.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
     let (thread, source) = thread();
     let mut session = session();
@@ -244,7 +244,7 @@ fn replies_keep_their_order_if_a_request_begins_again() {
             let expected = b":3\r\n+PONG\r\n";
             let mut replies = Vec::new();
             until(|| {
-                // Fails while there is nothing to read.
+                // Reading fails while there is nothing to read.
                 let _ = peer.read_to_end(&mut replies);
                 replies.len() >= expected.len()
             })

@@ -14,28 +14,30 @@ use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
 
 /// The number of errors in a row after which a connection is closed, because an error costs more
-/// than a request. A defect of an honest client has shown itself by then.
+/// than a request. If an honest client has a defect, so many errors are enough to notice it.
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
-/// The requests of a connection that are not answered, and its replies that are not written.
+/// The requests of a connection that are not answered yet, and the replies that are not written
+/// yet.
 pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
-    /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
+    /// Bytes that were read and are not decoded yet: half a request, or requests behind a request
+    /// that waits.
     pub(super) unread: Vec<u8>,
-    /// Bytes of replies that the socket has not taken.
+    /// Bytes of replies that the socket has not taken yet.
     pub(super) unwritten: Vec<u8>,
-    /// When `unread` was read, or the first byte of it if it is half a request. Waits and
-    /// `stall_timeout` count from this.
+    /// When `unread` was read. If `unread` is half a request, when its first byte was read. A
+    /// request's wait and `stall_timeout` count from this instant.
     pub(super) read_at: BootMicros,
     /// The rest of a reply that is longer than a frame. Boxed, because few connections ever have
-    /// one.
+    /// such a reply.
     backlog: Option<Box<Backlog<F::Form>>>,
-    /// The number of errors since the last request that was answered without an error or asked for
-    /// IDs.
+    /// The number of errors in a row. A request for IDs, and any answer without an error, sets it
+    /// to 0.
     errors_in_row: u16,
-    /// The connection's share of the budget for queued bytes in its last turn.
+    /// The share of the budget for queued bytes that the connection had in its last turn.
     pub(super) share: Share,
-    /// The cost of the turn so far, without that of TLS.
+    /// The cost of the turn so far, without the cost of TLS.
     pub(super) turn_cost: usize,
 }
 
@@ -53,7 +55,7 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Serves all requests in `bytes`, and keeps the rest of the bytes.
+    /// Serves the requests in `bytes`, and keeps the bytes that are left.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
         let full_at = self.share.full_at(self.unwritten.len());
         let extra_before = self.front.extra_cost_bytes();
@@ -117,8 +119,8 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the rest of a reply that has begun. Returns the end of the turn, or `None` if the
-    /// next request may be served.
+    /// Encodes the rest of a reply whose first part was encoded earlier. Returns how the turn
+    /// ended, or `None` if the next request may be served.
     #[inline]
     fn end_reply(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         if self.backlog.is_some() && !self.encode_backlog(turn) {
@@ -129,7 +131,7 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Encodes the IDs or the refusal of the request at the start of `bytes`. If equal requests
-    /// follow and IDs are at hand, serves them as well. Returns the number of these equal requests.
+    /// follow it and IDs are at hand, also serves these requests, and returns their number.
     ///
     /// # Errors
     /// Returns the request if it must wait.
@@ -186,8 +188,9 @@ impl<F: FrontEnd> Exchange<F> {
         None
     }
 
-    /// Encodes the IDs in `state.runs`, or makes them the backlog if they need more than one frame.
-    // Always inlined: a call would add a tenth to each request's cost.
+    /// Encodes the IDs in `state.runs`. If they need more than one frame, makes a backlog of them
+    /// instead.
+    // Always inlined, because a call would add a tenth to the cost of each request.
     #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
         let numbering = turn.config.source(request.ask.source).numbering();
@@ -217,8 +220,7 @@ impl<F: FrontEnd> Exchange<F> {
         turn.state.shrink();
     }
 
-    /// Encodes frames of the backlog while the queue has room. Returns true if the backlog is
-    /// empty.
+    /// Encodes frames of the backlog while the queue has room. Returns true if no backlog is left.
     #[cold]
     fn encode_backlog(&mut self, turn: &mut Turn<'_>) -> bool {
         let Some(mut backlog) = self.backlog.take() else {
@@ -256,18 +258,19 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Applies a reload to the session. If the new configuration does not accept the client's token
-    /// or certificate, closes the connection: returns the end of its last turn.
+    /// or certificate, encodes a last message, and returns that the connection must close.
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let rules = &turn.config.facts.access;
         let version = turn.config.version;
         turn.conditions.session.renew(rules, version, peer.shown()).err()?;
-        // A reply that has begun is encoded to its end first. Requests that it answers are refused
-        // in it if they have no IDs yet.
+        // If a part of a reply is encoded, the rest is encoded first. Requests that this reply
+        // answers and that have no IDs yet are refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
     }
 
-    /// Closes the connection if a reload has revoked its client: returns the end of its last turn.
+    /// If a reload has revoked the client, encodes a last message, and returns that the connection
+    /// must close.
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
@@ -278,8 +281,8 @@ impl<F: FrontEnd> Exchange<F> {
         Some(TurnEnd::Close)
     }
 
-    /// Counts an answer without IDs. Logs it if it refuses a client that has sent no token. Returns
-    /// true if the connection must close, because too many requests in a row were errors.
+    /// Counts an answer without IDs. Logs the answer if it refuses a client that has sent no token.
+    /// Returns true if the connection must close, because too many answers in a row were errors.
     #[cold]
     fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
         turn.thread.counters.note_other(F::PROTOCOL, error);
@@ -296,8 +299,8 @@ impl<F: FrontEnd> Exchange<F> {
     }
 }
 
-/// Logs why a message closes the connection, if that is the peer's error. Returns the end of the
-/// last turn.
+/// If a message closes the connection because of the peer's error, logs why. Returns how the last
+/// turn ends.
 #[cold]
 fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> TurnEnd<F> {
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);

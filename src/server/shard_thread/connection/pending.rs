@@ -1,4 +1,4 @@
-//! Waits for the client's token. Until then, the connection is pending.
+//! Waits for the client's token. Until the token arrives, the connection is pending.
 
 use std::io;
 use std::rc::Rc;
@@ -12,23 +12,24 @@ use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
 use crate::server::net::rejections;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
-/// The delay before a client learns that its token is wrong or missing. The connection occupies one
-/// of few places until then, so guessing is slow. Honest clients with a wrong configuration can
-/// wait.
+/// The delay before a client learns that its token is wrong or missing. During the delay, the
+/// connection occupies one of few places, so guessing tokens is slow. The delay does not harm an
+/// honest client that has a wrong configuration.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
-/// The most bytes that a short turn reads: one request of any size in Snowbank's own protocol, or
-/// 64 common requests. Turns of pending connections and turns without a permit are short.
+/// The most bytes that a short turn reads. One request of any size in Snowbank's own protocol fits,
+/// or 64 common requests. Turns of pending connections and turns without a permit are short.
 pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Serves the connection until the client has sent its token. Returns the end of the turn with
-    /// the token, or [`TurnEnd::End`] if the connection is over.
+    /// Serves the connection until the client has sent its token. Returns how the turn with the
+    /// token ended, or [`TurnEnd::End`] if the connection is over.
     pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
         let thread = Rc::clone(&self.member.thread);
         let pending = match self.pending.take() {
             Some(pending) => pending,
-            // The place of the TLS handshake was under another limit, and is free again.
+            // The connection has no place yet. If it had a place for its TLS handshake, that place
+            // was under another limit, and is free again.
             None => {
                 let places = places_of(thread.live_config.borrow().limits.max_connections);
                 Box::new(thread.common.pending.tokens.enter(places).await)
@@ -60,12 +61,12 @@ impl<F: FrontEnd> Connection<F> {
         }
         match turn {
             TurnEnd::Unauthorized => {
-                // A stop does not wait for this delay.
+                // A stop does not wait for the delay that follows.
                 self.member.note_drained();
                 self.note_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
             }
-            // A message with a token is not that long.
+            // The client has sent more bytes than a message with a token has.
             TurnEnd::Done if self.exchange.unread.len() > F::TOKEN_MESSAGE_BYTES_MAX => *turn = TurnEnd::End,
             _ => {}
         }

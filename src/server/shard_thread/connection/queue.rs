@@ -1,11 +1,11 @@
-//! The bytes that a connection keeps between turns: replies that its client has not taken, and
-//! requests that are not decoded.
+//! The bytes that a connection keeps between turns: replies that its client has not read, and
+//! requests that are not decoded yet.
 //!
 //! All connections together have a budget for these bytes, and each connection may keep a share of
-//! the free budget. So the shares shrink as the budget fills, and the daemon first stops reading
-//! from the connections that keep the most (dynamic thresholds, proposed for switches by A. K.
-//! Choudhury and E. L. Hahne in 1998). A client that reads its replies keeps nothing and is not
-//! delayed.
+//! the free budget. So the shares shrink as the budget is used up, and the connections that keep
+//! the most bytes are the first from which the daemon stops reading (dynamic thresholds, proposed
+//! for switches by A. K. Choudhury and E. L. Hahne in 1998). The connection of a client that reads
+//! its replies keeps nothing, and is not delayed.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -22,31 +22,33 @@ use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
-/// The divisor of the free budget that gives the share of one connection. 64 connections that never
-/// read fill half of the budget. Ten thousand exceed it by at most [`KEPT_FREELY`] and a small
-/// frame each.
+/// One connection's share is the free budget divided by this. 64 clients that never read use up
+/// half of the budget. Ten thousand such clients exceed the budget by at most [`KEPT_FREELY`] and a
+/// small frame for each of them.
 const SHARE: usize = 64;
 
-/// The bytes that each connection may always keep, so that it makes progress: a few requests.
+/// The bytes that each connection may always keep, so that it makes progress. They are a few
+/// requests.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
-/// The bytes that TLS may have encrypted but not sent: a record.
+/// The most bytes that TLS may have encrypted but not sent: one record.
 const TLS_UNSENT_BYTES: usize = 16 * 1024;
 
-/// Returns the bytes that one connection may keep.
+/// Returns how many bytes one connection may keep now.
 fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
     let used = thread.common.metrics.queued_bytes.load(Ordering::Relaxed);
     (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
 }
 
-/// The most bytes of replies that are queued for one client. With more, nothing is read from it.
-/// They are four reply frames: two on their way to the socket, and two being encoded.
+/// The most bytes of replies that are queued for one client. While more are queued, nothing is read
+/// from the client. This is the size of four reply frames: two on their way to the socket, and two
+/// that are being encoded.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
 /// The bytes of replies above which a turn without a permit encodes no further reply.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
 
-/// The time after which a connection that keeps too much checks the budget again.
+/// The time after which a connection that keeps too many bytes checks the budget again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The connection's share of the budget in a turn.
@@ -63,7 +65,7 @@ impl Share {
     pub(super) const WHOLE: Share =
         Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE, is_short: false };
 
-    /// Returns the bytes that a turn may read.
+    /// Returns how many bytes a turn may read.
     pub(super) fn read_bytes_max(self) -> usize {
         if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { SHORT_READ_BYTES_MAX }
     }
@@ -74,8 +76,8 @@ impl Share {
         if self.replies_max >= MAX_REPLY_SIZE { limit } else { limit.small() }
     }
 
-    /// Returns the bytes of replies from which on the turn encodes no further frame, because that
-    /// could exceed the share or a short turn.
+    /// Returns the number of encoded bytes from which on the turn encodes no further frame, because
+    /// one more could exceed the share or the length of a short turn.
     pub(super) fn full_at(self, unwritten: usize) -> usize {
         let full_at = (self.replies_max + 1).saturating_sub(unwritten);
         if self.is_short { full_at.min(SHORT_REPLY_BYTES_MAX + 1) } else { full_at }
@@ -102,8 +104,8 @@ impl<F: FrontEnd> Connection<F> {
         self.member.note_kept(kept + unsent);
     }
 
-    /// Waits while the half request that the connection keeps is longer than its share of the
-    /// budget.
+    /// Waits while the half request that the connection keeps is longer than the connection's share
+    /// of the budget.
     ///
     /// # Errors
     /// The budget was full for `stall_timeout`.

@@ -19,18 +19,18 @@ use crate::frontends::FrontEnd;
 use crate::server::shared::live_config::LiveConfig;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Waits for bytes for up to `deadline`, and takes a turn with them.
+    /// Waits for bytes, at most for `deadline`, and takes a turn with them.
     pub(super) async fn turn_within(&mut self, version: u64, deadline: Duration) -> io::Result<TurnEnd<F>> {
         match tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version))).await {
             Ok(turn) => turn,
-            // Bytes may have arrived while the connection waited for its turn.
+            // Bytes may have arrived while the connection waited for its permit.
             Err(_) if self.account.is_queued() => self.last_turn(version).await,
             Err(_) => Ok(TurnEnd::End),
         }
     }
 
-    /// Takes a turn once the connection has a permit. Ends the connection if no bytes have arrived
-    /// by then.
+    /// Takes a turn once the connection has a permit. If no bytes have arrived by then, ends the
+    /// connection.
     async fn last_turn(&mut self, version: u64) -> io::Result<TurnEnd<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
             Poll::Pending if !self.account.is_queued() => Poll::Ready(Ok(TurnEnd::End)),
@@ -39,12 +39,12 @@ impl<F: FrontEnd> Connection<F> {
         .await
     }
 
-    /// Returns how long to wait for bytes, and the version of the configuration that sets this
-    /// time.
+    /// Returns how long to wait for bytes, and the version of the configuration from which this
+    /// time comes.
     pub(super) fn deadline(&self) -> (u64, Option<Duration>) {
         let config = self.member.thread.live_config.borrow();
         let limits = &config.limits;
-        // A long transaction that has begun counts as half a request.
+        // A long transaction of which only a part has arrived counts as half a request.
         let deadline = if self.exchange.unread.is_empty() && self.exchange.front.kept_bytes() <= KEPT_FREELY {
             limits.idle_timeout
         } else {
@@ -54,8 +54,9 @@ impl<F: FrontEnd> Connection<F> {
         (config.version, deadline)
     }
 
-    /// Reads, and takes a turn with the bytes. If none have arrived and the configuration is no
-    /// longer of `version`, ends the turn at once, so that the next one has the new deadline.
+    /// Reads bytes, and takes a turn with them. If no bytes have arrived, and the configuration's
+    /// version is no longer `version`, ends the turn at once, so that the next turn has the new
+    /// deadline.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
@@ -72,7 +73,7 @@ impl<F: FrontEnd> Connection<F> {
             self.note_silent();
             let of_tls = tls_cost(self.stream.take_tls_read());
             if self.account.has_permit() || of_tls > 0 {
-                // A part of a TLS record was read, or records without data for the reader.
+                // TLS has read a part of a record, or records without data for the reader.
                 thread.scheduler.end_turn(&mut self.account, TURN_COST + of_tls);
             }
         }
@@ -116,11 +117,12 @@ impl<F: FrontEnd> Connection<F> {
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
         if kept > 0 && self.exchange.unread.len() == end {
-            // Only more of the same half request was read. A half request behind whole requests
-            // began with this read.
+            // The bytes that were read belong to the same half request as before, so it began
+            // earlier. If whole requests were served, a half request behind them began with this
+            // read.
             self.exchange.read_at = half_began;
         }
-        // The refusal of a token is sent after a delay.
+        // If a token is refused, the refusal is sent after a delay.
         let is_delayed = matches!(ended, TurnEnd::Unauthorized);
         let written = if is_delayed { 0 } else { self.write_now(state, cx) };
         self.end_turn(thread, state, written);
@@ -129,8 +131,8 @@ impl<F: FrontEnd> Connection<F> {
         Poll::Ready(Ok(ended))
     }
 
-    /// Copies the bytes that the last turn kept to `input`, and reads more behind them. Returns the
-    /// number of bytes in `input`.
+    /// Copies the bytes that the last turn kept to `input`, and reads more bytes behind them.
+    /// Returns the number of bytes that are then in `input`.
     #[inline]
     fn poll_input(
         &mut self,
@@ -179,8 +181,8 @@ impl<F: FrontEnd> Connection<F> {
         let read_at = self.exchange.read_at;
         state.timing.end_late_turn(&thread.counters.latency, requests, read_at, now.boot);
         if matches!(ended, TurnEnd::Done) {
-            // What is left is half a request. The time for its rest starts now, because nothing was
-            // read until now.
+            // The bytes that are left are half a request. The time for the rest of it starts now,
+            // because the daemon did not read during the wait.
             self.exchange.read_at = now.boot;
         }
         self.end_turn(&thread, state, 0);

@@ -1,4 +1,4 @@
-//! Writes replies, and ends the connection of a slow reader.
+//! Writes replies. Ends the connection if the client reads too slowly.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,13 +22,13 @@ impl<F: FrontEnd> Connection<F> {
         }
         match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
             Poll::Ready(Ok(written)) => written,
-            // `flush` writes again, and returns the error. The connection must not end here,
-            // because dropping a waiting request needs `state`, which is borrowed.
+            // After an error, `flush` writes again, and returns the error. The connection must not
+            // end here, because dropping a waiting request needs `state`, which is borrowed here.
             Poll::Ready(Err(_)) | Poll::Pending => 0,
         }
     }
 
-    /// Keeps the replies that the socket has not taken, and lets the shard claim ahead.
+    /// Keeps the replies that the socket has not taken, and lets the shard claim IDs ahead.
     pub(super) fn end_turn(&mut self, thread: &ThreadState, state: &mut TurnState, written: usize) {
         thread.counters.sent_bytes.add(written as u64);
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
@@ -38,10 +38,10 @@ impl<F: FrontEnd> Connection<F> {
         thread.scheduler.end_turn(&mut self.account, self.exchange.turn_cost + of_tls);
     }
 
-    /// Writes everything that is queued.
+    /// Writes all replies that are queued.
     ///
     /// # Errors
-    /// The connection failed, or the client took nothing for `stall_timeout`.
+    /// The connection failed, or the client read nothing for `stall_timeout`.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
