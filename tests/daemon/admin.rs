@@ -59,7 +59,7 @@ fn every_request_is_counted_once() {
     }
     wire.call(&wire::ping(1, b"a"));
     wire.call(&wire::info(1));
-    // A frame length that ends the connection.
+    // A frame length of 0 ends the connection.
     wire.call(&[0, 0, 0, 0]).assert_error(0, wire::MALFORMED);
 
     let samples = scrape_after(&daemon, 15.0);

@@ -95,7 +95,8 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // The daemon reads requests that are sent from now on after it continues.
+        // The daemon is still stopped. So it reads the requests that are sent from now on only
+        // after it continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }

@@ -85,8 +85,8 @@ fn serving(toml: &str) -> (Machine, Daemon, Vec<Run>) {
     (machine, daemon, runs)
 }
 
-/// Draws once the daemon has its worker IDs. On a busy machine the coordinator may answer only
-/// after the daemon listens.
+/// Draws IDs once the daemon has its worker IDs. On a busy machine the daemon may listen before the
+/// coordinator answers.
 fn draw(daemon: &Daemon) -> Vec<Run> {
     daemon.assert_has_numbers();
     daemon.connect().next_once_granted(Ask::of(100)).runs()

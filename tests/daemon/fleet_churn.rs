@@ -3,7 +3,7 @@
 //! fewer worker IDs than daemons, so daemons take each other's. `SNOWBANK_CHURN_S=60 cargo test
 //! --test daemon fleet_churn::` takes a minute for each kind of coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while some of three to six
+//! In the second test the coordinator is restored to older states, while some of its three to six
 //! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that no
 //! daemon notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
 //! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
@@ -184,7 +184,8 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 const RESTORES: usize = 5;
 /// The longest that a daemon waits for the floor: the horizon and some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
-/// The least age of a backup: more than half of the horizon, so that each daemon has raised since.
+/// The least age of a backup: more than half of the horizon, so that each daemon has raised its
+/// ceiling since.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.

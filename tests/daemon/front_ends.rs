@@ -20,12 +20,13 @@ pub(crate) struct FrontEnd {
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     /// Returns the IDs in the bytes of its replies.
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
-    /// Parts of its reply to one connection too many; empty if it closes without a reply.
+    /// Parts of its reply to a connection above the limit. Empty if the front end closes such a
+    /// connection without a reply.
     full: &'static [&'static str],
     /// Parts of its replies to a client without a token and to a client with a wrong token; `None`
     /// if its protocol has no tokens.
     pub(crate) no_token: Option<(&'static str, &'static str)>,
-    /// True if a request has several bytes and names its source.
+    /// True if each request has several bytes and names its source.
     pub(crate) names_sources: bool,
 }
 

@@ -41,7 +41,7 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
         crate::support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
         return None;
     };
-    // A tool that fails early may not read all of its input.
+    // A tool that fails early may leave a part of its input unread, so an error here is ignored.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("the process ends");
     let said = String::from_utf8_lossy(&output.stdout);

@@ -1,6 +1,6 @@
 //! The units under systemd/: systemd reads them without a warning and rates them as hardened, and
-//! the template equals the plain unit. Also the generator, which passes the kernel's log to the
-//! units on virtual machines.
+//! the template equals the plain unit. The generator passes the kernel's log to the units on
+//! virtual machines only.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +24,8 @@ fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
     for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // Replaces the path of the program, which is not installed here, and makes an instance of
-        // each template.
+        // Replaces the path of the program, because the program is not installed here. Makes an
+        // instance of each template.
         let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
         let path = directory.path().join(name.replace('@', "@instance"));
         fs::write(&path, text.replace("%i", "instance")).expect("written");

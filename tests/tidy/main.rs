@@ -15,7 +15,7 @@ use std::path::Path;
 
 use markdown::{anchors, resolve, rows, unfenced, width};
 
-/// Folders at the root by which a path in prose is recognised.
+/// The folders at the root. A text in prose that begins with one of them is taken for a path.
 const TOP_FOLDERS: &[&str] = &[
     "benches",
     "clients",

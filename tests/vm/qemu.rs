@@ -35,8 +35,8 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
-    /// Starts a machine. With a saved state, it reads that state and waits for
-    /// [`resume`](Vm::resume). Without, it boots.
+    /// Starts a machine. If it has a saved state, it reads that state and waits for
+    /// [`resume`](Vm::resume). Otherwise it boots.
     pub(crate) fn start(
         machine: &Machine,
         directory: &Path,

@@ -76,7 +76,7 @@ impl Daemon {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended. Starts it again after the outage.
+    /// Waits until the process has ended. Starts the daemon again after the outage.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let address = self.port.address();
         let ends = async {
@@ -106,8 +106,8 @@ fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons and prints their endpoints. Makes faults, and prints the event `calm`. Ends
-/// once standard input is closed.
+/// Starts the daemons and prints their endpoints. Then makes faults, and after them prints the
+/// event `calm`. Ends once standard input is closed.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;

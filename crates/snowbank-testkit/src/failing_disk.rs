@@ -22,8 +22,8 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// Makes a disk under `directory` that works for now. `control`, the file of orders, is outside
-    /// of it.
+    /// Makes a disk under `directory`, which works until it gets an order. `control`, the file of
+    /// orders, must be outside of `directory`.
     pub fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         let directory = directory.canonicalize().expect("the directory is there");
@@ -52,8 +52,8 @@ impl FailingDisk {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Makes each sync from now on stall for this long. Calls `meanwhile` again and again until one
-    /// stalls.
+    /// Makes each sync from now on stall for this long. Calls `meanwhile` again and again until a
+    /// sync stalls.
     pub fn stall_syncs(&self, stall_ms: u64, mut meanwhile: impl FnMut()) {
         let stalls = || self.calls().iter().filter(|call| call.starts_with("stall ")).count();
         let before = stalls();

@@ -57,7 +57,7 @@ impl Files {
     }
 }
 
-/// Prepares a fleet, and tries again until the coordinator serves.
+/// Prepares a fleet. Tries again until the coordinator serves.
 fn init_once_it_serves(toml: &str) {
     poll("a prepared fleet", || {
         let (code, text) = fleet(toml, &["init", "--new"]);

@@ -93,7 +93,7 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
             drawn += usize::from(line.starts_with(':'));
         }
     }
-    // The rate, and a burst of one second.
+    // The client may have the IDs of the time that has passed, and a burst of one second.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
     assert!((1..=most).contains(&drawn), "the client drew {drawn} IDs at 10 a second, allowed: {most}");
 }

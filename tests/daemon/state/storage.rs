@@ -123,7 +123,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
 }
 
 /// The sync of the directory fails after the rename, so a power failure may bring the old file
-/// back. Only another new file helps, because a repeated sync proves nothing. But the disk has no
+/// back. Only a second new file helps, because a repeated sync proves nothing. But the disk has no
 /// space for another file.
 #[test]
 fn a_state_file_whose_rename_was_not_synced_is_not_used() {

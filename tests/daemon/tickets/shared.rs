@@ -203,8 +203,8 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
-/// Somebody writes a wrong value into the key. The state does not store it, so a daemon starts
-/// again once the value is corrected.
+/// Somebody writes a wrong value into the key. The state does not store the wrong value, so a
+/// daemon starts again once the value is corrected.
 #[test]
 fn a_wrong_value_of_a_counter_ends_its_daemon_until_corrected() {
     let Some(etcd) = Etcd::start() else { return };

@@ -8,7 +8,8 @@ const PEERS: usize = 40;
 /// The requests of each peer.
 const REQUESTS: usize = 100;
 
-/// The key changes before each request. With a few more the daemon would close the connection.
+/// The number of key changes before each request. After a few more, the daemon would close the
+/// connection.
 const KEY_CHANGES: usize = 15;
 
 /// Returns encrypted requests for one ID each, with key changes before each request.

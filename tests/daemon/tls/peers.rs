@@ -1,5 +1,5 @@
-//! Peers whose records split requests, that read late, speak no TLS, or do not finish their
-//! handshake.
+//! Four kinds of peers: their records split requests, they read late, they speak no TLS, or they do
+//! not finish their handshake.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn requests_are_answered_wherever_tls_records_split_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
     // Some records have more bytes than the daemon's buffer, and no later byte wakes the daemon.
-    // Some end within a request. Small records are more than one read takes.
+    // Some end within a request. If records are small, there are more than one read takes.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {

@@ -65,8 +65,8 @@ impl World {
         }
     }
 
-    /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
-    /// and the process is killed. The next process believes the clock at once.
+    /// Makes no request until ceilings are no longer raised. Then steps the clock forward for good,
+    /// and kills the process. The next process believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
         self.end_the_faults();
         self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Returns whether storage works, a grant is there, and no request waits.
+    /// Returns true if storage works, the source has a grant, and no request waits.
     fn is_well(&self) -> bool {
         let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
         let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);

@@ -6,7 +6,7 @@ use snowbank_client::layout::Position;
 use super::world::World;
 use super::{MS, SECOND, SHARDS};
 
-/// The number of steps in which `max_ahead` passes while a recovery is watched.
+/// While a recovery is watched, `max_ahead` passes in this number of steps.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Returns true once the layout's life is over, or too close to its end to watch.
+    /// Returns true once the layout's life has ended, or will end too soon to watch a recovery.
     fn is_ended(&self) -> bool {
         let numbering = &self.numbering;
         let end = numbering.start_of(numbering.tick_of(numbering.end()));

@@ -11,7 +11,7 @@ use snowbank_client::{Client, ClientOptions, IdsOptions};
 use crate::program::{self, Program};
 use crate::steps::texts;
 
-/// The deadline of a call. It exceeds the longest outage of both daemons.
+/// The deadline of a call. It is longer than both daemons can be down at the same time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The longest time until a busy machine wakes a task.
