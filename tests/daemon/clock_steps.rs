@@ -60,7 +60,8 @@ impl Scene {
     }
 }
 
-/// The clock goes back by `max_ahead` and returns. Then it goes back by a little, and by a second.
+/// The clock goes back by `max_ahead`, and is then set right again. After that it goes back by a
+/// little, and by a second.
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {

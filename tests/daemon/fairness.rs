@@ -190,7 +190,7 @@ fn refused_requests_use_up_no_ids() {
                 let ask = Ask::of(count).wait_ms(wait_ms).flags(flags);
                 assert_eq!(greedy.next(ask).error().0, EXHAUSTED, "{ask:?}");
                 let id = wire.next(Ask::of(1)).ids()[0];
-                assert_eq!(position(id), position(last) + 1, "{order}: after {ask:?}");
+                assert_eq!(position(id), position(last) + 1, "{order}: the refused {ask:?} used up IDs");
                 last = id;
             }
         }

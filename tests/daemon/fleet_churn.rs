@@ -4,9 +4,9 @@
 //! --test daemon fleet_churn::` takes a minute for each kind of coordinator.
 //!
 //! In the second test the coordinator is restored to older states, while some of its three to six
-//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that no
-//! daemon notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
-//! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
+//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a fleet does not
+//! promise unique IDs after a restore that no daemon notices. `SNOWBANK_RESTORES=200 cargo test
+//! --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
 use std::path::PathBuf;
@@ -192,7 +192,7 @@ const OF_BACKUP: Duration = Duration::from_millis(2_500);
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
     let daemons = 3 + fleet % 4;
     let name = format!("name = \"restored-{fleet}\"\n");
-    // Daemons 0 and 3 have given worker IDs. The other daemons share two.
+    // Daemons 0 and 3 have given worker IDs. The other daemons share two worker IDs.
     let origin = |index: usize| match index {
         0 | 3 => format!("worker_ids = {}\n", index + 4),
         _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
@@ -205,11 +205,12 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             let churn = &churn;
             scope.spawn(move || {
                 if index == 0 {
-                    // This daemon is healthy. It ends when it notices a restore, and starts again.
+                    // This daemon is healthy. It ends when it notices a restore, and is then
+                    // started again.
                     site.live(churn, fleet, &[Fault::None], &[End::Loss]);
                 } else {
-                    // These daemons are never stopped cleanly: after a clean stop, a restore is not
-                    // covered if another daemon has had the worker ID since.
+                    // These daemons are never stopped cleanly. After a clean stop, another daemon
+                    // may take the worker ID, and a restore may lose that. Then IDs may repeat.
                     site.live(churn, fleet + index, &FAULTS, &[End::Kill, End::KillAndBoot]);
                 }
             });

@@ -15,8 +15,8 @@ use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll}
 pub(crate) struct FrontEnd {
     /// The name of the option that opens its listener.
     pub(crate) protocol: &'static str,
-    /// Returns one or several requests for this many IDs of a source. If the token is not empty, it
-    /// comes first or is in each request.
+    /// Returns one or several requests for this many IDs of a source. A token that is not empty is
+    /// sent before the requests, or in each request.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     /// Returns the IDs in the bytes of its replies.
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,

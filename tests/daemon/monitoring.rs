@@ -151,7 +151,7 @@ fn the_alerts_are_valid_rules_and_fire_when_they_should() {
     SCRAPE_INTERVALS.map(rule_tests).iter().for_each(|tests| promtool(["test", "rules"], tests));
 }
 
-/// Returns the words of a text that look like the daemon's metrics.
+/// Returns the words of a text that look like names of the daemon's metrics.
 fn metrics_named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| {

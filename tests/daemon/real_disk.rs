@@ -13,7 +13,7 @@ const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders
 /// Draws a batch, checks that all its IDs are above `highest`, and returns the last ID.
 fn draw(daemon: &Daemon, source: u16, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000).source(source).wait_ms(9_000)).runs();
-    assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
+    assert!(runs[0].first > highest, "{} is not above {highest}", runs[0].first);
     runs[runs.len() - 1].last()
 }
 

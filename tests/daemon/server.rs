@@ -44,7 +44,7 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
         let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
         for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
             let last = drawn.last();
-            assert!(last.is_none_or(|last| last.last() < run.first), "{run:?} after {last:?}");
+            assert!(last.is_none_or(|last| last.last() < run.first), "{run:?} is not above {last:?}");
             assert_eq!(run.stride, 1);
             assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
             drawn.push(run);
@@ -98,7 +98,7 @@ fn info_has_exactly_the_keys_of_the_protocol() {
 /// The daemons are like two containers that do not share a lock directory. The client tells them
 /// apart by the `instance` of their INFO.
 #[tokio::test]
-async fn two_daemons_with_the_same_worker_id_are_refused() {
+async fn a_client_refuses_two_daemons_with_the_same_worker_id() {
     let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());
     let [first, second] = daemons.each_ref().map(|daemon| daemon.tcp().to_string());
     let options = ClientOptions::new([&first, &second]).expect("addresses");

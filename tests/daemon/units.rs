@@ -64,7 +64,7 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
 
 /// Returns the number of links that the generator makes on a machine. `kinds` are the options with
 /// which systemd-detect-virt succeeds there, and `kmsg` is what `stat` prints of /dev/kmsg. The
-/// file `missing` is removed first.
+/// file `missing` is removed before the generator runs.
 fn links_made(kinds: &str, kmsg: &str, missing: &str) -> usize {
     let directory = crate::support::directory();
     let at = |name: &str| directory.path().join(name);

@@ -7,7 +7,8 @@
 //! more daemons than worker IDs, so daemons compete for them. A daemon whose worker ID the
 //! coordinator picks keeps one record, as `DiskStore` does. While a start pauses, other daemons
 //! act. In some fleets each daemon has two sources, each source has two worker IDs, the daemons
-//! have two horizons, or an operator replaces the ID space while daemons of the earlier one run.
+//! have two horizons, or an operator replaces the ID space while daemons of the earlier ID space
+//! run.
 //!
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.
@@ -103,8 +104,8 @@ pub(crate) struct Worker {
     id: u64,
 }
 
-/// Returns a machine's clocks. They stand still during a member's calls, because answers and pauses
-/// take none of the world's time.
+/// Returns a machine's clocks. They stand still during a member's calls, because in the world no
+/// time passes during answers and pauses.
 fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
@@ -124,7 +125,7 @@ fn no_id_is_handed_out_twice() {
     let seeds = seeds::run(3_000, |seed| _ = handed_out.fetch_add(live(seed) as u64, Ordering::Relaxed));
     let handed_out = handed_out.into_inner();
     // Faults are frequent, and most daemons still serve.
-    assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
+    assert!(seeds == 1 || handed_out > 50 * seeds, "{seeds} seeds handed out only {handed_out} IDs");
 }
 
 /// The second restore comes while the floor of the first one is still ahead of the clocks.

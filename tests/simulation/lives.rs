@@ -1,14 +1,14 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
-//! and ID clock. Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms
-//! to a day, and one layout ends during the simulation. One or two writers make ceilings durable.
-//! Their writes take time, overtake each other, hang, fail, and end after they were abandoned. The
-//! shipped code for state files writes and reads a disk in memory. A crash cuts a write off at any
-//! call. A power failure loses sectors that were not synced, and may damage one of the two copies.
-//! The process crashes and stops at any point, clients pause for minutes or hours, and a second
-//! daemon tries to start. Older copies replace the state. Until the next boot, the marks in the
-//! machine's lock files reveal these copies.
+//! and ID clock. The machine's clocks step, drift, freeze, stay wrong, and are read late. Ticks
+//! last from 1 ms to a day, and one layout ends during the simulation. One or two writers make
+//! ceilings durable. Their writes take time, overtake each other, hang, fail, and end after they
+//! were abandoned. The shipped code for state files writes and reads a disk in memory. A crash cuts
+//! a write off at any call. A power failure loses sectors that were not synced, and may damage one
+//! of the two copies. The process crashes and stops at any point, clients pause for minutes or
+//! hours, and a second daemon tries to start. Older copies replace the state. Until the next boot,
+//! the marks in the machine's lock files reveal these copies.
 //!
-//! [`world`] holds this world, [`events`] draws what happens, [`starts`] begins and ends processes,
+//! [`world`] holds this world, [`events`] draws the events, [`starts`] begins and ends processes,
 //! [`requests`] asks for IDs, [`checks`] and [`recovery`] check the promises. In [`counter`] the
 //! source is a ticket source. [`lead`] watches the ID clock after a step back by more than
 //! `max_ahead`. [`layouts`] draws random layouts.
@@ -204,7 +204,7 @@ fn changing_worker_ids_delays_no_first_id() {
 }
 
 #[test]
-fn changing_worker_ids_starts_by_the_tick_after_the_next() {
+fn with_new_worker_ids_a_start_is_at_most_two_ticks_ahead() {
     seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
 }
 

@@ -79,9 +79,9 @@ const STEP: &str = r#"{
 /// The sign by which the copies notice the restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
-    /// Their kernels report other generation IDs.
+    /// The kernels of the copies report other generation IDs.
     Generation,
-    /// Their clocks are set.
+    /// The clocks of the copies are set.
     Clock,
     /// No sign. Still, one copy finds at the coordinator that the other one has its key.
     Nothing,

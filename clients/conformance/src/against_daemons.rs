@@ -20,7 +20,7 @@ const DAEMONS: usize = 2;
 /// The longest time until a daemon listens or has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The pause between two looks at a daemon that starts or ends.
+/// The pause between two checks whether a daemon has started or ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// The longest time from the last fault to the end of standard input.
@@ -130,7 +130,7 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Disturbs a random daemon, again and again. The other daemon serves meanwhile.
+/// Disturbs a random daemon, again and again. Meanwhile the other daemon serves.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

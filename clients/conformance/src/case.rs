@@ -14,8 +14,8 @@ const CASES: &str = include_str!("../cases.json");
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// The abilities that a client needs for the case. If a client lacks one, its test skips the
-    /// case.
+    /// The abilities that a client needs for the case. If a client lacks one of them, the client's
+    /// test skips the case.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// Options for the client.
@@ -32,7 +32,7 @@ pub(crate) struct Case {
 pub(crate) struct DaemonScript {
     #[serde(default)]
     pub(crate) listen: Listen,
-    /// The endpoint's lives, one after the other. A `life` step of the test begins the next one.
+    /// The endpoint's lives, one after the other. A `life` step of the test begins the next life.
     pub(crate) lives: Vec<Life>,
 }
 

@@ -69,7 +69,7 @@ impl Server {
 
     /// Starts the process, which logs into a file. Without TLS, returns once the process answers
     /// the probe. With TLS, returns once the process listens. Panics with the log if the process
-    /// ends before.
+    /// ends before that.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
         let name = self.name;
         let log = self.path("log");
@@ -137,7 +137,7 @@ pub trait Coordinator {
     /// Starts the process, and waits until it answers.
     fn run(&mut self);
 
-    /// Ends the process like a crash.
+    /// Kills the process, as a crash does.
     fn kill(&mut self) {
         self.server_mut().kill();
     }

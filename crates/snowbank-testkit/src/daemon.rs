@@ -124,21 +124,21 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// Adds a listener for clients of Redis on a free loopback port. It is the second of the
-    /// daemon's `addresses`.
+    /// Adds a listener for clients of Redis on a free loopback port. This listener is the second of
+    /// the daemon's `addresses`.
     pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
-    /// Adds a listener for clients of this protocol on a free loopback port. It is the second of
-    /// the daemon's `addresses`.
+    /// Adds a listener for clients of this protocol on a free loopback port. This listener is the
+    /// second of the daemon's `addresses`.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port. It is the last of the daemon's `addresses`.
-    /// Sets the drain delay to 0.
+    /// Adds an admin listener on a free loopback port. This listener is the last of the daemon's
+    /// `addresses`. Sets the drain delay to 0.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
@@ -191,7 +191,7 @@ impl Setup {
         })
     }
 
-    /// Starts the daemon. Returns an error if it ends before it listens.
+    /// Starts the daemon. Returns an error if the daemon ends before it listens.
     pub fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
@@ -410,7 +410,7 @@ impl Daemon {
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
-    /// Kills the daemon, which cannot write anything more.
+    /// Kills the daemon with SIGKILL, so it cannot write anything more.
     pub fn kill(&mut self) {
         self.child.kill().expect("the daemon can be killed");
         self.wait();

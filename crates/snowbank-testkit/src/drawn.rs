@@ -22,8 +22,8 @@ impl Drawn {
             panic!("{line:?} is no ID");
         };
         let last = self.last.insert(source.to_owned(), id);
-        assert!(last.is_none_or(|last| last < id), "{id} after {last:?} of {source}");
-        assert!(self.all.insert(id), "{id} twice");
+        assert!(last.is_none_or(|last| last < id), "{id} is not above {last:?}, the last ID of {source}");
+        assert!(self.all.insert(id), "{id} came twice");
     }
 }
 

@@ -45,8 +45,8 @@ impl FailingDisk {
         self.control.with_extension("record")
     }
 
-    /// Returns the calls so far, in order, each with the path within the directory. After a call on
-    /// an open file that stalls comes a second line, `stall`.
+    /// Returns the calls so far, in order, each with the path within the directory. If a call on an
+    /// open file stalls, a second line follows: `stall`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -87,7 +87,7 @@ pub fn library() -> &'static Path {
         std::fs::create_dir_all(&directory).expect("the directory can be made");
         let library = directory.join("failing_disk.so");
         // A rename puts the library in place, because another test program may use the existing
-        // one.
+        // library.
         let unfinished = directory.join(format!("failing_disk.so.{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);

@@ -27,10 +27,10 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops the thread, calls `holds`, and returns its second value. Its first value says whether
-    /// the daemon has noticed the stop. A daemon does not notice the stop of a keeper that was
-    /// waiting for storage. If the daemon has not noticed, the thread continues for a moment and is
-    /// stopped again, up to five times in all.
+    /// Stops the thread, and calls `holds`. Of the two values that `holds` returns, the first says
+    /// whether the daemon has noticed the stop, and this function returns the second. A daemon does
+    /// not notice the stop of a keeper that was waiting for storage. If the daemon has not noticed,
+    /// the thread continues for a moment and is stopped again, up to five times in all.
     pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

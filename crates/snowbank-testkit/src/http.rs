@@ -130,7 +130,7 @@ pub fn parse(bytes: &[u8]) -> Answer {
     let mut lines = head.lines();
     let code = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
     let headers = lines.map(|line| {
-        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}"));
+        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("the line is no header: {line:?}"));
         (name.to_ascii_lowercase(), value.trim().to_owned())
     });
     let code = code.unwrap_or_else(|| panic!("no HTTP answer: {text:?}"));
@@ -143,7 +143,8 @@ pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     assert_eq!(answer.code, 200, "{answer:?}");
     let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
-        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line:?}"));
+        let (name, value) =
+            line.rsplit_once(' ').unwrap_or_else(|| panic!("the line is no sample: {line:?}"));
         (name.to_owned(), value.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
     };
     samples.map(sample).collect()

@@ -42,7 +42,7 @@ impl Manager {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
-    /// Returns the next message. Returns `None` if none comes within this time.
+    /// Returns the next message. Returns `None` if no message comes within this time.
     pub fn next_within(&self, patience: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(patience)).expect("a timeout can be set");
         let mut message = [0; 4_096];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The shortest wait that counts as a pause.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The time between two looks at the threads.
+/// The time between two measurements of the threads.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// A look at the threads, and the longest time that one of them waited for a core since the

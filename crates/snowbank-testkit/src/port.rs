@@ -2,7 +2,7 @@
 //! port after a restart. The kernel takes the local port of each connection from its own range, so
 //! another connection may get a free port of that range before the server binds it. The ports here
 //! are below that range. A test reserves a port by an abstract socket that is named after the port.
-//! The reservation ends with the test's process.
+//! The reservation ends when the test's process ends.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

@@ -76,7 +76,7 @@ impl Reply {
                 let message = String::from_utf8(message.to_vec()).expect("UTF-8");
                 assert!(
                     !message.is_empty() && message.lines().count() == 1,
-                    "a message in one line: {message:?}"
+                    "a message must be one line, found {message:?}"
                 );
                 let code = u16::from_le_bytes([head[0], head[1]]);
                 assert!((1..=10).contains(&code), "found the unknown error code {code}: {message}");

@@ -31,7 +31,7 @@ impl Machine {
         self.state().join("ceilings")
     }
 
-    /// Returns the disk under the state directory, which works for now.
+    /// Returns the disk under the state directory. It works until it gets an order.
     pub fn disk(&self) -> FailingDisk {
         FailingDisk::new(&self.state(), self.path("orders"))
     }

@@ -29,7 +29,7 @@ pub enum Came {
     Ids(Vec<Run>),
     /// An error.
     Refusal {
-        /// Its code.
+        /// The code of the error.
         code: u16,
         /// The time after which the client may ask again.
         retry_after_ms: u32,
@@ -112,7 +112,7 @@ impl Witness {
     }
 
     /// Does the same as [`Witness::of`] for a daemon that needs other processes. A request may also
-    /// wait in vain while one of these waits for a core.
+    /// wait in vain while one of these processes waits for a core.
     pub fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
         let pauses = PauseWatch::of([&[daemon.id()], others].concat());
         let highest = Arc::new(AtomicU64::new(0));
@@ -198,12 +198,16 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest:
         let came = match reply {
             Reply::Runs(_, runs) => {
                 let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-                assert_eq!(count, u64::from(ask.count), "{runs:?} for {ask:?}");
+                assert_eq!(
+                    count,
+                    u64::from(ask.count),
+                    "the reply to {ask:?} has another number of IDs: {runs:?}"
+                );
                 highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
                 Came::Ids(runs)
             }
             Reply::Error { code, retry_after_ms, .. } => Came::Refusal { code, retry_after_ms },
-            other => panic!("{other:?} for {ask:?}"),
+            other => panic!("the reply to {ask:?} has another kind: {other:?}"),
         };
         let was_refused = matches!(came, Came::Refusal { .. });
         let sample = Sample { asked, answered, highest_before, came, is_starved: false };
@@ -242,7 +246,7 @@ impl Testimony {
         for samples in &self.connections {
             let mut last = 0;
             for (first, to) in samples.iter().filter_map(Sample::ids) {
-                assert!(first > last, "{first} after {last} on one connection");
+                assert!(first > last, "{first} is not above {last} of the same connection");
                 last = to;
             }
         }
@@ -258,7 +262,7 @@ impl Testimony {
             if let Some((first, _)) = sample.ids() {
                 assert!(
                     first > sample.highest_before,
-                    "{first} after {} was received",
+                    "{first} is not above {}, which was received before the request",
                     sample.highest_before
                 );
             }

@@ -119,7 +119,8 @@ fn save(machine: &Machine) {
     }
 }
 
-/// Restores the saved disk into the same directories. The machine is then a copy of the saved one.
+/// Restores the saved disk into the same directories. The machine is then a copy of the saved
+/// machine.
 fn put_back(machine: &Machine) {
     for name in ["state", "locks"] {
         for entry in fs::read_dir(machine.path(name)).expect("a directory").flatten() {
@@ -203,8 +204,8 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// The clock of the first daemon is 20 s ahead. The next holder of its worker ID draws when its own
-/// clock shows the same time.
+/// The clock of the first daemon is 20 s ahead. The next holder of this worker ID draws IDs when
+/// its own clock shows the time that the first daemon's clock showed.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     /// The number of draws from the first daemon. Together they ask for the IDs that the layout
     /// makes in two seconds.

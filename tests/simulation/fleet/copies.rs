@@ -46,8 +46,8 @@ impl World {
         self.boot(machine);
     }
 
-    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports
-    /// the restore.
+    /// Resumes a saved machine once more, as a new machine with the same disk. The new machine's
+    /// kernel reports the restore.
     pub(crate) fn resume(&mut self) {
         let Some(saved) = &mut self.saved else { return };
         saved.is_resumed = true;
@@ -65,13 +65,13 @@ impl World {
 
     /// Before a restore of the coordinator, ends all copies of a memory that have written nothing
     /// yet. Such copies would end because of a write of the copy that continued, but the restore
-    /// may lose that write. `docs/fleet.md` says that this case is not covered.
+    /// may lose that write. `docs/fleet.md` says that a fleet does not protect against this case.
     pub(crate) fn end_copies(&mut self) {
         self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
         self.saved.take_if(|saved| saved.is_resumed);
     }
 
-    /// Copies a machine's state directory. Its two files are not copied at the same instant.
+    /// Copies a machine's state directory. The two files in it are not copied at the same instant.
     pub(crate) fn copy(&mut self, machine: usize) {
         let disk = self.machines[machine].disk.clone();
         match &mut self.copied {

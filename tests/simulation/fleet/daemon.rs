@@ -345,7 +345,11 @@ impl World {
         for position in from.0..from.0 + count {
             let id = source.numbering().id_at(Position(position));
             let seed = self.seed;
-            assert!(self.handed_out.insert(id), "seed {seed}: {id} twice, by machine {}", daemon.machine);
+            assert!(
+                self.handed_out.insert(id),
+                "seed {seed}: {id} is handed out twice, now by machine {}",
+                daemon.machine
+            );
         }
     }
 

@@ -23,7 +23,7 @@ pub(crate) struct Machine {
     pub(crate) cut_off_until_us: i64,
     /// `None` if the coordinator picks the worker IDs of each source.
     pub(crate) given: Option<WorkerSet>,
-    /// Its daemon's settings.
+    /// The settings of the machine's daemon.
     pub(crate) horizon: Duration,
     pub(crate) max_ahead: Duration,
     /// True if the machine's sources are configured for the turned layouts.

@@ -12,7 +12,7 @@ const TRIES: u32 = 4;
 
 impl World {
     /// Replaces the ID space by the other one. An operator stops most daemons, frees the worker IDs
-    /// that are still held, and adds the new layouts. The other daemons find out later.
+    /// that are still held, and adds the new layouts. The other daemons notice the change later.
     pub(crate) fn change_space(&mut self) {
         if self.link.server().is_away {
             return;

@@ -46,7 +46,7 @@ pub(crate) struct World {
     /// True if a second restore follows each restore, once a daemon has started at the floor of the
     /// first restore and is cut off.
     pub(crate) goes_back_twice: bool,
-    /// True from the first restore until the second one.
+    /// True from the first restore until the second restore.
     is_between_restores: bool,
 }
 

@@ -41,7 +41,9 @@ impl World {
             assert!(to <= durable.0, "seed {seed}: handed out up to {to}, but only {durable:?} is durable");
             match self.handed_out.range_mut(..to).next_back() {
                 Some((before, end)) if *end > from => {
-                    panic!("seed {seed}: [{from}, {to}) again, after [{before}, {end})")
+                    panic!(
+                        "seed {seed}: [{from}, {to}) overlaps [{before}, {end}), which was handed out before"
+                    )
                 }
                 Some((_, end)) if *end == from => *end = to,
                 _ => _ = self.handed_out.insert(from, to),

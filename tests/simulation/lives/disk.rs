@@ -60,7 +60,7 @@ impl StateFile {
         self.granted
     }
 
-    /// Returns the ceiling to store for a raise: never lower than the stored one.
+    /// Returns the ceiling to store for a raise, which is never lower than the stored ceiling.
     pub(crate) fn raised(&self, ceiling: Position) -> Position {
         ceiling.max(self.ceiling)
     }

@@ -60,7 +60,11 @@ impl World {
             if self.is_well() {
                 let stored_us = self.storage.state.wall_minus_boot_us.expect("a stored ceiling");
                 let forgotten_us = reading.offset_us() - stored_us;
-                assert!(forgotten_us <= SECOND, "seed {}: stored {forgotten_us} us too low", self.seed);
+                assert!(
+                    forgotten_us <= SECOND,
+                    "seed {}: the stored difference of the clocks is {forgotten_us} us too low",
+                    self.seed
+                );
             }
         }
     }
@@ -90,7 +94,8 @@ impl World {
             && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
     }
 
-    /// Starts a second daemon with the same worker IDs while the first runs. It must be refused.
+    /// Starts a second daemon with the same worker IDs while the first runs. The second start must
+    /// be refused.
     fn start_beside(&self) {
         if self.daemon.is_some() {
             let second = lock_workers_at_once(self.locks.path(), &self.numbering);

@@ -6,7 +6,7 @@ use snowbank::source::{Bound, OnStepBack};
 use super::world::{SHORT_TICKS, World};
 use super::{HORIZON, MS, SECOND, SHARDS};
 
-/// The interval at which shards look at their window.
+/// The interval at which shards read their window.
 const STEP_US: i64 = 5 * MS;
 /// The time for which the lead is watched. The lead shrinks by half of this time.
 const WATCHED_US: i64 = 15 * SECOND;
@@ -29,7 +29,7 @@ impl World {
         writes
     }
 
-    /// Lets one shard look at its window and serve one request. Returns the window's limit and the
+    /// Lets one shard read its window and serve one request. Returns the window's limit and the
     /// lead.
     fn ask(&mut self) -> (Bound, i64) {
         let reading = self.machine.read();
@@ -121,9 +121,9 @@ impl Watched {
             let (bound, lead_us) = self.world.ask();
             assert_eq!(bound, Bound::Clock, "seed {seed}: a request is refused, or waits for a raise");
             let most_us = self.world.max_ahead_us() - since_us / 2 + 2 * self.world.tick_us() + 2 * STEP_US;
-            assert!(lead_us <= most_us, "seed {seed}: {lead_us} us ahead after {since_us} us");
+            assert!(lead_us <= most_us, "seed {seed}: the lead is still {lead_us} us after {since_us} us");
         }
         let most = (2 * WATCHED_US / SECOND) as usize * self.world.writers;
-        assert!(raises <= most, "seed {seed}: {raises} raises in {WATCHED_US} us");
+        assert!(raises <= most, "seed {seed}: the keeper made {raises} raises in {WATCHED_US} us");
     }
 }

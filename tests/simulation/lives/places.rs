@@ -66,7 +66,7 @@ impl Place {
         self.backups.extend(self.state.as_ref().map(copy_of));
     }
 
-    /// Replaces the daemon's state by another one, of which nothing is known.
+    /// Replaces the daemon's state by another state, of which nothing is known.
     fn replace(&mut self, state: TempDir) {
         let known = std::mem::take(&mut self.known);
         if let Some(replaced) = self.state.replace(state) {

@@ -52,8 +52,8 @@ impl World {
         some_ended
     }
 
-    /// Makes a shard's thread read the clock and lose the processor. Its next wake-up uses this
-    /// reading.
+    /// Makes a shard's thread read the clock and lose the processor. The shard's next wake-up uses
+    /// this reading.
     pub(crate) fn pause(&mut self) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -121,7 +121,7 @@ impl World {
                     let last = daemon.last_of_all;
                     assert!(
                         runs[0].first > last,
-                        "seed {}: {runs:?} after {last} in strict order",
+                        "seed {}: {runs:?} is not above {last}, in strict order",
                         self.seed
                     );
                 }

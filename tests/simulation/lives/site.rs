@@ -140,7 +140,7 @@ impl Site {
         if is_held && self.rng.u8(..40) > 0 {
             return;
         }
-        // Sometimes an operator adopts the state, whatever it is.
+        // Sometimes an operator adopts the state, even if it is the newest.
         let is_older = self.places[index].is_older;
         let adopt = self.rng.u8(..4) == 0;
         let boot = self.boots.to_string();
@@ -172,7 +172,10 @@ impl Site {
             // The IDs of a changed layout may be too low. The configuration of the last start is
             // never refused for that reason.
             Err(StartError::WrongSetting(reason)) => {
-                assert!(is_changed, "seed {seed}: refused without a change: {reason}");
+                assert!(
+                    is_changed,
+                    "seed {seed}: a start is refused although its configuration has not changed: {reason}"
+                );
             }
             // The configuration of the last start is refused only if its marks are far above the
             // clock: the clock stepped back, its forward step is held, or an older copy is adopted.
@@ -181,7 +184,7 @@ impl Site {
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
                 assert!(
                     is_changed || is_behind || is_older || is_held,
-                    "seed {seed}: refused without a change: {reason}"
+                    "seed {seed}: a start is refused without a cause: {reason}"
                 );
             }
             Err(error) => panic!("seed {seed}: {error}"),
@@ -252,7 +255,10 @@ impl Site {
         for run in &runs {
             let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
             for id in ids {
-                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} twice");
+                assert!(
+                    self.handed_out.insert((space, id)),
+                    "seed {seed}: {id} of {name} is handed out twice"
+                );
             }
         }
         // After a change of the ID space, a source's IDs always lie above its earlier IDs. After a

@@ -142,7 +142,8 @@ impl World {
         }
     }
 
-    /// Makes a backup, or ends the daemon and replaces the state by a backup.
+    /// Does one of two things: makes a backup, or ends the daemon and replaces the state by a
+    /// backup.
     pub(crate) fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
             self.backups.push(self.storage.state.back_up());

@@ -5,7 +5,7 @@
 //!
 //! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
 //! tenants differ by at most one position. A request for less than a share waits for a few ticks at
-//! most, whatever the others request.
+//! most, whatever the other tenants request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,7 @@ struct Waiting {
     taken: Taken,
     /// The number of wake-ups since the request was admitted.
     wake_ups: usize,
-    /// True if a large request waited meanwhile.
+    /// True if a large request waited at the same time.
     is_beside_promise: bool,
 }
 
@@ -276,7 +276,10 @@ impl House {
     fn check(&mut self, begun: Position) {
         let seed = self.seed;
         self.handed_out.sort_unstable();
-        assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
+        assert!(
+            self.handed_out.is_sorted_by(|one, next| one.1 <= next.0),
+            "seed {seed}: IDs are handed out twice"
+        );
         let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
         let ended = self.source.cursor().expect("not sealed");
         assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed positions were lost");

@@ -18,7 +18,7 @@ use crate::support::directory;
 /// Sets without a common worker ID. If two sets shared a worker ID, a start with one set would
 /// begin above the IDs of the other set.
 const DISJOINT: [&str; 4] = ["0", "1-2", "3", "4-5"];
-/// Sets that share worker IDs. Some contain others.
+/// Sets that share worker IDs. Some sets contain other sets.
 const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
 const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
@@ -79,7 +79,7 @@ impl Turns {
         ceilings.unwrap_or_else(|error| panic!("seed {seed}: {name} {workers}: {error}"))
     }
 
-    /// Makes requests, and raises the ceilings meanwhile.
+    /// Makes requests. Between them, the keeper raises the ceilings.
     fn claim(&mut self, ceilings: &mut Ceilings) {
         let reading = self.machine.read();
         let now = ceilings.keeper.believe(reading);
@@ -99,7 +99,12 @@ impl Turns {
     }
 
     fn hand_out(&mut self, id: u64) {
-        assert!(self.handed_out.insert(id), "seed {}: {id} of {} twice", self.seed, self.layout);
+        assert!(
+            self.handed_out.insert(id),
+            "seed {}: {id} of {} is handed out twice",
+            self.seed,
+            self.layout
+        );
     }
 
     fn check_start(&self, ceilings: &Ceilings) {

@@ -73,7 +73,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Returns the draws from a source by requests from this time on.
+    /// Returns the draws from a source that were requested at or after this time.
     pub(super) fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
         self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
     }
