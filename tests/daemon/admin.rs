@@ -59,7 +59,7 @@ fn every_request_is_counted_once() {
     }
     wire.call(&wire::ping(1, b"a"));
     wire.call(&wire::info(1));
-    // A frame length that ends the connection.
+    // A frame length of 0 ends the connection.
     wire.call(&[0, 0, 0, 0]).assert_error(0, wire::MALFORMED);
 
     let samples = scrape_after(&daemon, 15.0);
@@ -92,8 +92,8 @@ fn every_request_is_counted_once() {
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(&format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}"));
     let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
-    // This request would wait for most of a minute. A reset of its connection ends the wait, and
-    // the request does not count as answered.
+    // This request would wait for most of a minute. The reset of its connection ends the wait, and
+    // the daemon does not count the request as answered.
     let mut gone = daemon.connect();
     gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));

@@ -91,7 +91,7 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
 
     // Buffers grow to their size in the first turns. The requests need half of the layout's rate,
-    // so none waits.
+    // so no request waits.
     let ids = u64::from(count) * DEEP as u64;
     let pause = Duration::from_secs_f64(
         2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,

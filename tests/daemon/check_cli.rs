@@ -103,7 +103,7 @@ fn check_reports_each_state_that_serve_refuses() {
     machine.restore(&running);
     assert_refused(&machine, "", "is older than the one that served");
     assert_accepted(&machine, "", &["--adopt-state"]);
-    // In a fleet the coordinator stores above which IDs the source continues.
+    // In a fleet, the coordinator stores the bound above which the source continues.
     assert_accepted(&machine, &format!("worker_ids = 0\n{FLEET}"), &[]);
     machine.restore(&newest);
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());

@@ -60,7 +60,8 @@ impl Scene {
     }
 }
 
-/// The clock goes back by `max_ahead` and returns. Then it goes back by a little, and by a second.
+/// The clock goes back by `max_ahead`, and is then set right again. After that it goes back by a
+/// little, and by a second.
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
@@ -106,7 +107,7 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
             let clock = scene.machine.clock();
             let witness = &scene.witness;
             // A start may begin a catch-up, even with "wait". By now the keeper has ended that
-            // catch-up. Otherwise it would hand out IDs before the wall clock allows them.
+            // catch-up. During it, the daemon would hand out IDs before the wall clock allows them.
             witness.await_time(Duration::from_millis(4_000));
             let step = clock.step(-BACK_MS);
             witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
@@ -133,8 +134,8 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
 }
 
 /// If the wall clock jumps against the boot clock, the machine may have been restored. So the
-/// daemon drops its blocks and makes its ceilings durable again. Requests wait, and none is
-/// refused.
+/// daemon drops its blocks and makes its ceilings durable again. Until then requests wait, and the
+/// daemon refuses none.
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
@@ -163,7 +164,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let Some(machine) = Machine::with_clock() else { return Some(()) };
         let clock = machine.clock();
         let (daemon, few) = watch(&machine, "", &[SPARSE]);
-        // By then the catch-up of the start is too far behind to hand out IDs in time.
+        // By then the catch-up of the start is so far behind the wall clock that it cannot reach
+        // the stopped clock before this test ends.
         few.await_time(Duration::from_millis(5_000));
         let (stop, stands_at) = clock.stop();
         let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);

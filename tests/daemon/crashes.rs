@@ -62,7 +62,7 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         for samples in &testimony.connections {
             let mut last = first;
             for (first, to) in samples.iter().filter_map(Sample::ids) {
-                assert!(first > last, "round {round}: {first} after {last} on one connection");
+                assert!(first > last, "round {round}: {first} is not above {last} of the same connection");
                 last = to;
             }
         }
@@ -95,7 +95,8 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
         witness.await_time(Duration::from_millis(100));
         daemon.signal(Signal::STOP);
         std::thread::sleep(Duration::from_millis(suspended_ms));
-        // The daemon reads requests that are sent from now on after it continues.
+        // The daemon is still stopped. So it reads the requests that are sent from now on only
+        // after it continues.
         woken.push(Instant::now());
         daemon.signal(Signal::CONT);
     }
@@ -116,7 +117,7 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
     }
 }
 
-/// Draws until a request is refused, or the daemon has ended.
+/// Draws IDs until the daemon refuses a request or has ended.
 fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     let mut runs = Vec::new();
     let deadline = Instant::now() + DEADLINE;
@@ -194,7 +195,8 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     disk.stall_syncs(4_000, || {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
     // The other daemon has another lock_dir, so it does not see that the worker ID is locked. When
-    // the hanging write continues, it may notice the foreign write and stop as well.
+    // the hanging write of the first daemon continues, the other daemon may notice this foreign
+    // write, and stop as well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();

@@ -39,7 +39,7 @@ impl Crowd<'_> {
         Crowd { daemon, stop: AtomicBool::new(false), granted: AtomicUsize::new(0) }
     }
 
-    /// Sends a request. Returns whether it got IDs.
+    /// Sends a request. Returns whether the request got IDs.
     fn request(&self, wire: &mut Wire, ask: Ask, drawn: &mut Drawn) -> bool {
         let before = self.granted.load(Ordering::SeqCst);
         let reply = wire.next(ask);
@@ -80,8 +80,9 @@ fn joined(clients: Vec<ScopedJoinHandle<'_, Drawn>>) -> Vec<Run> {
     clients.into_iter().flat_map(|client| client.join().expect("no client panics").runs).collect()
 }
 
-/// A request for a million IDs takes a quarter of a second of the full rate. So at most one of them
-/// should be answered before most modest requests. In a plain queue, all of them would be.
+/// A request for a million IDs takes a quarter of a second of the full rate. So before most modest
+/// requests, the daemon should answer at most one such large request. In a plain queue, it would
+/// answer all of them first.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     let greedy = Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL);
@@ -118,7 +119,8 @@ fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     None
 }
 
-/// Returns the share of all possible IDs between the first and the last one that clients got.
+/// Counts all possible IDs from the first to the last of these runs. Returns the share of them that
+/// clients got.
 fn delivered_share(drawn: &[Run]) -> f64 {
     let first = drawn.iter().map(|run| run.first).min().expect("IDs");
     let last = drawn.iter().map(Run::last).max().expect("IDs");
@@ -139,7 +141,8 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
         let single = Ask::of(1).wait_ms(10_000);
         let pause = Duration::from_millis(1);
         let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
-        // The waits of two requests are too short for a million IDs. The other three can wait.
+        // The waits of two requests are too short for a million IDs. The other three requests can
+        // wait for long enough.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
             .into_iter()
@@ -156,7 +159,7 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let mut drawn = streamed;
     drawn.extend(singles);
     drawn.extend(millions.into_iter().flatten().flatten());
-    // Leaves out the start and the end, where there was no overload.
+    // Leaves out the start and the end of the test, when there was no overload.
     drawn.sort_unstable();
     let edge = |run: &Run| run.first >> 22;
     let from = edge(&drawn[0]) + 300;
@@ -187,7 +190,7 @@ fn refused_requests_use_up_no_ids() {
                 let ask = Ask::of(count).wait_ms(wait_ms).flags(flags);
                 assert_eq!(greedy.next(ask).error().0, EXHAUSTED, "{ask:?}");
                 let id = wire.next(Ask::of(1)).ids()[0];
-                assert_eq!(position(id), position(last) + 1, "{order}: after {ask:?}");
+                assert_eq!(position(id), position(last) + 1, "{order}: the refused {ask:?} used up IDs");
                 last = id;
             }
         }

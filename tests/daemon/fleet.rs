@@ -63,8 +63,8 @@ fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
     parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
 }
 
-/// Prepares a fleet for a short horizon, even if its daemons have a long one. So daemons poll each
-/// second, and a start pauses for two seconds.
+/// Prepares a fleet for a short horizon, even if its daemons have a long horizon. So the daemons
+/// poll each second, and a start pauses for two seconds.
 #[track_caller]
 pub(crate) fn init(toml: &str) {
     fleet_says(&toml.replace(LONG, SHORT), &["init", "--new"], 0, &[]);
@@ -85,8 +85,8 @@ fn serving(toml: &str) -> (Machine, Daemon, Vec<Run>) {
     (machine, daemon, runs)
 }
 
-/// Draws once the daemon has its worker IDs. On a busy machine the coordinator may answer only
-/// after the daemon listens.
+/// Draws IDs once the daemon has its worker IDs. On a busy machine the daemon may listen before the
+/// coordinator answers.
 fn draw(daemon: &Daemon) -> Vec<Run> {
     daemon.assert_has_numbers();
     daemon.connect().next_once_granted(Ask::of(100)).runs()
@@ -179,7 +179,7 @@ fn a_coordinator_that_lost_its_data_is_not_a_new_fleet() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("gone from the coordinator");
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
-        // These are the steps of docs/fleet.md.
+        // The next lines follow the steps of docs/fleet.md.
         let highest = runs.iter().map(Run::last).max().expect("the daemon has drawn");
         std::fs::remove_file(machine.path("state/fleet")).expect("the notes are removed");
         fleet_says(&toml, &["init", "--above", &highest.to_string()], 0, &["starts above"]);

@@ -3,10 +3,10 @@
 //! fewer worker IDs than daemons, so daemons take each other's. `SNOWBANK_CHURN_S=60 cargo test
 //! --test daemon fleet_churn::` takes a minute for each kind of coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while some of three to six
-//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a restore that no
-//! daemon notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
-//! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
+//! In the second test the coordinator is restored to older states, while some of its three to six
+//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a fleet does not
+//! promise unique IDs after a restore that no daemon notices. `SNOWBANK_RESTORES=200 cargo test
+//! --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
 use std::path::PathBuf;
@@ -184,14 +184,15 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 const RESTORES: usize = 5;
 /// The longest that a daemon waits for the floor: the horizon and some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
-/// The least age of a backup: more than half of the horizon, so that each daemon has raised since.
+/// The least age of a backup: more than half of the horizon, so that each daemon has raised its
+/// ceiling since.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
     let daemons = 3 + fleet % 4;
     let name = format!("name = \"restored-{fleet}\"\n");
-    // Daemons 0 and 3 have given worker IDs. The other daemons share two.
+    // Daemons 0 and 3 have given worker IDs. The other daemons share two worker IDs.
     let origin = |index: usize| match index {
         0 | 3 => format!("worker_ids = {}\n", index + 4),
         _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
@@ -204,11 +205,12 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             let churn = &churn;
             scope.spawn(move || {
                 if index == 0 {
-                    // This daemon is healthy. It ends when it notices a restore, and starts again.
+                    // This daemon is healthy. It ends when it notices a restore, and is then
+                    // started again.
                     site.live(churn, fleet, &[Fault::None], &[End::Loss]);
                 } else {
-                    // These daemons are never stopped cleanly: after a clean stop, a restore is not
-                    // covered if another daemon has had the worker ID since.
+                    // These daemons are never stopped cleanly. After a clean stop, another daemon
+                    // may take the worker ID, and a restore may lose that. Then IDs may repeat.
                     site.live(churn, fleet + index, &FAULTS, &[End::Kill, End::KillAndBoot]);
                 }
             });

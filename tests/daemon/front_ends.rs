@@ -15,17 +15,18 @@ use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll}
 pub(crate) struct FrontEnd {
     /// The name of the option that opens its listener.
     pub(crate) protocol: &'static str,
-    /// Returns one or several requests for this many IDs of a source. If the token is not empty, it
-    /// comes first or is in each request.
+    /// Returns one or several requests for this many IDs of a source. A token that is not empty is
+    /// sent before the requests, or in each request.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     /// Returns the IDs in the bytes of its replies.
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
-    /// Parts of its reply to one connection too many; empty if it closes without a reply.
+    /// Parts of its reply to a connection above the limit. Empty if the front end closes such a
+    /// connection without a reply.
     full: &'static [&'static str],
     /// Parts of its replies to a client without a token and to a client with a wrong token; `None`
     /// if its protocol has no tokens.
     pub(crate) no_token: Option<(&'static str, &'static str)>,
-    /// True if a request has several bytes and names its source.
+    /// True if each request has several bytes and names its source.
     pub(crate) names_sources: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
 use crate::support::{Ask, Daemon, Port, has_program, poll};
 
-/// Two sources that always have IDs, and one that has few.
+/// Two sources that always have IDs, and a source that has few.
 const SOURCES: &str = r#"
 [[sources]]
 name = "fast"

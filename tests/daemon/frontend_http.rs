@@ -179,7 +179,8 @@ fn the_last_response_before_a_stop_has_connection_close() {
     const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let half = "GET /id HTTP/1.1\r\nhost: loc";
-    // Sends a request together with one that waits, and with half of another one.
+    // Each client sends a complete request in one write with something else: a request that waits,
+    // or half of another request.
     let [mut waiting, mut two] = [waits, half].map(|behind| {
         let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));

@@ -153,7 +153,7 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
 }
 
 #[test]
-fn memcached_is_refused_with_tokens_unless_it_is_exempt() {
+fn a_memcached_listener_beside_tokens_needs_an_exemption() {
     let with_tokens = |more: &str| {
         let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{more}{TWO_SOURCES}"));
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");

@@ -86,7 +86,7 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// Sends such bytes in pieces, and reads until the connection ends. Adds the IDs of all replies to
+/// Sends [`rubbish`] in pieces, and reads until the connection ends. Adds the IDs of all replies to
 /// `drawn`.
 fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     let stream = rubbish(random);

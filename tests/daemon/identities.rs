@@ -183,7 +183,7 @@ fn connections_of_an_identity_share_its_rate() {
     );
     let asked = Instant::now();
     let partial = behind[0].next(Ask::of(20_000).wait_ms(1_000).flags(wire::PARTIAL)).ids().len();
-    // The rate, and a burst of one second.
+    // The request may have the IDs of the time that has passed, and a burst of one second.
     assert!((1..=1_000 * (asked.elapsed().as_secs() as usize + 2)).contains(&partial), "{partial}");
     let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     assert!(slowed >= 3.0, "{slowed}");
@@ -203,8 +203,8 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// If such IDs did not count, a client that resets before each reply could use up a source in spite
-/// of its rate.
+/// If these IDs did not count, a client that resets its connection before each reply could use up a
+/// source in spite of its rate.
 #[test]
 fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\

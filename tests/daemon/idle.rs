@@ -9,7 +9,8 @@ use crate::support::{Ask, Daemon, Setup, Wire, wire};
 /// The time for which a test watches the daemon, long enough to reveal a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Watches the daemon. Returns the wake-ups of all its threads, and those of a timer of one second.
+/// Watches the daemon. Returns the wake-ups of all its threads, and the wake-ups that a timer of
+/// one second has in this time.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
     let before = daemon.voluntary_switches();
     let began = Instant::now();
@@ -31,8 +32,9 @@ fn an_idle_daemon_wakes_once_a_second() {
         }
     }
     let (wakes, of_keeper) = wakes(&daemon);
-    // Allows twice the keeper's wake-ups, because the load may cause some after its end.
-    assert!(wakes <= 2 * of_keeper, "{wakes} wake-ups; the keeper has {of_keeper}");
+    // Allows twice the keeper's wake-ups, because the load may cause some wake-ups after it has
+    // ended.
+    assert!(wakes <= 2 * of_keeper, "the threads woke up {wakes} times, the keeper alone {of_keeper} times");
 }
 
 #[test]
@@ -46,7 +48,7 @@ fn a_daemon_whose_requests_wait_for_seconds_sleeps() {
     }
     let (wakes, of_keeper) = wakes(&daemon);
     // Each tick wakes both shards, which may wake each other and answer some connections.
-    assert!(wakes <= 20 * of_keeper, "{wakes} wake-ups; the keeper has {of_keeper}");
+    assert!(wakes <= 20 * of_keeper, "the threads woke up {wakes} times, the keeper alone {of_keeper} times");
     for wire in &mut wires {
         assert_eq!(wire.reply().id_count(), Some(20));
     }

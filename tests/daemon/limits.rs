@@ -1,4 +1,4 @@
-//! Malformed frames, and the limits for clients that send slowly or nothing.
+//! Malformed frames, and the limits for clients that send slowly or send nothing.
 
 use std::thread;
 use std::time::{Duration, Instant};

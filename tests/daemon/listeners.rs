@@ -1,4 +1,5 @@
-//! Listeners of every kind, also several at once: TCP on IPv4, IPv6 and by name, and Unix sockets.
+//! Listeners of every kind, alone and several at once: TCP on IPv4, IPv6 and by name, and Unix
+//! sockets.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;

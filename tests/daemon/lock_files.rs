@@ -11,7 +11,7 @@ use crate::support::machine::Machine;
 use crate::support::{Setup, lock_files};
 use rustix::process::getuid;
 
-/// An ID of worker 0 in the layout `twitter`, made far in the future.
+/// An ID of worker 0 in the layout `twitter`, whose time is far in the future.
 const FAR: u64 = 1 << 62;
 const OTHER_STATE: &str = "fedcba9876543210fedcba9876543210";
 /// A group that owns the lock directory.
@@ -157,8 +157,8 @@ fn only_members_share_a_groups_lock_directory() {
         daemon(worker, STRANGER, STRANGER).end().assert_refusal(&["Permission denied", "group", "lock_dir"]);
         running.stop();
         daemon(worker, second, GROUP).start().stop();
-        // The daemon refuses a lock file that a member has closed to the others, and does not
-        // change it.
+        // The daemon refuses a lock file that a member has closed to the other members, and does
+        // not change the file.
         set_mode(&lock, 0);
         daemon(worker, second, GROUP)
             .end()

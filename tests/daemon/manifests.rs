@@ -192,7 +192,7 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
 
 /// The locks need a volume, or they would end with each container.
 #[test]
-fn the_locks_of_containers_outlive_them() {
+fn the_locks_of_a_container_outlive_the_container() {
     let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
     assert!(page.contains("--volume snowbank-locks:/run/lock/snowbank "));
     // A new volume takes its owner and mode from the image's directory.

@@ -1,5 +1,5 @@
 //! The marks of worker IDs: how `snowbank state show` prints them, and how a daemon continues if it
-//! cannot write one.
+//! cannot write a mark.
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::machine::Machine;

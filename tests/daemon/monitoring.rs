@@ -41,7 +41,7 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
         crate::support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
         return None;
     };
-    // A tool that fails early may not read all of its input.
+    // A tool that fails early may leave a part of its input unread, so an error here is ignored.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("the process ends");
     let said = String::from_utf8_lossy(&output.stdout);
@@ -151,7 +151,7 @@ fn the_alerts_are_valid_rules_and_fire_when_they_should() {
     SCRAPE_INTERVALS.map(rule_tests).iter().for_each(|tests| promtool(["test", "rules"], tests));
 }
 
-/// Returns the words of a text that look like the daemon's metrics.
+/// Returns the words of a text that look like names of the daemon's metrics.
 fn metrics_named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| {

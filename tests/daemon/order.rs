@@ -17,7 +17,7 @@ struct Load {
     rounds: usize,
     /// How many requests it sends at once.
     depth: u16,
-    /// The counts of IDs from which each request takes one.
+    /// The counts of IDs. Each request has one of them.
     sizes: &'static [u32],
 }
 

@@ -9,8 +9,8 @@ fn toml(worker: u64, peers: &[&str]) -> String {
     format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
 }
 
-/// Checks that a start is refused with exit code 3. A daemon waits two seconds for its peers. If
-/// the answer comes later, the daemon starts, and this function tries again.
+/// Checks that a start is refused with exit code 3. A daemon waits two seconds for its peers. If a
+/// peer answers later, the daemon starts, and this function tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
     let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());

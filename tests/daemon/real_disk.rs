@@ -7,13 +7,13 @@ use crate::support::file_system::FileSystem;
 use crate::support::program::{Said, program};
 use crate::support::{Ask, Daemon, Setup, each_case};
 
-/// A source of IDs, and a counter, of which each draw needs a reservation.
+/// A source of IDs, and a counter. Each draw of numbers from the counter needs a new reservation.
 const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 /// Draws a batch, checks that all its IDs are above `highest`, and returns the last ID.
 fn draw(daemon: &Daemon, source: u16, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000).source(source).wait_ms(9_000)).runs();
-    assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
+    assert!(runs[0].first > highest, "{} is not above {highest}", runs[0].first);
     runs[runs.len() - 1].last()
 }
 

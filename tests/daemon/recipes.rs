@@ -14,8 +14,8 @@ use crate::support::{Setup, skip};
 
 /// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
-/// The number of IDs that the test reads before it kills the first daemon. The recipe still draws
-/// then, because the remaining IDs are more than a pipe holds.
+/// The number of IDs that the test reads before it kills the first daemon. At that time the recipe
+/// still draws, because the remaining IDs are more than a pipe holds.
 const BEFORE_THE_KILL: usize = 1_500;
 
 fn root() -> &'static Path {

@@ -26,7 +26,7 @@ fn source(name: &str, worker: usize) -> String {
     format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n")
 }
 
-/// Opens enough connections that every shard has one.
+/// Opens so many connections that every shard has at least one.
 fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
 }
@@ -84,8 +84,8 @@ fn reloaded_limits_apply_to_open_connections() {
         assert!(wire.next(Ask::of(201)).assert_error(0, BAD_COUNT).contains("allowed 1 to 200"));
         assert_eq!(wire.info()["max_count"], 200);
     }
-    // Sets the limit below the number of open connections. They stay open, but a new connection is
-    // refused.
+    // Sets the limit below the number of open connections. The open connections stay open, but a
+    // new connection is refused.
     assert_reloaded(
         &daemon,
         &toml("max_count = 200\nmax_connections = 2"),

@@ -22,7 +22,7 @@ use crate::support::{DEADLINE, Setup, Wire, directory};
 /// A certificate authority, with a directory for the files of its certificates.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub(crate) file: PathBuf,
     directory: TempDir,
 }
@@ -218,6 +218,7 @@ pub(crate) fn handshake(mut socket: TcpStream, config: &Arc<ClientConfig>) -> io
 
 /// Connects over TLS to a listener on 127.0.0.1, and panics if that fails.
 pub(crate) fn secure_wire(address: SocketAddr, config: &Arc<ClientConfig>) -> Wire {
-    let secured = try_secure(address, config).unwrap_or_else(|error| panic!("no TLS: {error}"));
+    let secured =
+        try_secure(address, config).unwrap_or_else(|error| panic!("the TLS handshake failed: {error}"));
     Wire::over(Box::new(Secure(secured)))
 }

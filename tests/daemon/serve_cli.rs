@@ -73,7 +73,7 @@ fn reported(setup: Setup) -> (String, Vec<u64>) {
 }
 
 #[test]
-fn options_override_variables_and_variables_the_file() {
+fn options_override_variables_and_variables_override_the_file() {
     let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
     assert_eq!(reported(file()), ("strict".into(), vec![1]));
     let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_IDS", "2-3");

@@ -13,8 +13,8 @@ const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
 
-/// Sends a request, and checks that each ID's tick is not older than `burst_window` at the request,
-/// and not further ahead than `max_ahead` at the reply.
+/// Sends a request, and checks each ID's tick: when the request was sent, it was at most
+/// `burst_window` old; when the reply came, it was at most `max_ahead` in the future.
 fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let sent_ms = unix_ms();
     let runs = wire.next(ask).runs();
@@ -22,8 +22,14 @@ fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     for run in &runs {
         let first_ms = twitter_unix_ms(run.first);
         let last_ms = twitter_unix_ms(run.last());
-        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, requested at {sent_ms}");
-        assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
+        assert!(
+            first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS,
+            "an ID of {first_ms} ms is too old for a request sent at {sent_ms} ms"
+        );
+        assert!(
+            last_ms <= received_ms + MAX_AHEAD_MS,
+            "an ID of {last_ms} ms is too far ahead of a reply received at {received_ms} ms"
+        );
     }
     runs
 }
@@ -38,7 +44,7 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
         let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
         for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
             let last = drawn.last();
-            assert!(last.is_none_or(|last| last.last() < run.first), "{run:?} after {last:?}");
+            assert!(last.is_none_or(|last| last.last() < run.first), "{run:?} is not above {last:?}");
             assert_eq!(run.stride, 1);
             assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
             drawn.push(run);
@@ -49,7 +55,7 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
 }
 
 #[test]
-fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
+fn millions_of_ids_are_distinct_increasing_and_near_the_clock() {
     const CONNECTIONS: u64 = 8;
     const IDS_EACH: u64 = 400_000;
     // More shards than cores, so that the kernel interrupts shards at any instruction.
@@ -92,7 +98,7 @@ fn info_has_exactly_the_keys_of_the_protocol() {
 /// The daemons are like two containers that do not share a lock directory. The client tells them
 /// apart by the `instance` of their INFO.
 #[tokio::test]
-async fn two_daemons_with_the_same_worker_id_are_refused() {
+async fn a_client_refuses_two_daemons_with_the_same_worker_id() {
     let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());
     let [first, second] = daemons.each_ref().map(|daemon| daemon.tcp().to_string());
     let options = ClientOptions::new([&first, &second]).expect("addresses");

@@ -29,7 +29,8 @@ fn sql_of(layout: &str, dialect: &str) -> String {
     said.out
 }
 
-/// Returns numbers at the limits of a layout, and random ones. Some are not IDs of the layout.
+/// Returns numbers at the limits of a layout, and random numbers. Some of them are not IDs of the
+/// layout.
 fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     let last = layout.last_id();
     let weight = layout.fields()[0].weight();
@@ -43,8 +44,8 @@ fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
 }
 
-/// Returns instants at the limits of a layout's life, and random ones, that every database can
-/// write.
+/// Returns instants that every database can write: some at the limits of a layout's life, and some
+/// at random.
 fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
     let first = layout.first().0;
     let last = layout.last().0;

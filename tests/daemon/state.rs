@@ -103,7 +103,7 @@ fn health_checks_write_nothing() {
     }
     let made = syncs() - before;
     // Each second has a raise with two syncs. A claim that reached the first ceiling causes some
-    // more.
+    // more syncs.
     let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
-    assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
+    assert!(made <= 2 * (seconds + 4), "the daemon made {made} syncs in {seconds} s");
 }

@@ -159,7 +159,7 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let disk = machine.disk();
     let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
     let mut wire = daemon.connect();
-    // The stall lasts longer than the test waits for the daemon's end.
+    // The stall lasts longer than this test waits for the end of the daemon.
     let mut last = 0;
     disk.stall_syncs(120_000, || last = wire.next(Ask::of(1)).ids()[0]);
     daemon.signal(Signal::TERM);
@@ -169,6 +169,6 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     disk.works();
     let next = machine.start("");
     let first = next.draw_one();
-    assert!(first > last, "{first} after {last}");
+    assert!(first > last, "{first} is not above {last}");
     next.stop();
 }

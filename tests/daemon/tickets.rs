@@ -34,8 +34,8 @@ fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
-/// Makes a state whose counter has half of the numbers, the odd or the even ones. Returns its
-/// directory.
+/// Makes a state whose counter has half of the numbers: the odd or the even numbers. Returns the
+/// directory of the state.
 fn set_half(machine: &Machine, offset: &str) -> PathBuf {
     let state = machine.path(&format!("state-{offset}"));
     let place = state.to_str().expect("text");

@@ -140,7 +140,7 @@ fn openssl_gets_a_reply_and_close_notify() {
     let mut answer = Vec::new();
     newest.stdout.take().expect("piped").read_to_end(&mut answer).expect("readable");
     assert!(answer.starts_with(b"\x0b\0\0\0\x84\0\x07\0interop"), "{answer:?}");
-    assert_eq!(answer[15 + 4], 0xFF, "no ERROR: {answer:?}");
+    assert_eq!(answer[15 + 4], 0xFF, "the answer has no ERROR: {answer:?}");
     assert!(newest.wait().expect("the process ends").success());
 
     assert!(!client("-tls1_2").wait().expect("the process ends").success(), "the daemon accepted TLS 1.2");

@@ -1,6 +1,6 @@
 //! The units under systemd/: systemd reads them without a warning and rates them as hardened, and
-//! the template equals the plain unit. Also the generator, which passes the kernel's log to the
-//! units on virtual machines.
+//! the template equals the plain unit. The generator passes the kernel's log to the units on
+//! virtual machines only.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +24,8 @@ fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
     for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // Replaces the path of the program, which is not installed here, and makes an instance of
-        // each template.
+        // Replaces the path of the program, because the program is not installed here. Makes an
+        // instance of each template.
         let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
         let path = directory.path().join(name.replace('@', "@instance"));
         fs::write(&path, text.replace("%i", "instance")).expect("written");
@@ -64,7 +64,7 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
 
 /// Returns the number of links that the generator makes on a machine. `kinds` are the options with
 /// which systemd-detect-virt succeeds there, and `kmsg` is what `stat` prints of /dev/kmsg. The
-/// file `missing` is removed first.
+/// file `missing` is removed before the generator runs.
 fn links_made(kinds: &str, kmsg: &str, missing: &str) -> usize {
     let directory = crate::support::directory();
     let at = |name: &str| directory.path().join(name);

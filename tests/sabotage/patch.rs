@@ -162,7 +162,7 @@ impl TestName {
         *library.expect("every name starts with the empty prefix")
     }
 
-    /// Returns the test's name without its crate's.
+    /// Returns the test's name without the name of its crate.
     pub(crate) fn in_crate(&self) -> &str {
         &self.0[self.library().prefix.len()..]
     }

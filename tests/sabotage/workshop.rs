@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::patch::{Patch, Suite, TestName};
 
-/// The time limit of a test. Each takes less on the unpatched sources, also on a slow machine.
+/// The time limit of a test. On the unpatched sources each test takes less, even on a slow machine.
 const TEST_LIMIT_S: &str = "120";
 /// The exit codes of `timeout` after the time limit: it ended the test by TERM, or by KILL.
 const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];

@@ -1,20 +1,21 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a
-//! simulated coordinator. Answers are lost, writes are done late, reads are old, leaders change,
-//! the coordinator is away or loses its data. Clocks of machines differ by minutes and step.
-//! Machines are cut off from the coordinator. Daemons are killed, stopped, paused until their
-//! clocks are past their ceilings, and resumed twice from one memory snapshot. Disks are copied to
-//! other machines while their daemons run, and older copies are put back. There are more daemons
-//! than worker IDs, so daemons compete for them. A daemon whose worker ID the coordinator picks
-//! keeps one record, as `DiskStore` does. Other daemons act within the pause of a start. In some
-//! fleets each daemon has two sources, each source has two worker IDs, the daemons have two
-//! horizons, or an operator replaces the ID space while daemons of the earlier one run.
+//! simulated coordinator. Answers are lost, writes are done late, reads return old values, and
+//! leaders change. The coordinator goes away, or loses its data. Clocks of machines differ by
+//! minutes and step. Machines are cut off from the coordinator. Daemons are killed, stopped, paused
+//! until their clocks are past their ceilings, and resumed twice from one memory snapshot. Disks
+//! are copied to other machines while their daemons run, and older copies are put back. There are
+//! more daemons than worker IDs, so daemons compete for them. A daemon whose worker ID the
+//! coordinator picks keeps one record, as `DiskStore` does. While a start pauses, other daemons
+//! act. In some fleets each daemon has two sources, each source has two worker IDs, the daemons
+//! have two horizons, or an operator replaces the ID space while daemons of the earlier ID space
+//! run.
 //!
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.
 //!
-//! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`]
-//! the life of a daemon, [`operator`] uses the shipped commands, and [`copies`] copies memories and
-//! disks.
+//! [`world`] draws the events. [`server`] is the coordinator, [`machine`] is a machine, and
+//! [`daemon`] is the life of a daemon. [`operator`] uses the shipped commands, and [`copies`]
+//! copies memories and disks.
 //!
 //! A failing test prints its seed: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays
 //! that seed alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id`
@@ -49,7 +50,8 @@ const FLEET: &str = "simulated";
 /// The sources of a daemon. If it has two, a constant field in their layouts tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];
 const STEPS: usize = 250;
-/// The machines of a large fleet, the daemons for which it has worker IDs, and its steps.
+/// A large fleet: its number of machines, the number of daemons for which it has worker IDs, and
+/// the number of steps of its life.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
 /// The number of writes while only the marker has been written.
 const MARKER_WRITES: u64 = 1;
@@ -102,8 +104,8 @@ pub(crate) struct Worker {
     id: u64,
 }
 
-/// Returns a machine's clocks. They stand still during a member's calls, because answers and pauses
-/// take none of the world's time.
+/// Returns a machine's clocks. They stand still during a member's calls, because in the world no
+/// time passes during answers and pauses.
 fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
@@ -123,7 +125,7 @@ fn no_id_is_handed_out_twice() {
     let seeds = seeds::run(3_000, |seed| _ = handed_out.fetch_add(live(seed) as u64, Ordering::Relaxed));
     let handed_out = handed_out.into_inner();
     // Faults are frequent, and most daemons still serve.
-    assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
+    assert!(seeds == 1 || handed_out > 50 * seeds, "{seeds} seeds handed out only {handed_out} IDs");
 }
 
 /// The second restore comes while the floor of the first one is still ahead of the clocks.
@@ -138,7 +140,7 @@ fn a_large_fleet_repeats_nothing() {
     seeds::run(1, |seed| {
         let world = live_in(World::of(seed, machines, numbers), steps);
         // In few runs (seed 615) the coordinator goes away before any daemon has a worker ID, and
-        // stays away. Then no daemon may start.
+        // stays away. Then no daemon can hand out an ID.
         let server = world.link.server();
         let was_away = server.is_away && server.writes == MARKER_WRITES;
         assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.writes);

@@ -1,17 +1,17 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
-//! and ID clock. Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms
-//! to a day, and one layout ends during the simulation. One or two writers make ceilings durable.
-//! Their writes take time, overtake each other, hang, fail, and end after they were abandoned. The
-//! shipped code for state files writes and reads a disk in memory. A crash cuts a write off at any
-//! call. A power failure loses sectors that were not synced, and may damage one of the two copies.
-//! The process crashes and stops at any point, clients pause for minutes or hours, and a second
-//! daemon tries to start. Older copies replace the state. Until the next boot, the marks in the
-//! machine's lock files reveal them.
+//! and ID clock. The machine's clocks step, drift, freeze, stay wrong, and are read late. Ticks
+//! last from 1 ms to a day, and one layout ends during the simulation. One or two writers make
+//! ceilings durable. Their writes take time, overtake each other, hang, fail, and end after they
+//! were abandoned. The shipped code for state files writes and reads a disk in memory. A crash cuts
+//! a write off at any call. A power failure loses sectors that were not synced, and may damage one
+//! of the two copies. The process crashes and stops at any point, clients pause for minutes or
+//! hours, and a second daemon tries to start. Older copies replace the state. Until the next boot,
+//! the marks in the machine's lock files reveal these copies.
 //!
-//! [`world`] holds this world, [`events`] draws what happens, [`starts`] begins and ends processes,
+//! [`world`] holds this world, [`events`] draws the events, [`starts`] begins and ends processes,
 //! [`requests`] asks for IDs, [`checks`] and [`recovery`] check the promises. In [`counter`] the
-//! source is a ticket source. [`lead`] watches the ID clock after a far step back. [`layouts`]
-//! draws random layouts.
+//! source is a ticket source. [`lead`] watches the ID clock after a step back by more than
+//! `max_ahead`. [`layouts`] draws random layouts.
 //!
 //! Three modules have worlds of their own. [`site`] is a machine with two daemons and several
 //! sources, whose layouts, worker IDs and states change from one start to the next. [`turns`]
@@ -63,7 +63,7 @@ const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
 pub(crate) const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// The true time at which worlds begin. A part of a second is added.
+/// The true time at which worlds begin. Each world adds a random part of a second.
 const WORLDS_BEGIN_US: i64 = 1_800_000_000 * SECOND;
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
@@ -115,7 +115,7 @@ fn live_in(mut world: World) {
     world.recover();
 }
 
-/// Serves requests for so many steps of this length.
+/// Serves requests for this many steps of this length.
 fn serve(world: &mut World, steps: u32, step_us: i64) {
     for _ in 0..steps {
         world.machine.true_us += step_us;
@@ -143,8 +143,9 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// Boots a machine again, with a clock that is slow until a time server corrects it. The correction
-/// is believed at once, because the grants of the earlier boot prove that it is right.
+/// Boots a machine again, with a clock that is an hour behind until a time server corrects it. The
+/// daemon believes the correction at once, because the grants of the earlier boot prove that it is
+/// right.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
@@ -203,7 +204,7 @@ fn changing_worker_ids_delays_no_first_id() {
 }
 
 #[test]
-fn changing_worker_ids_starts_by_the_tick_after_the_next() {
+fn with_new_worker_ids_a_start_is_at_most_two_ticks_ahead() {
     seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
 }
 

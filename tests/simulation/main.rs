@@ -15,8 +15,8 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Keeps worker ID locks out of child processes. A child that has not begun its program yet has all
-/// open files of this process, and with them its locks. So a test that takes locks holds this lock
-/// with others, and a test that starts a process holds it alone.
+/// open files of this process, and with them its worker ID locks. So tests that take worker ID
+/// locks share this lock, and a test that starts a process holds this lock alone.
 static LOCKS: RwLock<()> = RwLock::new(());
 
 /// Waits until no test starts a process. The caller may then take worker ID locks.

@@ -1,5 +1,5 @@
-//! A ticket source on a machine restored from a snapshot: requests are refused, even after a
-//! restart of the daemon, until an operator sets the counter. The shipped start, keeper and state
+//! A ticket source on a machine that was restored from a snapshot: requests are refused, even after
+//! a restart of the daemon, until an operator sets the counter. The shipped start, keeper and state
 //! file run, without the daemon's threads.
 
 use crate::alone_with_locks;

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use markdown::{anchors, resolve, rows, unfenced, width};
 
-/// Folders at the root by which a path in prose is recognised.
+/// The folders at the root. A text in prose that begins with one of them is taken for a path.
 const TOP_FOLDERS: &[&str] = &[
     "benches",
     "clients",
@@ -68,7 +68,7 @@ fn words_names_and_sizes_are_tidy() {
 fn every_dependency_is_explained() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let page = include_str!("../../docs/architecture.md");
-    // Workspaces of their own, which are not shipped.
+    // These crates are workspaces of their own and are not shipped.
     let outside = ["clients/rust/bench/Cargo.toml", "fuzz/Cargo.toml"];
     let manifests = repository.files.iter().filter(|file| file.path.ends_with("Cargo.toml"));
     for File { path, text } in manifests.filter(|file| !outside.contains(&&*file.path)) {

@@ -11,7 +11,7 @@ fn block<'a>(page: &'a str, first_line: &str) -> &'a str {
     block.split_once("```").expect("the end of the block").0
 }
 
-/// Writes a file, unless it already has that content: so a second run builds nothing.
+/// Writes a file, unless it already has that content, so that a second run builds nothing.
 fn write(path: &Path, content: &str) {
     if fs::read_to_string(path).ok().as_deref() != Some(content) {
         fs::write(path, content).expect("a writable file");

@@ -1,4 +1,4 @@
-//! The parameters of functions. A parameter that takes a tuple apart hides more parameters.
+//! The parameters of functions. A parameter that takes a tuple apart stands for several parameters.
 
 use super::File;
 

@@ -4,8 +4,8 @@
 //!
 //! One copy keeps its worker ID. The daemon of the other copy ends, and its next start takes
 //! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket of the
-//! time before the save, and none of the other copy. If the copies notice nothing, this holds from
-//! the end of the one daemon on.
+//! time before the save, and none of the other copy. If neither copy notices the restore, this
+//! holds from the moment when one of the two daemons ends.
 
 mod life;
 
@@ -67,8 +67,8 @@ client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
 
-/// Sets the clock, as the time service of a restored machine does. It waits for the end of a
-/// connection to this machine, because no connection outlives a restore.
+/// Sets the clock, as the time service of a restored machine does. The script waits for the end of
+/// a connection to this machine, because no connection outlives a restore.
 const STEP: &str = r#"{
     while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
     now=$(($(date +%s) + 30))
@@ -79,9 +79,9 @@ const STEP: &str = r#"{
 /// The sign by which the copies notice the restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
-    /// Their kernels report other generation IDs.
+    /// The kernels of the copies report other generation IDs.
     Generation,
-    /// Their clocks are set.
+    /// The clocks of the copies are set.
     Clock,
     /// No sign. Still, one copy finds at the coordinator that the other one has its key.
     Nothing,
@@ -102,7 +102,7 @@ const ROUNDS: [Round; 4] = [
     Round { name: "unnoticed", notice: Notice::Nothing, is_cut: false },
 ];
 
-/// Resumes pairs of copies, each of a machine of its own.
+/// Resumes several pairs of copies. Each pair is made from a machine of its own.
 pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> {
     let etcd = Etcd::start().ok_or("etcd is missing: install etcd-server")?;
     ROUNDS.iter().try_for_each(|round| {
@@ -241,7 +241,7 @@ impl Round {
         };
         check(
             lives.iter().all(|life| life.noticed_us.is_some() == self.is_noticed()),
-            "a restore was noticed, or missed",
+            "a copy noticed a restore that has no sign, or did not notice one that has",
         )?;
         let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
         let other = stayed.drawn(IDS, since_us(stayed)).find(|draw| !has_number(draw));

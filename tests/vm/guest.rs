@@ -56,7 +56,7 @@ pub(crate) fn install(root: &Path, from: &Path, to: &str) -> Result<(), String> 
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(fault(&to))
 }
 
-/// Strips a program if `strip` is installed. Symbols are most of its size.
+/// Strips a program if `strip` is installed. Most of a program's size is symbols.
 pub(crate) fn strip(program: &Path) {
     let _ = Command::new("strip").arg(program).status();
 }
@@ -88,7 +88,7 @@ pub(crate) fn client(address: &str) {
     let mut wire = connect(address);
     loop {
         let asked_us = wall_us();
-        // So many IDs that the shard claims ahead.
+        // Requests so many IDs that the shard claims ahead of demand.
         match wire.call(&Ask::of(200).wait_ms(10_000).bytes()) {
             Came::Runs(_, runs) => {
                 for run in runs {
@@ -117,7 +117,7 @@ pub(crate) fn wall_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// A run of IDs, and the guest's wall clock at its request and its arrival.
+/// A run of IDs, with the guest's wall clock when it was requested and when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     pub(crate) asked_us: i64,

@@ -148,7 +148,7 @@ fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
     replies.iter().flat_map(|reply| reply.first..=reply.last)
 }
 
-/// Checks that the IDs on the connection of a machine increase, also over a save and a resume. So
+/// Checks that the IDs on the connection of a machine increase, even across a save and a resume. So
 /// no ID comes twice.
 fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {

@@ -27,7 +27,8 @@ pub(crate) struct Machine {
     pub(crate) facts: &'static [&'static str],
 }
 
-/// A machine that runs, or that has a saved state and waits. Dropping this value ends it.
+/// A machine that runs, or that has a saved state and waits. Dropping this value ends the machine's
+/// process.
 pub(crate) struct Vm {
     process: Child,
     console: PathBuf,
@@ -35,8 +36,8 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
-    /// Starts a machine. With a saved state, it reads that state and waits for
-    /// [`resume`](Vm::resume). Without, it boots.
+    /// Starts a machine. If it has a saved state, it reads that state and waits for
+    /// [`resume`](Vm::resume). Otherwise it boots.
     pub(crate) fn start(
         machine: &Machine,
         directory: &Path,
@@ -82,7 +83,7 @@ impl Vm {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Stops the machine, saves its state, and ends it.
+    /// Stops the machine, saves its state, and ends its process.
     pub(crate) fn save(&mut self, to: &Path) -> Result<(), String> {
         self.call("stop", json!({}))?;
         self.call("migrate", json!({ "uri": format!("exec:cat > '{}'", to.display()) }))?;

@@ -26,7 +26,8 @@ pub(crate) enum Ticket {
     Refused { asked_us: i64, code: u16 },
     /// The daemon ended with this exit code.
     Ended(i32),
-    /// A start was refused because of the restored counter. Its message names the command.
+    /// A start was refused because of the restored counter. The message of the refusal names the
+    /// command.
     Named,
     /// `snowbank ticket set` stored this value.
     Set(u64),
@@ -57,8 +58,8 @@ impl Ticket {
     }
 }
 
-/// Runs in the guest: draws and prints numbers until none has come for a while. Then writes the
-/// highest number to a file.
+/// Runs in the guest: draws and prints numbers until no number has come for a while. Then writes
+/// the highest number to a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
     let mut highest = 0;

@@ -20,7 +20,7 @@ const DAEMONS: usize = 2;
 /// The longest time until a daemon listens or has ended.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The pause between two looks at a daemon that starts or ends.
+/// The pause between two checks whether a daemon has started or ended.
 const POLL: Duration = Duration::from_millis(10);
 
 /// The longest time from the last fault to the end of standard input.
@@ -76,7 +76,7 @@ impl Daemon {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended. Starts it again after the outage.
+    /// Waits until the process has ended. Starts the daemon again after the outage.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let address = self.port.address();
         let ends = async {
@@ -106,8 +106,8 @@ fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons and prints their endpoints. Makes faults, and prints the event `calm`. Ends
-/// once standard input is closed.
+/// Starts the daemons and prints their endpoints. Then makes faults, and after them prints the
+/// event `calm`. Ends once standard input is closed.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;
@@ -130,7 +130,7 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Disturbs a random daemon, again and again. The other daemon serves meanwhile.
+/// Disturbs a random daemon, again and again. Meanwhile the other daemon serves.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

@@ -14,8 +14,8 @@ const CASES: &str = include_str!("../cases.json");
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// The abilities that a client needs for the case. If a client lacks one, its test skips the
-    /// case.
+    /// The abilities that a client needs for the case. If a client lacks one of them, the client's
+    /// test skips the case.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// Options for the client.
@@ -32,7 +32,7 @@ pub(crate) struct Case {
 pub(crate) struct DaemonScript {
     #[serde(default)]
     pub(crate) listen: Listen,
-    /// The endpoint's lives, one after the other. A `life` step of the test begins the next one.
+    /// The endpoint's lives, one after the other. A `life` step of the test begins the next life.
     pub(crate) lives: Vec<Life>,
 }
 
@@ -52,7 +52,8 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID of answers without a script. Their IDs count up. The default is 1.
+    /// The first ID that the daemon hands out in answers without a script. Later IDs count up from
+    /// it. The default is 1.
     pub(crate) first: Option<u64>,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
@@ -79,7 +80,7 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, also those of the life before, and get no answer.
+    /// A stopped process: connections stay open, even those of the life before, and get no answer.
     Frozen,
     /// Accepts and closes.
     Closes,
@@ -101,12 +102,12 @@ pub(crate) enum Kind {
 pub(crate) struct Answer {
     /// The request that the case expects.
     pub(crate) expect: Expect,
-    /// The frames of the reply. Without frames, the daemon sends an ordinary reply. If `then` is
-    /// not [`Then::GoOn`] and `cut` is missing, it sends nothing.
+    /// The frames of the reply. Without frames, the daemon sends an ordinary reply, except that it
+    /// sends nothing if `then` is not [`Then::GoOn`] and `cut` is missing.
     pub(crate) frames: Vec<FrameSpec>,
     /// Prints the event `held`, and waits for the test's `release`.
     pub(crate) hold: bool,
-    /// Sends only the first bytes.
+    /// Sends only this many bytes of the reply.
     pub(crate) cut: Option<usize>,
     /// Sends each byte in a packet of its own.
     pub(crate) trickle: bool,
@@ -128,7 +129,8 @@ pub(crate) enum Then {
     Silence,
 }
 
-/// The members that a NEXT request must have. A member that is missing here may be anything.
+/// The members that a NEXT request must have. A member that is missing here may have any value in
+/// the request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {

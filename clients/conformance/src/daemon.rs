@@ -88,8 +88,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the current life. If the daemon freezes, its connections stay open: returns the task
-    /// that owns them.
+    /// Ends the current life. If the next life is frozen, keeps the connections open, and returns
+    /// the tasks that own them.
     fn end_life(&mut self, next: Kind) -> Vec<AbortHandle> {
         let Some(Running { state, tasks }) = self.current.take() else { return Vec::new() };
         state.end();
@@ -121,7 +121,7 @@ impl Daemon {
     }
 }
 
-/// Accepts connections until the task is aborted. The abort ends all of them.
+/// Accepts connections until the task is aborted. The abort ends all connections.
 async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
     let mut connections = JoinSet::new();
     loop {
@@ -130,7 +130,8 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
         let endpoint = endpoint.clone();
         let life = Arc::clone(&life);
         connections.spawn(async move {
-            // A client may close its connection at any time, so an error here is not its fault.
+            // A client may close its connection at any time, so an error here is no fault of the
+            // client.
             drop(attend(stream, &endpoint, life).await);
         });
         while connections.try_join_next().is_some() {}

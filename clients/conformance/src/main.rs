@@ -17,7 +17,7 @@ mod report;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// A result whose error is a reason for a person.
+/// A result. Its error is a text for a person to read.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";

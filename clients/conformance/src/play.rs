@@ -36,7 +36,7 @@ pub(crate) async fn play(case: Case) -> Outcome {
         "options": with_defaults(options),
         "steps": steps,
     });
-    // A text that begins with a file's name, such as `$ca_file`, gets the file's path there.
+    // If a text begins with a file's name, such as `$ca_file`, the file's path replaces the name.
     let mut line = case.to_string();
     for (name, path) in files {
         line = line.replace(&format!("\"${name}"), &format!("\"{}", path.display()));

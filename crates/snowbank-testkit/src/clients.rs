@@ -18,7 +18,7 @@ pub fn script(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/clients").join(name)
 }
 
-/// Returns the path of a part of the newest clients. Calls [`skip`] if it is missing.
+/// Returns the path of a part of the newest clients. Calls [`skip`] if that part is missing.
 pub fn newest(part: &str) -> Option<PathBuf> {
     let path = place().join(part);
     if path.exists() {
@@ -28,8 +28,8 @@ pub fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a command succeeds, such as one that loads a library. Calls [`skip`] if it
-/// fails.
+/// Returns whether a command succeeds, such as a command that loads a library. Calls [`skip`] if
+/// the command fails.
 pub fn can_run(command: &mut Command, what: &str) -> bool {
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {

@@ -1,5 +1,5 @@
-//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts off,
-//! and drops answers.
+//! Real coordinators on free loopback ports, and a proxy in front of each, which delays answers,
+//! drops answers, or cuts connections.
 
 mod etcd;
 mod proxy;
@@ -23,16 +23,16 @@ pub use self::zookeeper::ZooKeeper;
 
 /// The files with which a coordinator serves TLS.
 pub struct Tls {
-    /// The certificate of the authority that signs its clients' certificates.
+    /// The certificate of the authority that signs the certificates of the coordinator's clients.
     pub ca: PathBuf,
-    /// Its own certificate.
+    /// The coordinator's own certificate.
     pub certificate: PathBuf,
-    /// The key of its certificate.
+    /// The key of the coordinator's own certificate.
     pub key: PathBuf,
 }
 
-/// The longest wait for one answer while a server starts. A starting server may accept a connection
-/// and never answer.
+/// The longest wait for one answer while a server starts. A starting server may accept a
+/// connection, and then never answer on it.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 fn listens(address: SocketAddr) -> Option<()> {
@@ -67,8 +67,9 @@ impl Server {
         self.port.address()
     }
 
-    /// Starts the process, which logs into a file. Returns once the process answers the probe; with
-    /// TLS, once it listens. Panics with the log if the process ends.
+    /// Starts the process, which logs into a file. Without TLS, returns once the process answers
+    /// the probe. With TLS, returns once the process listens. Panics with the log if the process
+    /// ends before that.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
         let name = self.name;
         let log = self.path("log");
@@ -102,33 +103,33 @@ impl Drop for Server {
 
 /// A coordinator that runs on this machine.
 pub trait Coordinator {
-    /// Returns its name in a configuration.
+    /// Returns the coordinator's name in a configuration.
     fn name(&self) -> &'static str {
         self.server().name
     }
 
-    /// Returns the scheme of its endpoints.
+    /// Returns the scheme of the coordinator's endpoints.
     fn scheme(&self) -> &'static str {
         self.name()
     }
 
-    /// Returns its process.
+    /// Returns the coordinator's process.
     fn server(&self) -> &Server;
 
-    /// Returns its process, for changes.
+    /// Returns the coordinator's process, for changes.
     fn server_mut(&mut self) -> &mut Server;
 
-    /// Returns the address of its clients' listener.
+    /// Returns the address on which the coordinator listens for clients.
     fn address(&self) -> SocketAddr {
         self.server().address()
     }
 
-    /// Returns its process ID while it runs.
+    /// Returns the process ID of the coordinator, which must run.
     fn id(&self) -> u32 {
         self.server().child.as_ref().expect("the coordinator runs").id()
     }
 
-    /// Makes it serve only TLS from its next run on.
+    /// Makes the coordinator serve only TLS from its next start on.
     fn use_tls(&mut self, tls: Tls) {
         self.server_mut().tls = Some(tls);
     }
@@ -136,18 +137,19 @@ pub trait Coordinator {
     /// Starts the process, and waits until it answers.
     fn run(&mut self);
 
-    /// Ends the process like a crash.
+    /// Kills the process, as a crash does.
     fn kill(&mut self) {
         self.server_mut().kill();
     }
 
-    /// Removes its data, while it does not run.
+    /// Removes the coordinator's data. The coordinator must not run.
     fn lose_data(&mut self) {
         assert!(self.server().child.is_none(), "the coordinator still runs");
         fs::remove_dir_all(self.server().data()).expect("its data can be removed");
     }
 
-    /// Saves its data, as a nightly job does. The coordinator is down meanwhile.
+    /// Saves the coordinator's data, as a nightly job does. During the copy, the coordinator is
+    /// down.
     fn back_up(&mut self) {
         self.kill();
         let data = self.server().data();
@@ -158,7 +160,7 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Replaces its data by the saved data. The coordinator is down meanwhile.
+    /// Replaces the coordinator's data by the saved data. During the copy, the coordinator is down.
     fn restore(&mut self) {
         self.kill();
         self.lose_data();
@@ -168,7 +170,8 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Returns a text that has the value of a key, and that differs after each write.
+    /// Returns a text that contains the value of a key. Each write of the key changes the text,
+    /// even a write of an equal value.
     fn get(&self, key: &str) -> String;
 
     /// Writes a key.
@@ -177,36 +180,36 @@ pub trait Coordinator {
     /// Removes a key.
     fn delete(&self, key: &str);
 
-    /// Makes it require a password. Tests call this before the fleet is prepared. Returns the
-    /// user's name.
+    /// Makes the coordinator require a password. Tests call this before the fleet is prepared.
+    /// Returns the user's name.
     fn require_password(&self, password: &str) -> &'static str;
 
-    /// Returns the words by which it refuses a wrong password.
+    /// Returns the words with which the coordinator refuses a wrong password.
     fn wrong_password(&self) -> &'static str;
 
-    /// Returns its endpoint in a configuration.
+    /// Returns the coordinator's endpoint for a configuration.
     fn url(&self) -> String {
         format!("{}://{}", self.scheme(), self.address())
     }
 
-    /// Returns its endpoint in a configuration, while it serves TLS.
+    /// Returns the endpoint for a configuration if the coordinator serves TLS.
     fn tls_url(&self) -> String {
         format!("{}s://{}", self.scheme(), self.address())
     }
 
-    /// Returns the table of a fleet in a configuration, with these endpoints in its list.
+    /// Returns the table `[fleet]` for a configuration, with these endpoints.
     fn table(&self, endpoints: &[&str]) -> String {
         format!("[fleet]\ncoordinator = \"{}\"\nendpoints = {endpoints:?}\n", self.name())
     }
 
-    /// Starts a proxy in front of it.
+    /// Starts a proxy in front of the coordinator.
     fn proxy(&self) -> Proxy {
         Proxy::before(self.address(), self.scheme())
     }
 }
 
-/// Runs a test of a rule that is the same at each coordinator: on etcd alone, or on each if
-/// `SNOWBANK_COORDINATORS` is set, as in `tests/long`.
+/// Runs a test of a rule that is the same for every kind of coordinator. Uses etcd alone, or every
+/// kind that is installed if `SNOWBANK_COORDINATORS` is set, as `tests/long` does.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);
@@ -215,7 +218,7 @@ pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     }
 }
 
-/// Runs a test on each coordinator that is installed, on all at the same time.
+/// Runs a test on each kind of coordinator that is installed, on all kinds at the same time.
 pub fn each(test: impl Fn(&mut dyn Coordinator) + Sync) {
     type Start = fn() -> Option<Box<dyn Coordinator>>;
     let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];

@@ -16,7 +16,7 @@ use super::program::{Said, program, run_in};
 use super::wire::{Ask, Reply, Run, Wire};
 use super::{DEADLINE, poll};
 
-/// An address on which a daemon listens, as a line of its output names it.
+/// An address on which a daemon listens. A line of the daemon's output names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Plain TCP.
@@ -124,21 +124,21 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// Adds a listener for clients of Redis on a free loopback port. It is the second of the
-    /// daemon's `addresses`.
+    /// Adds a listener for clients of Redis on a free loopback port. This listener is the second of
+    /// the daemon's `addresses`.
     pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
-    /// Adds a listener for clients of this protocol on a free loopback port. It is the second of
-    /// the daemon's `addresses`.
+    /// Adds a listener for clients of this protocol on a free loopback port. This listener is the
+    /// second of the daemon's `addresses`.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port. It is the last of the daemon's `addresses`.
-    /// Sets the drain delay to 0.
+    /// Adds an admin listener on a free loopback port. This listener is the last of the daemon's
+    /// `addresses`. Sets the drain delay to 0.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
@@ -191,7 +191,7 @@ impl Setup {
         })
     }
 
-    /// Starts the daemon. Returns an error if it ends before it listens.
+    /// Starts the daemon. Returns an error if the daemon ends before it listens.
     pub fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
@@ -247,8 +247,8 @@ impl Ended {
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
     }
 
-    /// Checks that the daemon refused to start for a cause that lasts: exit code 2, and one line on
-    /// standard error that has all of `parts`.
+    /// Checks that the daemon refused to start for a cause that does not pass by itself: exit code
+    /// 2, and one line on standard error that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
@@ -277,7 +277,7 @@ impl Ended {
 pub struct Daemon {
     child: Child,
     status: Option<ExitStatus>,
-    /// Its listeners, in the order of their lines.
+    /// The daemon's listeners, in the order in which it printed them.
     pub addresses: Vec<Address>,
     stdout: Lines,
     stderr: Text,
@@ -319,18 +319,19 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Returns its standard error so far; after its end, all of it.
+    /// Returns the daemon's standard error so far. After the daemon has ended, this is all of it.
     pub fn log(&self) -> String {
         if self.status.is_some() { self.stderr.whole() } else { self.stderr.so_far() }
     }
 
-    /// Waits until its log has the text. A thread collects the log, so a line comes a bit late.
+    /// Waits until the daemon's log has this text. A thread collects the log, so a line appears a
+    /// little late.
     pub fn assert_logs(&self, part: &str) {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until the daemon has its worker IDs. A daemon that waits for them listens, too, but
-    /// ends the connections that it accepted meanwhile.
+    /// Waits until the daemon has its worker IDs. A daemon that waits for worker IDs listens, too.
+    /// When it gets them, it closes the connections that it accepted while it waited.
     pub fn assert_has_numbers(&self) {
         // A daemon logs this only once it has its worker IDs.
         self.assert_logs("the kernel's log");
@@ -341,8 +342,8 @@ impl Daemon {
         replace(&self.path(name), text);
     }
 
-    /// Draws IDs by requests that do not wait, until a request is refused with this code. Returns
-    /// the runs.
+    /// Repeats a request, without a wait, until the daemon refuses it with this code. Returns the
+    /// runs that it got before.
     pub fn draw_until(&self, ask: Ask, code: u16) -> Vec<Run> {
         const REQUESTS_BETWEEN_PAUSES: usize = 20;
         let mut wire = self.connect();
@@ -360,7 +361,8 @@ impl Daemon {
         runs
     }
 
-    /// Makes the daemon reload its configuration. Returns the lines that it logged meanwhile.
+    /// Makes the daemon reload its configuration. Returns the lines that the daemon logged during
+    /// the reload.
     pub fn reload(&self) -> String {
         const ENDS: [&str; 3] =
             ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
@@ -379,7 +381,8 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
 
-    /// Stops all of its threads, until SIGCONT. Returns once all of them have stopped.
+    /// Stops all threads of the daemon until it gets SIGCONT. Returns once all threads have
+    /// stopped.
     pub fn stand_still(&self) {
         self.signal(Signal::STOP);
         poll("the stop of all threads of the daemon", || {
@@ -391,7 +394,7 @@ impl Daemon {
         });
     }
 
-    /// Waits for its end. Returns its exit code, or `None` if a signal ended it.
+    /// Waits until the daemon has ended. Returns its exit code, or `None` if a signal ended it.
     pub fn wait(&mut self) -> Option<i32> {
         let status = wait(&mut self.child)
             .unwrap_or_else(|| panic!("the daemon does not end. Its log:\n{}", self.log()));
@@ -399,14 +402,15 @@ impl Daemon {
         status.code()
     }
 
-    /// Stops it as a service manager does. Returns its standard output after the listening lines.
+    /// Stops the daemon as a service manager does. Returns the lines of standard output that follow
+    /// those of the listeners.
     pub fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         assert_eq!(self.wait(), Some(0), "{}", self.log());
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
-    /// Kills it, like a power failure.
+    /// Kills the daemon with SIGKILL, so it cannot write anything more.
     pub fn kill(&mut self) {
         self.child.kill().expect("the daemon can be killed");
         self.wait();
@@ -476,7 +480,7 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// Replaces a file in one step. Only its user can read it.
+/// Replaces a file in one step. Only the user of this process can read the new file.
 pub fn replace(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let unfinished = path.with_extension("unfinished");

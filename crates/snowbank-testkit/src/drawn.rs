@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// The number of digits of every ID of Twitter's layout since 2018. No other number in a reply has
-/// as many.
+/// that many digits.
 const DIGITS: usize = 19;
 
 /// The IDs that a client has drawn, by source.
@@ -22,12 +22,12 @@ impl Drawn {
             panic!("{line:?} is no ID");
         };
         let last = self.last.insert(source.to_owned(), id);
-        assert!(last.is_none_or(|last| last < id), "{id} after {last:?} of {source}");
-        assert!(self.all.insert(id), "{id} twice");
+        assert!(last.is_none_or(|last| last < id), "{id} is not above {last:?}, the last ID of {source}");
+        assert!(self.all.insert(id), "{id} came twice");
     }
 }
 
-/// Returns the IDs in replies that are texts.
+/// Returns the IDs in the bytes of replies, for protocols that write IDs as decimal numbers.
 pub fn ids_of(replies: &[u8]) -> Vec<u64> {
     let texts = replies.split(|byte| !byte.is_ascii_digit()).filter(|text| text.len() == DIGITS);
     texts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok()).collect()

@@ -22,8 +22,8 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// Makes a disk under `directory` that works for now. `control`, the file of orders, is outside
-    /// of it.
+    /// Makes a disk under `directory`, which works until it gets an order. `control`, the file of
+    /// orders, must be outside of `directory`.
     pub fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         let directory = directory.canonicalize().expect("the directory is there");
@@ -45,15 +45,15 @@ impl FailingDisk {
         self.control.with_extension("record")
     }
 
-    /// Returns the calls so far, in order, each with the path within the directory. After a call on
-    /// an open file that stalls comes a second line, `stall`.
+    /// Returns the calls so far, in order, each with the path within the directory. If a call on an
+    /// open file stalls, a second line follows: `stall`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Makes each sync from now on stall for this long. Calls `meanwhile` again and again until one
-    /// stalls.
+    /// Makes each sync from now on stall for this long. Calls `meanwhile` again and again until a
+    /// sync stalls.
     pub fn stall_syncs(&self, stall_ms: u64, mut meanwhile: impl FnMut()) {
         let stalls = || self.calls().iter().filter(|call| call.starts_with("stall ")).count();
         let before = stalls();
@@ -87,7 +87,7 @@ pub fn library() -> &'static Path {
         std::fs::create_dir_all(&directory).expect("the directory can be made");
         let library = directory.join("failing_disk.so");
         // A rename puts the library in place, because another test program may use the existing
-        // one.
+        // library.
         let unfinished = directory.join(format!("failing_disk.so.{}", std::process::id()));
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);

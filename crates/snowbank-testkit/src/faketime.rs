@@ -1,6 +1,6 @@
-//! A daemon's wall clock that tests set, by libfaketime, which is preloaded into the shipped
-//! program. The boot clock and the monotonic clock stay right, as on a real machine whose wall
-//! clock is set.
+//! A wall clock of daemons that tests can set. libfaketime, which is preloaded into the shipped
+//! program, shows it to a daemon. The boot clock and the monotonic clock stay right, as on a real
+//! machine whose wall clock is set.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -39,8 +39,8 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// Makes a clock that is right for now, controlled by a file of this directory. Returns `None`
-    /// if the test cannot run here.
+    /// Makes a clock that is right until a test sets it. A file in this directory controls the
+    /// clock. Returns `None` if the test cannot run here.
     pub fn new(directory: &Path) -> Option<FakeClock> {
         let clock =
             FakeClock { library: library()?, file: directory.join("clock"), offset_ms: Mutex::new(0) };
@@ -48,7 +48,7 @@ impl FakeClock {
         Some(clock)
     }
 
-    /// Makes a daemon use it.
+    /// Makes a daemon use this clock.
     pub fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", &self.library)
@@ -74,9 +74,10 @@ impl FakeClock {
     }
 
     /// Stops the clock at the start of its next second, because the library can only stop it at
-    /// whole seconds. Returns the step, and that instant in Unix ms.
+    /// whole seconds. Returns the step, and the time at which the clock then stands, in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
-        /// The clock is stopped this long before its second begins, so that it never steps back.
+        /// The test stops the clock this long before that second begins, so that the clock never
+        /// steps back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;
@@ -101,7 +102,7 @@ impl FakeClock {
     }
 }
 
-/// Removes the files that the library leaves behind if a process is killed.
+/// Removes the files that libfaketime leaves behind for a process that was killed.
 pub fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));

@@ -1,4 +1,4 @@
-//! A client of front ends that sends and reads bytes.
+//! A client for front ends. It sends bytes and reads bytes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

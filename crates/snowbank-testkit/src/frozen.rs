@@ -16,7 +16,8 @@ impl FrozenThread {
         let thread = find(process, name);
         let (thaw, thawed) = mpsc::channel();
         let (is_frozen, frozen) = mpsc::channel();
-        // The thread that attaches is the tracer. When it ends, the traced thread continues.
+        // The thread that attaches is the tracer. When the tracer ends, the traced thread
+        // continues.
         let tracer = std::thread::spawn(move || {
             is_frozen.send(attach(thread)).expect("the test waits");
             let _ = thawed.recv();
@@ -26,10 +27,10 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops the thread, and returns what `holds` finds. `holds` returns first whether the daemon
-    /// has noticed the stop. A daemon does not notice that its keeper is stopped while the keeper
-    /// waits for storage. Then the thread continues for a moment and is stopped again, up to five
-    /// times in all.
+    /// Stops the thread, and calls `holds`. Of the two values that `holds` returns, the first says
+    /// whether the daemon has noticed the stop, and this function returns the second. A daemon does
+    /// not notice the stop of a keeper that was waiting for storage. If the daemon has not noticed,
+    /// the thread continues for a moment and is stopped again, up to five times in all.
     pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

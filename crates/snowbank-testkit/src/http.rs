@@ -1,5 +1,5 @@
-//! A small HTTP/1.1 client for the tests. Each connection to the admin listener has one request;
-//! connections to the front end stay open.
+//! A small HTTP/1.1 client for the tests. A connection to the admin listener carries one request. A
+//! connection to the front end stays open for more.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ impl Answer {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether it has this header: `name: value`, in lower case.
+    /// Returns whether the answer has this header: `name: value`, in lower case.
     pub fn has(&self, header: &str) -> bool {
         let same = |(name, value): &(String, String)| format!("{name}: {}", value.to_lowercase()) == header;
         self.headers.iter().any(same)
@@ -46,7 +46,7 @@ impl Answer {
 /// Sends these bytes and reads until the connection closes.
 pub fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     fn talk(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
-        stream.write_all(request).expect("the request leaves");
+        stream.write_all(request).expect("the request is sent");
         let mut answer = Vec::new();
         // The daemon may also end the connection by a reset after its answer.
         let _ = stream.read_to_end(&mut answer);
@@ -67,7 +67,7 @@ pub fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Sends a request and reads the answer. Each of the headers ends with its line end.
+/// Sends a request and reads the answer. Each header in `headers` ends with a line end.
 pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
     let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
@@ -75,7 +75,7 @@ pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer
 }
 
 impl FrontEndClient {
-    /// Sends a GET and reads the answer. Each of the headers ends with its line end.
+    /// Sends a GET and reads the answer. Each header in `headers` ends with a line end.
     pub fn get(&mut self, target: &str, headers: &str) -> Answer {
         self.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
         self.answer(true)
@@ -130,7 +130,7 @@ pub fn parse(bytes: &[u8]) -> Answer {
     let mut lines = head.lines();
     let code = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
     let headers = lines.map(|line| {
-        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}"));
+        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("the line is no header: {line:?}"));
         (name.to_ascii_lowercase(), value.trim().to_owned())
     });
     let code = code.unwrap_or_else(|| panic!("no HTTP answer: {text:?}"));
@@ -143,7 +143,8 @@ pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     assert_eq!(answer.code, 200, "{answer:?}");
     let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
     let sample = |line: &str| {
-        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line:?}"));
+        let (name, value) =
+            line.rsplit_once(' ').unwrap_or_else(|| panic!("the line is no sample: {line:?}"));
         (name.to_owned(), value.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
     };
     samples.map(sample).collect()

@@ -1,7 +1,8 @@
 //! Helpers of the black-box tests: the real daemon as a child process, an independent client of the
 //! protocol, and the arithmetic of a few layouts. None of them uses Snowbank's own library, because
-//! a test would not notice a mistake on both sides of the wire. Every wait ends at [`DEADLINE`],
-//! which a working daemon never reaches. No wait is a measurement.
+//! then a test would not notice a mistake that both sides of the wire share. Every wait ends at
+//! [`DEADLINE`], which a working daemon never reaches. A deadline only ends a failed test, and
+//! measures nothing.
 
 #![allow(clippy::new_without_default, reason = "`new` makes directories and sockets")]
 #![allow(clippy::should_implement_trait, reason = "`Random` is no iterator")]
@@ -40,7 +41,8 @@ pub use daemon::{Address, Daemon, Setup};
 pub use port::Port;
 pub use wire::{Ask, Reply, Wire};
 
-/// The longest that the tests wait for anything. On a busy machine a ZooKeeper starts in 40 s.
+/// The longest that the tests wait for anything. On a busy machine, the start of a ZooKeeper takes
+/// 40 s.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A source that always has IDs, and a source of 16 IDs a second.
@@ -96,8 +98,8 @@ pub fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
     });
 }
 
-/// Reports that a test cannot run here. The test must return then. Panics if `CI` is set, where no
-/// test may be skipped.
+/// Reports that a test cannot run here. The test must then return. Panics if `CI` is set, because
+/// there no test may be skipped.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
     // Written directly to the stream, because the test harness hides the output of a test that
@@ -115,11 +117,12 @@ pub fn has_program(name: &str, package: &str) -> bool {
     is_there
 }
 
-/// Random numbers, the same for the same seed.
+/// A generator of random numbers. Equal seeds give equal numbers.
 pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Returns the generator of a seed. Prints the seed, which a failing test shows.
+    /// Returns the generator of a seed. Prints the seed, which the output of a failing test then
+    /// shows.
     pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
         Random(fastrand::Rng::with_seed(seed))

@@ -42,7 +42,7 @@ impl Manager {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
-    /// Returns the next message. Returns `None` if none comes within this time.
+    /// Returns the next message. Returns `None` if no message comes within this time.
     pub fn next_within(&self, patience: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(patience)).expect("a timeout can be set");
         let mut message = [0; 4_096];
@@ -51,7 +51,7 @@ impl Manager {
         Some(Message(text.lines().map(str::to_owned).collect()))
     }
 
-    /// Reads messages until `does` holds for one, and returns that one.
+    /// Reads messages until `does` returns true for a message, and returns that message.
     #[track_caller]
     pub fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
         let deadline = Instant::now() + DEADLINE;
@@ -65,7 +65,7 @@ impl Manager {
         panic!("waited {DEADLINE:?} in vain for: {what}; other messages: {others:?}");
     }
 
-    /// Returns all messages within this time.
+    /// Returns all messages that arrive within this time.
     pub fn all_within(&self, time: Duration) -> Vec<Message> {
         let end = Instant::now() + time;
         let mut all = Vec::new();
@@ -82,7 +82,7 @@ impl Manager {
         while socket.send_to(b"FULL=1\n", self.directory.path().join("notify")).is_ok() {}
     }
 
-    /// Forgets all messages so far.
+    /// Discards all messages that have arrived so far.
     pub fn forget(&self) {
         while self.next_within(Duration::from_millis(1)).is_some() {}
     }

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use super::{DEADLINE, poll};
 
-/// The lines of a child's output, as they come.
+/// The lines of a child's output. Each line is available as soon as the child has written it.
 pub(crate) struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-/// The whole output of a child. A thread collects it, so that the child never waits.
+/// The whole output of a child. A thread collects it, so that the child never waits for a reader.
 pub(crate) struct Text {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,

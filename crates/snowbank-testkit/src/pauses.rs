@@ -1,5 +1,6 @@
-//! Evidence that the machine was too busy to run a process. The kernel counts the time for which a
-//! thread waits for a core. Also, a thread of this process notices if it wakes up too late.
+//! Evidence that the machine was too busy to run a process. There are two sources. The kernel
+//! counts the time for which each thread waits for a core. And a thread of this process notices
+//! when it wakes up too late itself.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,18 +10,19 @@ use std::time::{Duration, Instant};
 
 /// The shortest wait that counts as a pause.
 const PAUSE: Duration = Duration::from_millis(300);
-/// The time between two looks at the threads.
+/// The time between two measurements of the threads.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A look at the threads, and the longest time that one of them waited for a core since the look
-/// before.
+/// A look at the threads, and the longest time that one of them waited for a core since the
+/// previous look.
 #[derive(Debug)]
 struct Look {
     at: Instant,
     waited: Duration,
 }
 
-/// A thread that watches processes until it is told to end, or is dropped.
+/// A thread that watches processes. It ends at a call of [`PauseWatch::end`], or when this value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct PauseWatch {
     end: Sender<()>,
@@ -43,8 +45,8 @@ impl PauseWatch {
 pub(crate) struct Pauses(Vec<Look>);
 
 impl Pauses {
-    /// Returns whether the processes had to wait for [`PAUSE`] or longer in total between these
-    /// moments.
+    /// Returns whether the processes waited for a core for [`PAUSE`] or longer in total between
+    /// these moments.
     pub(crate) fn explain(&self, from: Instant, to: Instant) -> bool {
         let within = |look: &Look| {
             let begun = look.at.checked_sub(look.waited).unwrap_or(look.at);

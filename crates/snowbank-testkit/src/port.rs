@@ -1,8 +1,8 @@
-//! Ports for servers that must know their port before they listen, or return to the same port. The
-//! kernel takes the local port of each connection from its own range, so another connection may get
-//! a free port of that range before a server binds it. The ports here are below that range. A test
-//! reserves a port by an abstract socket that is named after it. The reservation ends with the
-//! test's process.
+//! Ports for servers that must know their port before they listen, or that must return to the same
+//! port after a restart. The kernel takes the local port of each connection from its own range, so
+//! another connection may get a free port of that range before the server binds it. The ports here
+//! are below that range. A test reserves a port by an abstract socket that is named after the port.
+//! The reservation ends when the test's process ends.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -54,8 +54,8 @@ impl Port {
     }
 }
 
-/// Returns the ports from [`LOWEST`] to the kernel's range, or all from [`LOWEST`] on if these are
-/// too few.
+/// Returns the ports from [`LOWEST`] to the kernel's range. If these are too few, returns all ports
+/// from [`LOWEST`] on.
 fn candidates() -> Range<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);

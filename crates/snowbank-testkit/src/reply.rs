@@ -55,7 +55,11 @@ impl Reply {
         match kind {
             0x81 => Reply::Runs(tag, runs(&body)),
             0x82 => {
-                assert!(!body.is_empty() && body.len().is_multiple_of(8), "a list of {} bytes", body.len());
+                assert!(
+                    !body.is_empty() && body.len().is_multiple_of(8),
+                    "a list must have whole IDs, found {} bytes",
+                    body.len()
+                );
                 let (ids, _) = body.as_chunks::<8>();
                 let ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
                 assert!(ids.is_sorted_by(|a, b| a < b), "the IDs of a list do not increase");
@@ -64,7 +68,7 @@ impl Reply {
             0x83 => Reply::Info(tag, String::from_utf8(body).expect("UTF-8")),
             0x84 => Reply::Pong(tag, body),
             0x85 => {
-                assert!(body.is_empty(), "OK with a body");
+                assert!(body.is_empty(), "found an OK with a body");
                 Reply::Ok(tag)
             }
             0xFF => {
@@ -72,15 +76,15 @@ impl Reply {
                 let message = String::from_utf8(message.to_vec()).expect("UTF-8");
                 assert!(
                     !message.is_empty() && message.lines().count() == 1,
-                    "a message in one line: {message:?}"
+                    "a message must be one line, found {message:?}"
                 );
                 let code = u16::from_le_bytes([head[0], head[1]]);
-                assert!((1..=10).contains(&code), "error code {code}: {message}");
+                assert!((1..=10).contains(&code), "found the unknown error code {code}: {message}");
                 assert_eq!(head[2..4], [0, 0], "reserved");
                 let retry_after_ms = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
                 Reply::Error { tag, code, retry_after_ms, message }
             }
-            _ => panic!("a reply of kind {kind:#x}"),
+            _ => panic!("found a reply of the unknown kind {kind:#x}"),
         }
     }
 
@@ -124,7 +128,8 @@ impl Reply {
         }
     }
 
-    /// Returns the code of an error, its time to wait in ms, and its message.
+    /// Returns the code of an error, the time in ms after which the client may ask again, and the
+    /// message.
     #[track_caller]
     pub fn error(self) -> (u16, u32, String) {
         match self {
@@ -145,7 +150,11 @@ impl Reply {
 
 fn runs(body: &[u8]) -> Vec<Run> {
     let (pieces, rest) = body.as_chunks::<16>();
-    assert!(rest.is_empty() && !pieces.is_empty(), "runs with a body of {} bytes", body.len());
+    assert!(
+        rest.is_empty() && !pieces.is_empty(),
+        "a reply must have whole runs, found {} bytes",
+        body.len()
+    );
     let mut runs: Vec<Run> = Vec::with_capacity(pieces.len());
     for piece in pieces {
         let word = |at: usize| u32::from_le_bytes([piece[at], piece[at + 1], piece[at + 2], piece[at + 3]]);

@@ -62,7 +62,8 @@ impl Client {
         String::from_utf8(self.read(size + 2)).expect("UTF-8")
     }
 
-    /// Reads lines until `is_found` holds for one. Returns all of them.
+    /// Reads lines until `is_found` returns true for a line. Returns all these lines, including the
+    /// last one.
     pub fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
         let mut lines = vec![self.line()];
         while !lines.last().is_some_and(|line| is_found(line)) {

@@ -12,7 +12,7 @@ use crate::{Daemon, poll};
 /// A source in the output of `snowbank state show --json`.
 #[derive(Debug)]
 pub struct Shown {
-    /// The ID bound: all IDs so far are below it.
+    /// The ID bound: all IDs handed out so far are below it.
     pub bound: u64,
     /// True if its daemon stopped cleanly.
     pub clean: bool,
@@ -31,7 +31,7 @@ impl Machine {
         self.state().join("ceilings")
     }
 
-    /// Returns the disk under the state directory, which works for now.
+    /// Returns the disk under the state directory. It works until it gets an order.
     pub fn disk(&self) -> FailingDisk {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
@@ -44,7 +44,7 @@ impl Machine {
         answer["sources"].as_array().expect("a list").clone()
     }
 
-    /// Returns the only source of its state.
+    /// Returns the only source of this machine's state.
     pub fn shown(&self) -> Shown {
         let [source] = &self.shown_sources("state")[..] else { panic!("expected one source") };
         Shown {
@@ -61,7 +61,8 @@ impl Machine {
         poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
     }
 
-    /// Changes every record, as an editor could, while no daemon uses the state.
+    /// Changes every record of the state file, as a person with a text editor could. No daemon may
+    /// use the state at that time.
     pub fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
         let bytes = fs::read(self.file()).expect("the file is there");
         let slot_bytes = bytes.len() / 2;
@@ -83,7 +84,7 @@ impl Machine {
         fs::write(self.file(), slot.repeat(2)).expect("written");
     }
 
-    /// Returns the contents of the state file. Its daemon may write meanwhile, so reads the file
+    /// Returns the contents of the state file. A daemon may be writing the file, so this reads it
     /// until two readings are equal.
     pub fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
@@ -97,8 +98,8 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the mark of the only worker ID, from its lock file. If the daemon was killed between
-    /// its two writes, the state is one raise ahead of the mark.
+    /// Returns the mark of the only worker ID, from its lock file. If the daemon was killed after
+    /// it wrote its state and before it wrote its mark, the state is one raise ahead of the mark.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");

@@ -33,7 +33,7 @@ mod codes {
 
 /// The largest `length` of a reply's frame.
 const REPLY_LENGTH_MAX: usize = 65_536;
-/// The size of kind, flags and tag, which `length` counts.
+/// The size of kind, flags and tag, which `length` includes.
 const HEAD: usize = 4;
 
 /// Returns a frame, which need not be valid.
@@ -46,8 +46,8 @@ pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of a vector: hexadecimal digits with spaces. `61*513` is a byte and how often
-/// it is repeated.
+/// Returns the bytes of a test vector, which has hexadecimal digits and spaces. `61*513` means 513
+/// bytes 0x61.
 pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
     let word = |word: &str| match word.split_once('*') {
@@ -88,8 +88,8 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Returns a request for `count` IDs of source 0. Its wait is so long that even a busy machine
-    /// raises a ceiling meanwhile.
+    /// Returns a request for `count` IDs of source 0. The wait is so long that even on a busy
+    /// machine the daemon raises a ceiling during it.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }
@@ -265,7 +265,10 @@ impl Wire {
         loop {
             if let Some((head, rest)) = self.unread.split_first_chunk::<4>() {
                 let length = u32::from_le_bytes(*head) as usize;
-                assert!((HEAD..=REPLY_LENGTH_MAX).contains(&length), "a reply's frame of length {length}");
+                assert!(
+                    (HEAD..=REPLY_LENGTH_MAX).contains(&length),
+                    "a reply's frame has the wrong length {length}"
+                );
                 if rest.len() >= length {
                     let kind = rest[0];
                     let flags = rest[1];
@@ -276,7 +279,11 @@ impl Wire {
                 }
             }
             if self.read()? == 0 {
-                assert!(self.unread.is_empty(), "closed within a frame: {:?}", self.unread);
+                assert!(
+                    self.unread.is_empty(),
+                    "the server closed the connection within a frame: {:?}",
+                    self.unread
+                );
                 return Ok(None);
             }
         }
@@ -289,10 +296,13 @@ impl Wire {
         };
         let may_be_split = matches!(kind, 0x81..=0x83);
         while flags != 0 {
-            assert!(flags == 0x01 && may_be_split, "flags {flags:#x} of kind {kind:#x}");
+            assert!(
+                flags == 0x01 && may_be_split,
+                "a reply of kind {kind:#x} has the wrong flags {flags:#x}"
+            );
             let next = self.frame()?.expect("a frame follows MORE");
             assert_eq!((next.kind, next.tag), (kind, tag), "a frame of another kind or tag follows MORE");
-            assert!(!next.body.is_empty(), "an empty frame after MORE");
+            assert!(!next.body.is_empty(), "an empty frame follows MORE");
             flags = next.flags;
             body.extend_from_slice(&next.body);
         }
@@ -323,7 +333,7 @@ impl Wire {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Requests IDs, and checks that the reply is for this request and complete.
+    /// Requests IDs. Checks that the reply belongs to this request and is complete.
     #[track_caller]
     pub fn next(&mut self, ask: Ask) -> Reply {
         let reply = self.call(&ask.bytes());

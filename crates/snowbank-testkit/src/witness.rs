@@ -1,7 +1,7 @@
 //! A client that keeps all replies. Many connections request IDs all the time. The client notes the
 //! moment before each request and the moment after its reply. The daemon reads its clock between
-//! the two. So the clock's times at these moments bound the times of the IDs, even on a busy
-//! machine.
+//! these two moments. So the times that the clock shows at them are bounds of the times in the IDs,
+//! even on a busy machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use super::{Daemon, Random, poll};
 /// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Plays a scene up to five times, until `play` returns a result. It returns `None` if the machine
-/// was too busy to serve a request.
+/// Plays a scene up to five times, until `play` returns a result. `play` returns `None` if the
+/// machine was too busy to serve a request.
 pub fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
     (0..5).find_map(|_| play()).expect("in one of five scenes the machine serves all requests")
 }
@@ -29,7 +29,7 @@ pub enum Came {
     Ids(Vec<Run>),
     /// An error.
     Refusal {
-        /// Its code.
+        /// The code of the error.
         code: u16,
         /// The time after which the client may ask again.
         retry_after_ms: u32,
@@ -67,7 +67,7 @@ impl Sample {
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
     }
 
-    /// Returns the code and the time to wait of a refusal.
+    /// Returns the code of a refusal, and the time in ms after which the client may ask again.
     pub fn refusal(&self) -> Option<(u16, u32)> {
         match self.came {
             Came::Ids(_) => None,
@@ -89,7 +89,7 @@ pub struct Load {
 pub const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
 /// Single IDs, one every few ms.
 pub const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
-/// More IDs than the source has.
+/// Requests for more IDs than the source makes.
 pub const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
 
 #[derive(Debug)]
@@ -111,7 +111,8 @@ impl Witness {
         Witness::beside(daemon, loads, &[])
     }
 
-    /// Does the same as [`Witness::of`] for a daemon that needs these other processes.
+    /// Does the same as [`Witness::of`] for a daemon that needs other processes. A request may also
+    /// wait in vain while one of these processes waits for a core.
     pub fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
         let pauses = PauseWatch::of([&[daemon.id()], others].concat());
         let highest = Arc::new(AtomicU64::new(0));
@@ -126,7 +127,8 @@ impl Witness {
         Witness { connections: connections.collect(), pauses }
     }
 
-    /// Waits until, on every connection, `is_it` holds for the reply to a request after `moment`.
+    /// Waits until, on every connection, a request was sent after `moment` and `is_it` returned
+    /// true for its reply.
     pub fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
@@ -139,12 +141,12 @@ impl Witness {
         }
     }
 
-    /// Waits until every connection has had IDs for a request from now on.
+    /// Waits until every connection has had IDs for a request that it sent after this call.
     pub fn await_ids(&self) {
         self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
     }
 
-    /// Waits for this long, and then until every connection has another answer.
+    /// Waits for this long, and then until every connection has received one more answer.
     pub fn await_time(&self, span: Duration) {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
@@ -179,7 +181,8 @@ impl Witness {
     }
 }
 
-/// Sends requests until they are stopped. Returns true if the connection has closed.
+/// Sends requests until the witness is stopped or the daemon closes the connection. Returns true if
+/// the daemon closed it.
 fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest: &AtomicU64) -> bool {
     while !own.stop.load(Ordering::Acquire) {
         let ask = Ask::of(random.pick(load.counts)).default_wait();
@@ -195,12 +198,16 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest:
         let came = match reply {
             Reply::Runs(_, runs) => {
                 let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-                assert_eq!(count, u64::from(ask.count), "{runs:?} for {ask:?}");
+                assert_eq!(
+                    count,
+                    u64::from(ask.count),
+                    "the reply to {ask:?} has another number of IDs: {runs:?}"
+                );
                 highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
                 Came::Ids(runs)
             }
             Reply::Error { code, retry_after_ms, .. } => Came::Refusal { code, retry_after_ms },
-            other => panic!("{other:?} for {ask:?}"),
+            other => panic!("the reply to {ask:?} has another kind: {other:?}"),
         };
         let was_refused = matches!(came, Came::Refusal { .. });
         let sample = Sample { asked, answered, highest_before, came, is_starved: false };
@@ -239,7 +246,7 @@ impl Testimony {
         for samples in &self.connections {
             let mut last = 0;
             for (first, to) in samples.iter().filter_map(Sample::ids) {
-                assert!(first > last, "{first} after {last} on one connection");
+                assert!(first > last, "{first} is not above {last} of the same connection");
                 last = to;
             }
         }
@@ -255,7 +262,7 @@ impl Testimony {
             if let Some((first, _)) = sample.ids() {
                 assert!(
                     first > sample.highest_before,
-                    "{first} after {} was received",
+                    "{first} is not above {}, which was received before the request",
                     sample.highest_before
                 );
             }
@@ -273,13 +280,13 @@ impl Testimony {
     }
 
     /// Checks promises 1 and 2. Checks that no request waited in vain, except while the daemon had
-    /// to wait for a core. Returns `None` if that happened.
+    /// to wait for a core. Returns `None` if a request waited in vain for that reason.
     #[track_caller]
     pub fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();
         let in_vain: Vec<&Sample> = self.samples().filter(|sample| sample.waited_in_vain()).collect();
         let to_blame = in_vain.iter().find(|sample| !sample.is_starved);
-        assert!(to_blame.is_none(), "refused, although the daemon had its cores: {to_blame:?}");
+        assert!(to_blame.is_none(), "the daemon refused a request although it had its cores: {to_blame:?}");
         in_vain.is_empty().then_some(self)
     }
 
@@ -289,8 +296,8 @@ impl Testimony {
         self.assert_refusals(|_, _, _| false);
     }
 
-    /// Returns the replies to requests from `from` on that came by `to`. The daemon made them
-    /// between the two.
+    /// Returns the replies that came no later than `to`, for requests that were sent no earlier
+    /// than `from`. So the daemon made these replies between the two moments.
     pub fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
         self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)
     }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::*;
 
 /// The most connections, and the most requests, that a daemon may make in a second. It reads its
-/// keys once a second, and tries each read and each raise on the open connection and on a new one.
+/// keys once a second, and tries each read and each raise on the open connection and on a new
+/// connection.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
 /// The ways in which a proxy keeps back the coordinator's answers.
@@ -27,7 +28,10 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     let made = [proxy.connections() - before[0], proxy.passed() - before[1]];
     let lasted = began.elapsed();
     let most = TRIES_A_SECOND_MAX * (lasted.as_secs() + 1);
-    assert!(made.iter().all(|made| *made <= most), "{made:?} connections and requests in {lasted:?}");
+    assert!(
+        made.iter().all(|made| *made <= most),
+        "the daemon made {made:?} connections and requests in {lasted:?}"
+    );
 }
 
 /// Each daemon has its own proxy, which becomes silent in one of three ways.
@@ -67,7 +71,7 @@ fn a_restart_without_locks_waits_and_asks_rarely() {
         daemon.kill();
         std::fs::remove_dir_all(machine.path("locks")).expect("the locks are removed");
         proxy.cut();
-        // This kills the daemon while it waits.
+        // This call also kills the daemon, which still waits.
         machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
         let daemon = machine.setup(&toml).admin().start();
         assert_eq!(get(&daemon, "/readyz").code, 503);

@@ -32,7 +32,7 @@ fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
     let drawn = draw(daemon);
     assert_eq!(worker_of(&drawn), number);
     let last = runs.iter().map(Run::last).max();
-    assert!(last < Some(drawn[0].first), "{drawn:?} after {last:?}");
+    assert!(last < Some(drawn[0].first), "{drawn:?} is not above {last:?}");
     runs.extend(drawn);
 }
 

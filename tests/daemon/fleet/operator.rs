@@ -11,8 +11,8 @@ fn deleting_or_releasing_a_key_ends_its_daemon() {
         let (machine, mut daemon, mut runs) = serving(&toml);
         at.delete(KEY);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        // The machine may take its worker ID again. A daemon on another machine would start above
-        // the fleet's floor.
+        // A daemon on this machine may take its worker ID again at once. A daemon on another
+        // machine would start above the fleet's floor.
         let mut daemon = machine.start(&toml);
         runs.extend(draw(&daemon));
         fleet_says(&toml, &["release", "5"], 1, &["may still run"]);

@@ -21,7 +21,7 @@ fn a_hanging_connection_hides_no_loss_and_delays_no_raise() {
 }
 
 /// A new connection may mean that the machine was copied. So the daemon writes its key at once,
-/// although no raise is due for minutes. The write of one copy ends the other copy.
+/// although no raise is due for minutes. When one copy writes, the other copy ends.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {

@@ -11,7 +11,7 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
         Reply::Runs(_, runs) => Some(runs),
         Reply::Error { code, .. } => {
             // On a busy machine the first ceiling may take longer than the wait.
-            assert!([CLOCK_BEHIND, NO_CEILING].contains(&code), "code {code}");
+            assert!([CLOCK_BEHIND, NO_CEILING].contains(&code), "the daemon refused with code {code}");
             None
         }
         other => panic!("{other:?}"),

@@ -13,9 +13,10 @@ use super::*;
 use crate::support::copy;
 use crate::support::wire::{CLOCK_BEHIND, Wire};
 
-/// The IDs of one request.
+/// The number of IDs in one request.
 const BATCH: u32 = 10_000;
-/// The requests of one draw. All together ask for a quarter of a second of the layout's full rate.
+/// The number of requests in one draw. Together they ask for the IDs that the layout makes in a
+/// quarter of a second.
 const BATCHES: usize = 100;
 /// The longest that a draw waits for its IDs: longer than any floor of the schedules is ahead.
 const TURN: Duration = Duration::from_secs(60);
@@ -42,8 +43,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Draws from all of these daemons at the same time. If a daemon refuses, asks again until the
-    /// daemon ends.
+    /// Draws from all of these daemons at the same time. If a daemon refuses a request, asks again
+    /// until the daemon ends.
     fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
         let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
             let running: Vec<_> =
@@ -118,7 +119,8 @@ fn save(machine: &Machine) {
     }
 }
 
-/// Restores the saved disk into the same directories. The machine is then a copy of the saved one.
+/// Restores the saved disk into the same directories. The machine is then a copy of the saved
+/// machine.
 fn put_back(machine: &Machine) {
     for name in ["state", "locks"] {
         for entry in fs::read_dir(machine.path(name)).expect("a directory").flatten() {
@@ -154,7 +156,7 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     }
     daemon.kill();
     save(&machine);
-    // Neither copy can reach the coordinator.
+    // From now on, neither copy can reach the coordinator.
     proxy.cut();
     for copy in ["the first copy", "the second copy"] {
         let mut daemon = machine.start(&toml);
@@ -202,10 +204,11 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// The clock of the first daemon is 20 s ahead. The next holder of its worker ID draws when its own
-/// clock shows the same time.
+/// The clock of the first daemon is 20 s ahead. The next holder of this worker ID draws IDs when
+/// its own clock shows the time that the first daemon's clock showed.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
-    /// How often the first daemon draws: two seconds of the layout's full rate.
+    /// The number of draws from the first daemon. Together they ask for the IDs that the layout
+    /// makes in two seconds.
     const TURNS: usize = 8;
     let (Some(ahead), Some(right)) = (Machine::with_clock(), Machine::with_clock()) else { return };
     ahead.clock().set(20_000);
@@ -234,8 +237,8 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("20 s ahead", &again)]);
 }
 
-/// The restored etcd counts the writes of a key again from the backup. So the operator's write has
-/// the count that the paused daemon's write had.
+/// The restored etcd counts the writes of a key on from the count in the backup. So the operator's
+/// write gets the same count as the write of the paused daemon, which the restore lost.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", origin, "16s");

@@ -30,7 +30,7 @@ fn a_restart_during_an_outage_serves_at_once() {
             runs.extend(draw(&daemon));
         }
         let before = at.get(KEY);
-        // Closes the daemon's connection, which may still hang.
+        // Cuts the daemon's connection, because it may still hang.
         proxy.cut();
         proxy.pass();
         poll("a write of its own", || (at.get(KEY) != before).then_some(()));
@@ -90,7 +90,8 @@ fn silent_peer() -> (TcpListener, String) {
     (peer, setting)
 }
 
-/// Repeats with another worker ID if the key is deleted too late, when the daemon already serves.
+/// If this test deletes the key too late, the daemon already serves. Then the test tries again with
+/// another worker ID.
 #[test]
 fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
     on_one(|at| {
@@ -116,8 +117,8 @@ fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
     });
 }
 
-/// Repeats with another worker ID if the signal comes too late, when the daemon already serves, or
-/// if the coordinator answers late.
+/// The signal may come too late, when the daemon already serves, or the coordinator may answer
+/// late. Then the test tries again with another worker ID.
 #[test]
 fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
     on_one(|at| {
@@ -150,8 +151,8 @@ fn a_start_that_cannot_recheck_its_worker_id_is_no_crash() {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
-        // The peer does not answer, so the start continues long after the pause that follows the
-        // take of a worker ID.
+        // The peer does not answer, so the start takes far longer than the pause after it has taken
+        // a worker ID.
         let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());

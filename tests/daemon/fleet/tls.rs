@@ -35,8 +35,8 @@ impl Files {
         Files { authority: Authority::new("ca"), other: Authority::new("other") }
     }
 
-    /// Restarts the coordinator with TLS and this certificate. It then requires client certificates
-    /// of the authority.
+    /// Restarts the coordinator with TLS and this certificate. The coordinator then requires client
+    /// certificates of the authority.
     fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
         at.kill();
         at.use_tls(Tls {
@@ -57,7 +57,7 @@ impl Files {
     }
 }
 
-/// Prepares a fleet, and tries again until the coordinator serves.
+/// Prepares a fleet. Tries again until the coordinator serves.
 fn init_once_it_serves(toml: &str) {
     poll("a prepared fleet", || {
         let (code, text) = fleet(toml, &["init", "--new"]);

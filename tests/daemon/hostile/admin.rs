@@ -42,7 +42,8 @@ fn is_answered(admin: SocketAddr) -> bool {
     stream.read(&mut [0; 16]).is_ok_and(|size| size > 0)
 }
 
-/// Keeps this many connections open, each of which has sent only `part`. Replaces closed ones.
+/// Keeps this many connections open, each of which has sent only `part`. Replaces each connection
+/// that the daemon closes.
 fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
     let mut held: Vec<TcpStream> = Vec::new();
     while !stop.load(Ordering::Relaxed) {

@@ -57,7 +57,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
             assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads was not served");
             highest = highest.max(queued());
         }
-        assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
+        assert!(highest <= BUDGET + DEAF as f64 * STEP, "the daemon queued {highest} bytes");
         daemon.assert_logs("finding queues: ");
         drop(deaf);
         poll("no bytes queued", || (queued() == 0.0).then_some(()));
@@ -74,7 +74,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
 #[test]
 fn the_kernel_buffers_little_for_a_client_that_never_reads() {
     /// Twice the bytes that the daemon lets the kernel buffer, because the peer's kernel also
-    /// buffers some, and one more packet may be queued.
+    /// buffers some bytes, and one more packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");

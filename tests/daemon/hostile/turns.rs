@@ -2,8 +2,8 @@
 //! of another client.
 //!
 //! The daemon is stopped by SIGSTOP while the clients send, so all requests have arrived when it
-//! continues. IDs in strict order show the order in which it serves requests. So no clock
-//! influences the counts.
+//! continues. IDs in strict order show the order in which it serves requests. So the counts do not
+//! depend on any clock.
 //!
 //! A connection's first turn is short and needs no permit of the scheduler. Only a few connections
 //! have a permit for a long turn at the same time. Without the scheduler each connection of the
@@ -46,8 +46,8 @@ impl FrontEnd {
         }
     }
 
-    /// Removes the whole replies at the start of `bytes`. Returns the first ID of each, or 0 for a
-    /// refusal, which a daemon may send after a long stop.
+    /// Removes the whole replies at the start of `bytes`. Returns the first ID of each reply, or 0
+    /// for a refusal, which a daemon may send after a long stop.
     fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
         std::iter::from_fn(|| {
             let (first, size) = match self {

@@ -93,7 +93,7 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
             drawn += usize::from(line.starts_with(':'));
         }
     }
-    // The rate, and a burst of one second.
+    // The client may have the IDs of the time that has passed, and a burst of one second.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
     assert!((1..=most).contains(&drawn), "the client drew {drawn} IDs at 10 a second, allowed: {most}");
 }
@@ -119,7 +119,7 @@ fn a_reload_removes_a_permission_at_memcached() {
 /// and then the connection closes.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
-    // The test reads the replies one after the other, so the last one stalls for long.
+    // The test reads the replies one after the other, so the last reply stalls for long.
     let patient = "limits.stall_timeout = \"5m\"\n";
     let daemon = with_front_ends(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
     let mut native = daemon.connect_as(BILLING);
@@ -146,7 +146,7 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     (0..200_000).for_each(|_| drop(redis.bulk()));
     redis.is_closed_after("no longer accepts this token");
     (0..200_000).for_each(|_| drop(transaction.bulk()));
-    // The daemon answers the requests behind the long one, but hands out no IDs.
+    // The daemon answers the requests behind the long request, but hands out no IDs.
     assert!(transaction.line().contains("may not draw"));
     assert_eq!(transaction.bulk(), "end");
     transaction.is_closed_after("no longer accepts this token");

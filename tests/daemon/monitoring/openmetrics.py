@@ -1,5 +1,5 @@
-"""Reads a scrape from standard input with the official OpenMetrics parser, and writes its families as JSON: for each its
-type, unit, and samples with their labels. Fails if it is no OpenMetrics text."""
+"""Reads a scrape from standard input with the official OpenMetrics parser. Writes each family of metrics as JSON, with its
+type, its unit, and its samples with their labels. Fails if the scrape is no OpenMetrics text."""
 
 import json
 import sys

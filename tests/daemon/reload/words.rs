@@ -77,7 +77,7 @@ fn options_still_override_a_reloaded_file() {
 }
 
 #[test]
-fn a_reload_without_a_file_logs_that() {
+fn a_reload_without_a_file_logs_that_there_is_none() {
     let daemon = Setup::new().start();
     let said = daemon.reload();
     assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
@@ -85,7 +85,7 @@ fn a_reload_without_a_file_logs_that() {
 }
 
 #[test]
-fn sighup_never_ends_the_daemon_and_the_last_one_counts() {
+fn sighup_never_ends_the_daemon_and_the_last_sighup_counts() {
     let toml = |count: usize| {
         format!("[limits]\ndrain_timeout = \"30s\"\nmax_count = {count}\n{}", source("slow", 1))
     };

@@ -87,8 +87,8 @@ fn sockets_from_systemd_socket_activate_are_served() {
 }
 
 /// Connects again and again, and sends one request each time. Returns the IDs. At a stop, the
-/// daemon waits 250 ms for the first request of a connection. It may close a connection without an
-/// answer only if the request came later.
+/// daemon waits 250 ms for the first request of a connection. So it may close a connection without
+/// an answer only if the request came later than that.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
     let mut runs = Vec::new();
     while !until.load(Ordering::Relaxed) {

@@ -127,7 +127,7 @@ fn marks_of_a_colliding_layout_bind_a_start_but_no_export() {
     for setup in [machine.setup(twitter), wide()] {
         let daemon = setup.start();
         let id = daemon.draw_one();
-        assert!(id > last, "{id} after {last}");
+        assert!(id > last, "{id} is not above {last}");
         last = id;
         daemon.stop();
     }

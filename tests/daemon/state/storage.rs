@@ -97,8 +97,8 @@ fn a_new_state_file_is_synced_before_it_is_used() {
     daemon.stop();
     let before = disk.calls().len();
     let mut daemon = setup().start();
-    // A start writes in place. It syncs the directories, because an operator may have put the file
-    // there without a sync.
+    // A start writes the existing file in place. It also syncs the directories, because an operator
+    // may have put the file there without a sync.
     let calls = disk.calls()[before..].to_vec();
     let is_name = |call: &&str| ["sync in", "sync in/here"].contains(call);
     let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
@@ -123,7 +123,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
 }
 
 /// The sync of the directory fails after the rename, so a power failure may bring the old file
-/// back. Only another new file helps, because a repeated sync proves nothing. But the disk has no
+/// back. Only a second new file helps, because a repeated sync proves nothing. But the disk has no
 /// space for another file.
 #[test]
 fn a_state_file_whose_rename_was_not_synced_is_not_used() {

@@ -150,7 +150,7 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
 }
 
 #[test]
-fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
+fn a_counter_whose_value_is_lost_is_refused_until_it_is_set() {
     on_one(|at| {
         let toml = toml(at);
         set(&toml, "0");
@@ -177,7 +177,7 @@ fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
     let both = toml_at(&one, &[&one.url(), &other.url()], "");
     set(&toml(&one), "0");
-    // The first answer of a ZooKeeper takes longer than the next ones.
+    // The first answer of a ZooKeeper takes longer than its later answers.
     other.put("/asked", "");
     refused_for_two_clusters(&both).assert_refusal(&["no value at "]);
     set(&toml(&other), "0");
@@ -203,8 +203,8 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
-/// Somebody writes a wrong value into the key. The state does not store it, so a daemon starts
-/// again once the value is corrected.
+/// Somebody writes a wrong value into the key. The state does not store the wrong value, so a
+/// daemon starts again once the value is corrected.
 #[test]
 fn a_wrong_value_of_a_counter_ends_its_daemon_until_corrected() {
     let Some(etcd) = Etcd::start() else { return };

@@ -8,7 +8,8 @@ const PEERS: usize = 40;
 /// The requests of each peer.
 const REQUESTS: usize = 100;
 
-/// The key changes before each request. With a few more the daemon would close the connection.
+/// The number of key changes before each request. After a few more, the daemon would close the
+/// connection.
 const KEY_CHANGES: usize = 15;
 
 /// Returns encrypted requests for one ID each, with key changes before each request.
@@ -37,8 +38,8 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     frame[4..].first_chunk().filter(|_| frame[0] == LIST).map(|id| u64::from_le_bytes(*id))
 }
 
-/// The daemon is stopped by SIGSTOP while the clients send. Its IDs are in strict order, so they
-/// show which requests it served first.
+/// The daemon is stopped by SIGSTOP while the clients send. The IDs are in strict order, so they
+/// show which requests the daemon served first.
 #[test]
 fn a_flood_of_key_changes_does_not_delay_other_clients() {
     let authority = Authority::new("authority");

@@ -1,5 +1,5 @@
-//! Peers whose records split requests, that read late, speak no TLS, or do not finish their
-//! handshake.
+//! Four kinds of peers: their records split requests, they read late, they speak no TLS, or they do
+//! not finish their handshake.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn requests_are_answered_wherever_tls_records_split_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
     // Some records have more bytes than the daemon's buffer, and no later byte wakes the daemon.
-    // Some end within a request. Small records are more than one read takes.
+    // Some end within a request. If records are small, one read does not take all of them.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -19,7 +19,7 @@ fn requests_are_answered_wherever_tls_records_split_them() {
             let reply = wire.reply();
             assert_eq!(reply.tag(), tag);
             for id in reply.ids() {
-                assert!(id > last, "{id} after {last}");
+                assert!(id > last, "{id} is not above {last}");
                 last = id;
             }
         }
@@ -47,7 +47,9 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
             thread::sleep(Duration::from_millis(1));
         }
         let mut replies = vec![0; requests * (8 + 8 * IDS)];
-        secured.read_exact(&mut replies).unwrap_or_else(|error| panic!("of {requests} replies: {error}"));
+        secured
+            .read_exact(&mut replies)
+            .unwrap_or_else(|error| panic!("not all of {requests} replies arrived: {error}"));
     }
 }
 
@@ -63,7 +65,7 @@ fn a_client_on_a_listener_of_the_wrong_kind_gets_a_hint() {
 }
 
 #[test]
-fn a_client_names_a_server_without_a_tls_handshake() {
+fn a_clients_error_names_a_server_without_a_tls_handshake() {
     // The kernel accepts the connection, but no program answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("tls:{}", silent.local_addr().expect("an address"));

@@ -8,7 +8,7 @@ use super::server::Link;
 use super::world::World;
 use snowbank::fleet::Member;
 
-/// A saved memory, with the disk.
+/// The saved memory of a machine, with its disk.
 #[derive(Clone)]
 pub(crate) struct Saved {
     pub(crate) machine: Machine,
@@ -25,7 +25,8 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// Saves a machine's memory, and switches the machine off. Without its memory it can only boot.
+    /// Saves a machine's memory, and switches the machine off. Without its memory, the machine can
+    /// only boot.
     pub(crate) fn save(&mut self, at: usize) {
         let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
@@ -36,7 +37,7 @@ impl World {
             losses: source.grant().generation(),
         };
         let process = Process { member, sources: sources.into_iter().map(begin).collect() };
-        // The process may have been killed just before.
+        // The process may have been killed just before the save.
         let process = Some(process).filter(|_| self.rng.bool());
         // All copies get the same new boot identity, so their kernels look the same.
         self.boots += 1;
@@ -45,8 +46,8 @@ impl World {
         self.boot(machine);
     }
 
-    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports
-    /// the restore.
+    /// Resumes a saved machine once more, as a new machine with the same disk. The new machine's
+    /// kernel reports the restore.
     pub(crate) fn resume(&mut self) {
         let Some(saved) = &mut self.saved else { return };
         saved.is_resumed = true;
@@ -63,14 +64,14 @@ impl World {
     }
 
     /// Before a restore of the coordinator, ends all copies of a memory that have written nothing
-    /// yet. They would end because of a write of the copy that continued, which the restore may
-    /// lose. `docs/fleet.md` says that this case is not covered.
+    /// yet. Such copies would end because of a write of the copy that continued, but the restore
+    /// may lose that write. `docs/fleet.md` says that a fleet does not protect against this case.
     pub(crate) fn end_copies(&mut self) {
         self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
         self.saved.take_if(|saved| saved.is_resumed);
     }
 
-    /// Copies a machine's state directory. Its two files are not copied at the same instant.
+    /// Copies a machine's state directory. The two files in it are not copied at the same instant.
     pub(crate) fn copy(&mut self, machine: usize) {
         let disk = self.machines[machine].disk.clone();
         match &mut self.copied {

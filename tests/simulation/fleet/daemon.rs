@@ -22,11 +22,11 @@ pub(crate) struct Daemon {
     pub(crate) keeper: Keeper,
     pub(crate) sources: Vec<Served>,
     pub(crate) wall: Arc<Wall>,
-    /// The write to the coordinator that it has not started yet.
+    /// The write to the coordinator that the daemon has not started yet.
     pub(crate) pending: Option<Write>,
 }
 
-/// A start that has taken worker IDs which it did not hold, and pauses.
+/// A start that pauses, because it has taken worker IDs that its state did not hold.
 pub(crate) struct Starting {
     pub(crate) machine: usize,
     member: Member<Link>,
@@ -35,7 +35,7 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Returns whether it has taken a worker ID of this daemon.
+    /// Returns whether this start has taken a worker ID of this daemon.
     pub(crate) fn took_from(&self, daemon: &Daemon) -> bool {
         let all_taken = self.layouts.iter().zip(self.taken.iter().flatten());
         let mut pairs = all_taken.flat_map(|taken| daemon.sources.iter().map(move |served| (taken, served)));
@@ -48,7 +48,7 @@ impl Starting {
 pub(crate) struct Served {
     pub(crate) source: Arc<Source>,
     pub(crate) workers: Workers,
-    /// The coordinator's ceiling that was acknowledged last.
+    /// The last ceiling that the coordinator acknowledged.
     pub(crate) fleet: Position,
     /// True for a copy of a memory until its first write: another copy may have continued.
     pub(crate) is_copy: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Begin {
     pub(crate) start: Position,
     /// The coordinator's ceiling.
     pub(crate) covered: Position,
-    /// The number of times that its grant was taken away.
+    /// How often the source's grant was taken away.
     pub(crate) losses: u64,
 }
 
@@ -98,7 +98,7 @@ impl Begin {
 
 impl World {
     /// Starts a daemon by the rules of `join_fleet` and `start_sources`. If a start of this machine
-    /// pauses, continues it, or kills it.
+    /// is in its pause, continues or kills that start.
     pub(crate) fn start(&mut self, machine: usize) {
         if let Some(at) = self.starting.iter().position(|starting| starting.machine == machine) {
             let starting = self.starting.swap_remove(at);
@@ -127,7 +127,7 @@ impl World {
             self.machines[machine].is_turned = self.is_turned;
         }
         let notes = self.machines[machine].read_notes();
-        // The process of the last try waits, or was killed.
+        // The process of the last try either still waits, or was killed.
         let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
         let clocks = clocks(reading);
         self.lives += 1;
@@ -144,8 +144,8 @@ impl World {
             return None;
         };
         // A start with a worker ID that this state released does not pause. Another daemon may have
-        // taken it since, in a write that a restore has lost. The promise holds only if that daemon
-        // asks the coordinator before this start, so this start is undone.
+        // taken the worker ID since then, and a restore may have lost that write. The promise holds
+        // only if that daemon asks the coordinator before this start, so this start is undone.
         let lost_writes = self.link.server().lost_writes;
         if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
             let (machine_before, server) = before;
@@ -156,7 +156,7 @@ impl World {
         Some(Starting { machine, member, layouts, taken })
     }
 
-    /// Ends the pause of a start, if it had one, and serves.
+    /// Ends the pause of a start, if there was a pause. Then the daemon serves.
     pub(crate) fn settle(&mut self, starting: Starting) {
         let Starting { machine, mut member, layouts, mut taken } = starting;
         self.call_from(machine);
@@ -249,7 +249,8 @@ impl World {
         daemon.wall.believe(self.reading(daemon.machine))
     }
 
-    /// Looks once, as the keeper's thread does. Writes to the coordinator may take a while.
+    /// Lets the keeper look once, as the keeper's thread does. Writes to the coordinator may take a
+    /// while.
     pub(crate) fn keep(&mut self, at: usize) {
         let reading = self.reading(self.daemons[at].machine);
         let now = self.now(&self.daemons[at]);
@@ -276,8 +277,8 @@ impl World {
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
         self.call_from(self.daemons[at].machine);
         let clocks = clocks(self.reading(self.daemons[at].machine));
-        // The write that reports a loss always arrives. Until this write, the daemon counts as one
-        // that has not asked yet.
+        // The write that reports a loss always arrives. Until this write, the daemon counts as a
+        // daemon that has not asked the coordinator yet.
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
@@ -317,8 +318,8 @@ impl World {
         daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
     }
 
-    /// Notes that a daemon has ended because restores have lost its write. It raises no floor any
-    /// more. The other daemons have still to notice their losses.
+    /// Notes that a daemon has ended because restores have lost its write. This daemon no longer
+    /// has to raise the floor. The other daemons that lost a write must still notice that.
     fn note_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
         let had_lost = !server.lost_terms.is_empty();
@@ -344,7 +345,11 @@ impl World {
         for position in from.0..from.0 + count {
             let id = source.numbering().id_at(Position(position));
             let seed = self.seed;
-            assert!(self.handed_out.insert(id), "seed {seed}: {id} twice, by machine {}", daemon.machine);
+            assert!(
+                self.handed_out.insert(id),
+                "seed {seed}: {id} is handed out twice, now by machine {}",
+                daemon.machine
+            );
         }
     }
 

@@ -19,16 +19,16 @@ pub(crate) struct Machine {
     /// The identity of its boot, new after a restore from a snapshot.
     pub(crate) boot: u64,
     pub(crate) wall_offset_us: i64,
-    /// The moment until which it reaches no coordinator.
+    /// Until this moment, the machine cannot reach the coordinator.
     pub(crate) cut_off_until_us: i64,
     /// `None` if the coordinator picks the worker IDs of each source.
     pub(crate) given: Option<WorkerSet>,
-    /// Its daemon's settings.
+    /// The settings of the machine's daemon.
     pub(crate) horizon: Duration,
     pub(crate) max_ahead: Duration,
-    /// True if its sources are configured for the turned layouts.
+    /// True if the machine's sources are configured for the turned layouts.
     pub(crate) is_turned: bool,
-    /// The tries of a daemon that waits for a worker ID.
+    /// The earlier tries of a daemon that still waits for a worker ID.
     pub(crate) tried: Option<Tried>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Disk {
 }
 
 impl Machine {
-    /// Returns the proof that the state may continue with worker IDs, as `Found::proof` does.
+    /// Returns the proof that the state may continue with these worker IDs, as `Found::proof` does.
     pub(crate) fn proof(&self, workers: &Workers) -> Proof {
         let marks: Vec<Mark> = workers.each().filter_map(|worker| self.marks.get(&worker).cloned()).collect();
         let mut stored = u64::MAX;
@@ -66,7 +66,7 @@ impl Machine {
         self.marks.extend(workers.each().map(|worker| (worker, mark.clone())));
     }
 
-    /// Stores a local ceiling. Like the store, it never lowers one.
+    /// Stores a local ceiling. Like the shipped store, it never lowers a ceiling.
     pub(crate) fn store(&mut self, workers: &Workers, id_bound: u64) {
         for worker in workers.each() {
             let stored = self.disk.ceilings.entry(worker).or_default();
@@ -79,8 +79,8 @@ impl Machine {
         self.disk.ceilings.extend(workers.each().map(|worker| (worker, id_bound)));
     }
 
-    /// Drops the records of worker IDs that a source was assigned earlier, once the coordinator
-    /// holds their bounds.
+    /// Drops the records of worker IDs that the coordinator assigned to a source earlier, once it
+    /// has the bounds of these worker IDs.
     pub(crate) fn let_go(&mut self, workers: &Workers, member: &mut Member<Link>) {
         if self.given.is_some() {
             return;
@@ -111,7 +111,7 @@ impl Machine {
         Some(above)
     }
 
-    /// Boots. `boot` is an identity that no machine had.
+    /// Boots the machine. `boot` is an identity that no boot of any machine had.
     pub(crate) fn boot(&mut self, boot: u64) {
         self.boot = boot;
         self.tried = None;

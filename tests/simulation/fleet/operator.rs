@@ -6,13 +6,13 @@ use snowbank_client::layout::{Layout, UnixMicros};
 use super::world::World;
 use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
 
-/// How often the operator tries a command that gets no answer. A failed try may have done a part of
+/// How often the operator tries a command that gets no answer. A failed try may have made some of
 /// its writes.
 const TRIES: u32 = 4;
 
 impl World {
     /// Replaces the ID space by the other one. An operator stops most daemons, frees the worker IDs
-    /// that are still held, and adds the new layouts. The other daemons find out later.
+    /// that are still held, and adds the new layouts. The other daemons notice the change later.
     pub(crate) fn change_space(&mut self) {
         if self.link.server().is_away {
             return;
@@ -42,7 +42,7 @@ impl World {
     fn replace_layouts(&self, coordinator: &mut dyn Coordinator) -> Result<(), FleetError> {
         let now = UnixMicros(self.true_us);
         let mut operator = Operator { coordinator, name: FLEET };
-        // All sources have one ID space, so one of them lists the numbers of all.
+        // All sources have one ID space, so a list for one of them has the worker IDs of all.
         let before = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
         // A coordinator that was restored may not have that space any more.
         let listed = operator.list(&before, now).unwrap_or_default();

@@ -16,7 +16,7 @@ pub(crate) type Keys = BTreeMap<String, String>;
 /// The coordinator, with the faults of its network.
 #[derive(Clone)]
 pub(crate) struct Server {
-    /// True if reads may be old, as at ZooKeeper. At etcd they never are.
+    /// True if reads may return old values, as at ZooKeeper. At etcd they never do.
     reads_lag: bool,
     pub(crate) keys: Keys,
     /// The keys as they were some writes ago.
@@ -24,9 +24,9 @@ pub(crate) struct Server {
     pub(crate) writes: u64,
     /// True from a restore that lost a write until a daemon has raised the floor.
     pub(crate) lost_writes: bool,
-    /// The terms of the worker IDs whose writes restores have lost since then.
+    /// While `lost_writes` is true: the terms of the worker IDs whose writes were lost by restores.
     pub(crate) lost_terms: Vec<String>,
-    /// The number of next calls that get no answer.
+    /// How many of the next calls get no answer.
     cut_off: u32,
     answer_time: Duration,
     /// Writes in flight.
@@ -34,7 +34,8 @@ pub(crate) struct Server {
     pub(crate) is_away: bool,
     /// True while the machine that calls is cut off.
     pub(crate) is_cut_off: bool,
-    /// True if nothing is lost, late or old, except while it is away.
+    /// True if no answer is lost, no write is late and no read is old, except while the coordinator
+    /// is away.
     pub(crate) is_reliable: bool,
     pub(crate) rng: fastrand::Rng,
 }
@@ -82,13 +83,13 @@ impl Server {
         Swapped::Done
     }
 
-    /// Notes that a daemon has noticed what a restore has lost.
+    /// Notes that a daemon has noticed the loss of writes by a restore.
     pub(crate) fn find_losses(&mut self) {
         self.lost_writes = false;
         self.lost_terms.clear();
     }
 
-    /// Changes the leader: each write in flight is done or never done.
+    /// Changes the leader: each write in flight is either done at once, or never done.
     pub(crate) fn change_leader(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         self.rng.shuffle(&mut late);
@@ -124,7 +125,7 @@ impl Server {
         }
     }
 
-    /// Returns what a read sees.
+    /// Returns the keys as a read sees them.
     fn seen(&mut self) -> Result<&Keys, NoAnswer> {
         self.pass()?;
         match self.rng.u8(..12) {
@@ -137,14 +138,14 @@ impl Server {
     }
 }
 
-/// A daemon's way to the coordinator.
+/// A daemon's connection to the coordinator.
 #[derive(Clone)]
 pub(crate) struct Link {
     server: Arc<Mutex<Server>>,
     opened: u64,
-    /// The time that passed in its pauses and with its answers.
+    /// The time that passed while the daemon paused or waited for answers.
     passed: Duration,
-    /// The time that passed since its last write.
+    /// The time that passed since the daemon's last write.
     since_write: Duration,
 }
 
@@ -187,8 +188,8 @@ impl Coordinator for Link {
         BootMicros(0).after(self.passed)
     }
 
-    /// In a pause as long as a poll and its answers, a daemon that lost a write notices the loss.
-    /// If none has noticed, the daemon that pauses is cut off.
+    /// A daemon that lost a write notices the loss within the time of a poll and its answers. If a
+    /// pause is at least as long, but no daemon has noticed, the daemon that pauses is cut off.
     fn pause(&mut self, time: Duration) {
         self.pass(time);
         let since_write = self.since_write;

@@ -44,9 +44,9 @@ pub(crate) struct World {
     /// True if the coordinator may be restored. Clocks then differ by at most `max_ahead`.
     pub(crate) may_go_back: bool,
     /// True if a second restore follows each restore, once a daemon has started at the floor of the
-    /// first one and is cut off.
+    /// first restore and is cut off.
     pub(crate) goes_back_twice: bool,
-    /// True from the first restore until the second one.
+    /// True from the first restore until the second restore.
     is_between_restores: bool,
 }
 
@@ -104,7 +104,7 @@ impl World {
         World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
     }
 
-    /// Prepares the coordinator, as an operator who knows the highest ID that was handed out.
+    /// Prepares the coordinator, as an operator does who knows the highest ID that was handed out.
     pub(crate) fn prepare(&mut self) {
         // The sources differ by a constant, which counts as a part of the worker ID.
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Cuts a machine off from the coordinator, perhaps for longer than a floor is ahead.
+    /// Cuts a machine off from the coordinator, perhaps for so long that the clocks pass a floor.
     fn cut_off(&mut self, machine: usize, shortest_us: i64) {
         let longest_us = 4 * OTHER_HORIZON.as_micros() as i64;
         self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(shortest_us..longest_us);
@@ -191,7 +191,8 @@ impl World {
         self.link.server().is_cut_off = self.machines[machine].cut_off_until_us > self.true_us;
     }
 
-    /// Saves the coordinator's keys, or restores the saved ones, which may be restored again later.
+    /// Saves the coordinator's keys, or restores the saved keys. The same keys may be restored
+    /// again later.
     fn back_up_or_go_back(&mut self) {
         if self.backup.is_none() || self.rng.bool() {
             self.backup = Some(self.link.server().keys.clone());
@@ -208,8 +209,8 @@ impl World {
         }
     }
 
-    /// Starts a daemon right after a restore. It may take the worker ID of a daemon that is cut
-    /// off. The other daemons notice the restore while the start pauses.
+    /// Starts a daemon right after a restore. This daemon may take the worker ID of a daemon that
+    /// is cut off. The other daemons notice the restore while the start pauses.
     fn take_what_was_lost(&mut self) {
         let is_idle = |machine: &usize| {
             self.daemons.iter().all(|daemon| daemon.machine != *machine)
@@ -250,15 +251,16 @@ impl World {
         if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
             self.starting.clear();
-            // The operator removes the notes, by which daemons go on without asking.
+            // The operator removes the notes, because with them a daemon continues without asking
+            // the coordinator.
             self.machines.iter_mut().for_each(|machine| machine.disk.notes = Notes::default());
             self.prepare();
         }
     }
 
     /// Restores the coordinator once more, if a daemon has started so far ahead that it must wait
-    /// for its clock. That daemon is cut off for longer than a horizon, so it hands out what it was
-    /// granted.
+    /// for its clock. That daemon is cut off for longer than a horizon, so it hands out all that it
+    /// was granted.
     fn go_back_again(&mut self) {
         let is_far = |daemon: &&Daemon| {
             let now = self.now(daemon);

@@ -22,8 +22,8 @@ impl World {
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("a stored ceiling");
-        // The block of another shard may come from a newer reading. Both readings may be torn, each
-        // by up to 1 ms.
+        // A block of another shard may have been claimed by a newer reading of the clock. Both
+        // readings may be torn, each by up to 1 ms.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -38,16 +38,18 @@ impl World {
             daemon.last_ids[index] = run.last();
         }
         for (from, to) in runs.iter().flat_map(|run| intervals(&self.numbering, run)) {
-            assert!(to <= durable.0, "seed {seed}: {to} handed out, durable is {durable:?}");
+            assert!(to <= durable.0, "seed {seed}: handed out up to {to}, but only {durable:?} is durable");
             match self.handed_out.range_mut(..to).next_back() {
                 Some((before, end)) if *end > from => {
-                    panic!("seed {seed}: [{from}, {to}) again, after [{before}, {end})")
+                    panic!(
+                        "seed {seed}: [{from}, {to}) overlaps [{before}, {end}), which was handed out before"
+                    )
                 }
                 Some((_, end)) if *end == from => *end = to,
                 _ => _ = self.handed_out.insert(from, to),
             }
             let start = self.numbering.start_of(self.numbering.tick_of(Position(to - 1)));
-            assert!(start.0 <= latest, "seed {seed}: {} us ahead", start.0 - latest_us);
+            assert!(start.0 <= latest, "seed {seed}: an ID is {} us ahead of the clock", start.0 - latest_us);
             self.granted += to - from;
         }
         if let Some(last) = runs.last() {

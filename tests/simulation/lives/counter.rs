@@ -9,8 +9,8 @@ use snowbank_client::layout::Position;
 use super::world::{SHORT_TICKS, World};
 use super::{SECOND, STEPS};
 
-/// Runs a life with kills, stops, boots, older copies, and failing and slow writes. Clock steps
-/// come, too, and must not matter.
+/// Runs a life with kills, stops, boots, older copies, and failing and slow writes. The clock also
+/// steps, which must make no difference.
 pub(crate) fn live(seed: u64) {
     let mut world = World::counting(seed);
     world.start();
@@ -49,7 +49,12 @@ impl World {
             let reading = self.machine.read();
             let looked = daemon.keeper.look(reading);
             for write in looked.writes {
-                assert_eq!(write.restored, [0], "seed {}: not written as restored", self.seed);
+                assert_eq!(
+                    write.restored,
+                    [0],
+                    "seed {}: the write does not mark the counter as restored",
+                    self.seed
+                );
                 self.storage.begin(write, self.machine.true_us, &mut self.rng);
             }
             self.machine.true_us += SECOND;

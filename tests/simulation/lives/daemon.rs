@@ -21,9 +21,9 @@ pub(crate) struct Daemon {
     pub(crate) last_ids: [u64; SHARDS],
     /// The highest ID that any connection has received.
     pub(crate) last_of_all: u64,
-    /// Each shard's request that waits.
+    /// The waiting request of each shard.
     pub(crate) waiting: Vec<Option<Waiting>>,
-    /// A shard whose thread lost the processor after it had read the clock, and its reading.
+    /// A shard whose thread lost the processor after it had read the clock, and this reading.
     pub(crate) paused: Option<(usize, Now)>,
     pub(crate) renewal: Renewal,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Renewal {
     pub(crate) last: Vec<u64>,
     /// The number of each writer's last write before the grant was taken away.
     pub(crate) last_before: Vec<u64>,
-    /// For each writer, true once a later write is durable.
+    /// For each writer, true once a write is durable that comes after the one in `last_before`.
     pub(crate) is_done: Vec<bool>,
 }
 
@@ -52,11 +52,11 @@ impl Renewal {
 pub(crate) struct Waiting {
     pub(crate) id: WaitId,
     pub(crate) count: u64,
-    /// The end of its wait, and whether it accepts fewer IDs then.
+    /// The deadline of the request, and whether it then accepts fewer IDs.
     pub(crate) wait: (BootMicros, bool),
-    /// The IDs that it had before it waited.
+    /// The IDs that the request had before it waited.
     pub(crate) taken: Taken,
-    /// The highest ID that was handed out before its admission.
+    /// The highest ID that was handed out before the request was admitted.
     pub(crate) above: u64,
     /// The lowest wall time believed since its admission. No ID of this request is older than the
     /// burst window at that time.

@@ -60,7 +60,7 @@ impl StateFile {
         self.granted
     }
 
-    /// Returns the ceiling to store for a raise: never lower than the stored one.
+    /// Returns the ceiling to store for a raise, which is never lower than the stored ceiling.
     pub(crate) fn raised(&self, ceiling: Position) -> Position {
         ceiling.max(self.ceiling)
     }
@@ -77,8 +77,8 @@ impl StateFile {
         self.is_settled
     }
 
-    /// Reads the record as a start does. A file without a whole copy is an error, unless no write
-    /// has succeeded yet: then returns `None`.
+    /// Reads the record as a start does. If the file has no whole copy, returns an error, or `None`
+    /// if no write has succeeded yet.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         match Slots::read(&self.disk.cached.borrow()) {
             Ok((slots, mut records)) => {
@@ -92,8 +92,8 @@ impl StateFile {
         }
     }
 
-    /// Replaces a file that cannot be read because its last write was cut off. `record` is what was
-    /// granted, which the operator knows. Returns false if the last write succeeded.
+    /// Replaces a file that cannot be read because its last write was cut off. `record` has the
+    /// granted ceiling, which the operator knows. Returns false if the last write succeeded.
     pub(crate) fn repair(&mut self, record: &Record) -> bool {
         !self.is_settled && {
             *self = StateFile::new();
@@ -117,7 +117,7 @@ impl StateFile {
         self.disk.cached.replace(durable);
     }
 
-    /// Damages one sector of one copy, or loses the disk's last write of it.
+    /// Damages one sector of one copy, or undoes the disk's last write of that copy.
     pub(crate) fn damage(&mut self, rng: &mut fastrand::Rng) {
         let copy = rng.usize(..2) * SLOT_BYTES;
         let (from, length) = if rng.bool() {
@@ -189,7 +189,7 @@ impl Memory {
 impl Disk for Memory {
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
         let (works, result) = self.call();
-        // A failed call has written the first sector.
+        // A call that fails has still written the first sector.
         let written = if works { bytes } else { &bytes[..SECTOR_BYTES] };
         self.cached.borrow_mut()[at..][..written.len()].copy_from_slice(written);
         let mut dirty = self.dirty.get();

@@ -60,13 +60,17 @@ impl World {
             if self.is_well() {
                 let stored_us = self.storage.state.wall_minus_boot_us.expect("a stored ceiling");
                 let forgotten_us = reading.offset_us() - stored_us;
-                assert!(forgotten_us <= SECOND, "seed {}: stored {forgotten_us} us too low", self.seed);
+                assert!(
+                    forgotten_us <= SECOND,
+                    "seed {}: the stored difference of the clocks is {forgotten_us} us too low",
+                    self.seed
+                );
             }
         }
     }
 
-    /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
-    /// and the process is killed. The next process believes the clock at once.
+    /// Makes no request until ceilings are no longer raised. Then steps the clock forward for good,
+    /// and kills the process. The next process believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
         self.end_the_faults();
         self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
@@ -81,7 +85,7 @@ impl World {
         }
     }
 
-    /// Returns whether storage works, a grant is there, and no request waits.
+    /// Returns true if storage works, the source has a grant, and no request waits.
     fn is_well(&self) -> bool {
         let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
         let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);
@@ -90,7 +94,8 @@ impl World {
             && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
     }
 
-    /// Starts a second daemon with the same worker IDs while the first runs. It must be refused.
+    /// Starts a second daemon with the same worker IDs while the first runs. The second start must
+    /// be refused.
     fn start_beside(&self) {
         if self.daemon.is_some() {
             let second = lock_workers_at_once(self.locks.path(), &self.numbering);

@@ -1,4 +1,5 @@
-//! Random layouts: bits, decimal digits and counts, fields in any order, ticks from 1 ms to a day.
+//! Random layouts. The size of a field is in bits, in decimal digits or a count. Fields have any
+//! order, and ticks last from 1 ms to a day.
 
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -8,10 +9,10 @@ const TICKS_MS: [u64; 9] = [1, 2, 5, 10, 100, 1_000, 60_000, 3_600_000, 86_400_0
 /// Sizes of the node field: each holds worker IDs 0 to 5.
 const NODES: [&str; 5] = ["3", "10", "1d", "3d", "=6"];
 
-/// Sizes of the sequence where ticks are short: a few IDs in a tick.
+/// Sizes of the sequence that only layouts with short ticks get: a tick has a few IDs.
 const SCARCE: [&str; 4] = ["2", "8", "1d", "=7"];
-/// Sizes of the sequence for all ticks. A life requests hundreds of IDs, and waits less than a
-/// second.
+/// Sizes of the sequence for ticks of any length. A life requests hundreds of IDs, and waits less
+/// than a second.
 const PLENTY: [&str; 4] = ["12", "3d", "=1000", "=5000"];
 /// The longest tick with a scarce sequence, in milliseconds.
 const SCARCE_TICK_MAX_MS: u64 = 10;
@@ -19,10 +20,11 @@ const SCARCE_TICK_MAX_MS: u64 = 10;
 /// Constant fields that a layout may also have, in any place.
 const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare:1:constant(0)"];
 
-/// The lowest age of a layout's epoch: 400 days.
+/// The least age of a layout's epoch: 400 days.
 const LEAST_AGE_MS: i64 = 400 * 86_400_000;
 
-/// Draws a layout that has begun by `now`, and lasts for at least a minute more.
+/// Draws a layout whose epoch is before `now`, and whose last tick is at least a minute after
+/// `now`.
 pub(crate) fn draw(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
     loop {
         let text = text(rng, now);

@@ -6,14 +6,14 @@ use snowbank::source::{Bound, OnStepBack};
 use super::world::{SHORT_TICKS, World};
 use super::{HORIZON, MS, SECOND, SHARDS};
 
-/// The interval at which shards look at their window.
+/// The interval at which shards read their window.
 const STEP_US: i64 = 5 * MS;
 /// The time for which the lead is watched. The lead shrinks by half of this time.
 const WATCHED_US: i64 = 15 * SECOND;
 
 impl World {
-    /// Runs the keeper's thread if its time has come, a write has ended, the clock jumped, or a
-    /// claim met the ceiling. Returns the number of writes.
+    /// Runs the keeper's thread if there is a reason: its time has come, a write has ended, the
+    /// clock jumped, or a claim met the ceiling. Returns the number of writes.
     fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
         let has_ended = self.take_outcomes();
         let reading = self.machine.read();
@@ -29,7 +29,7 @@ impl World {
         writes
     }
 
-    /// Lets one shard look at its window and serve one request. Returns the window's limit and the
+    /// Lets one shard read its window and serve one request. Returns the window's limit and the
     /// lead.
     fn ask(&mut self) -> (Bound, i64) {
         let reading = self.machine.read();
@@ -49,9 +49,9 @@ impl World {
     }
 }
 
-/// Steps the clock back further than `max_ahead`. IDs come again when the clock is at most
-/// `max_ahead` behind. From then on the lead shrinks at half speed, raises are rare, and no raise
-/// that takes less than half the horizon makes a request wait.
+/// Steps the clock back further than `max_ahead`. IDs come again when the wall clock is at most
+/// `max_ahead` behind the ID clock. From then on the lead shrinks at half speed, raises are rare,
+/// and no raise that takes less than half the horizon makes a request wait.
 pub(crate) fn step_back_far(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     world.rules.on_step_back = OnStepBack::Ride;
@@ -64,7 +64,8 @@ pub(crate) fn step_back_far(seed: u64) {
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
     if watched.world.rng.bool() {
-        // Begins a catch-up, which the next step will put further ahead than `max_ahead`.
+        // Begins a catch-up. After the next step back, its ID clock is ahead by more than
+        // `max_ahead`.
         watched.world.machine.wall_offset_us = -watched.world.max_ahead_us() / 2;
         watched.ask_for(SECOND);
     }
@@ -120,9 +121,9 @@ impl Watched {
             let (bound, lead_us) = self.world.ask();
             assert_eq!(bound, Bound::Clock, "seed {seed}: a request is refused, or waits for a raise");
             let most_us = self.world.max_ahead_us() - since_us / 2 + 2 * self.world.tick_us() + 2 * STEP_US;
-            assert!(lead_us <= most_us, "seed {seed}: {lead_us} us ahead after {since_us} us");
+            assert!(lead_us <= most_us, "seed {seed}: the lead is still {lead_us} us after {since_us} us");
         }
         let most = (2 * WATCHED_US / SECOND) as usize * self.world.writers;
-        assert!(raises <= most, "seed {seed}: {raises} raises in {WATCHED_US} us");
+        assert!(raises <= most, "seed {seed}: the keeper made {raises} raises in {WATCHED_US} us");
     }
 }

@@ -11,7 +11,7 @@ use crate::support::directory;
 
 /// The storage of one daemon.
 pub(crate) struct Place {
-    /// `None` if the daemon keeps nothing.
+    /// `None` if the daemon keeps no state.
     pub(crate) state: Option<TempDir>,
     pub(crate) process: Option<Process>,
     pub(crate) known: Known,
@@ -23,20 +23,20 @@ pub(crate) struct Place {
     pub(crate) is_older: bool,
 }
 
-/// A state that another has replaced.
+/// A state that another state has replaced.
 pub(crate) struct Replaced {
     state: TempDir,
     known: Known,
-    /// True if it was itself an older copy that had been adopted.
+    /// True if this state was itself an older copy that an operator had adopted.
     pub(crate) is_older: bool,
 }
 
-/// What starts with a state must respect.
+/// The facts about a state that its next start must respect.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// The last configuration that started.
+    /// The last configuration with which a daemon started.
     pub(crate) started: Option<Settings>,
-    /// By source name, the settings of its last life and the highest of all its IDs.
+    /// For each source name, the settings of the source's last life and the highest of all its IDs.
     pub(crate) highest: HashMap<String, (SourceSettings, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl Place {
     }
 
     /// Forgets each source whose worker IDs a source of another name has now, as after a renaming.
-    /// Under its earlier name it would start without a record.
+    /// Under its earlier name, the source would start without a record.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {
@@ -66,7 +66,7 @@ impl Place {
         self.backups.extend(self.state.as_ref().map(copy_of));
     }
 
-    /// Replaces the daemon's state by another one, of which nothing is known.
+    /// Replaces the daemon's state by another state, of which nothing is known.
     fn replace(&mut self, state: TempDir) {
         let known = std::mem::take(&mut self.known);
         if let Some(replaced) = self.state.replace(state) {

@@ -6,7 +6,7 @@ use snowbank_client::layout::Position;
 use super::world::World;
 use super::{MS, SECOND, SHARDS};
 
-/// The number of steps in which `max_ahead` passes while a recovery is watched.
+/// While a recovery is watched, `max_ahead` passes in this number of steps.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
@@ -20,8 +20,8 @@ impl World {
         let stays_wrong = self.rules.on_step_back == OnStepBack::Ride && self.rng.bool();
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
         if let Some(used_us) = self.highest_used_us() {
-            // Above `max_ahead` a ceiling keeps half the horizon in reserve. Crashes must not add
-            // these reserves up.
+            // A ceiling that is more than `max_ahead` ahead has half the horizon in reserve. The
+            // reserves of several crashes must not add up.
             let reserve_us = self.horizon().as_micros() as i64 / 2 + 2 * self.tick_us();
             let beyond_us = used_us - self.highest_wall_us - self.max_ahead_us();
             assert!(beyond_us <= reserve_us, "seed {}: a start {beyond_us} us above max_ahead", self.seed);
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Returns true once the layout's life is over, or too close to its end to watch.
+    /// Returns true once the layout's life has ended, or will end too soon to watch a recovery.
     fn is_ended(&self) -> bool {
         let numbering = &self.numbering;
         let end = numbering.start_of(numbering.tick_of(numbering.end()));
@@ -100,7 +100,8 @@ impl World {
     pub(crate) fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
         // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
-        // most. Requests that come just before a tick are answered at the look after that tick.
+        // most. Requests that come just before a tick are answered only in the step of the loop
+        // below that comes after the tick.
         let until_us = self.machine.true_us + within_us + 3 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
@@ -109,7 +110,7 @@ impl World {
                 self.machine.true_us < until_us,
                 "seed {seed}: no ID within {within_us} us after the end of the faults"
             );
-            // The last looks are a second apart.
+            // The last steps are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
             // In this time the write that the keeper has just started ends, and the ID clock stays
@@ -153,7 +154,7 @@ impl World {
         daemon.shards[index].wake(now);
         let (lane, rng) = daemon.shards[index].lane(0);
         let taken = lane.take(count, || 0, rng, &mut runs);
-        assert_eq!(taken, Ok(()), "seed {}: a burst of {count} after a rest", self.seed);
+        assert_eq!(taken, Ok(()), "seed {}: a burst of {count} IDs is refused after a rest", self.seed);
         self.hand_out(index, &runs, now.wall.0);
     }
 }

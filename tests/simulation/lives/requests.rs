@@ -52,8 +52,8 @@ impl World {
         some_ended
     }
 
-    /// Makes a shard's thread read the clock and lose the processor. Its next wake-up uses this
-    /// reading.
+    /// Makes a shard's thread read the clock and lose the processor. The shard's next wake-up uses
+    /// this reading.
     pub(crate) fn pause(&mut self) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -121,7 +121,7 @@ impl World {
                     let last = daemon.last_of_all;
                     assert!(
                         runs[0].first > last,
-                        "seed {}: {runs:?} after {last} in strict order",
+                        "seed {}: {runs:?} is not above {last}, in strict order",
                         self.seed
                     );
                 }
@@ -151,15 +151,16 @@ impl World {
         }
     }
 
-    /// Runs a tick's wake-up: the wait queue advances, and waits that are over are answered.
+    /// Runs a tick's wake-up: the wait queue advances, and the requests whose wait is over are
+    /// answered.
     pub(crate) fn advance(&mut self) {
         let reading = self.machine.read_torn(&mut self.rng);
         let Some(daemon) = &mut self.daemon else {
             return;
         };
         let now = daemon.wall.believe(reading);
-        // A torn reading may show a step beyond `max_step` that others do not see: this thread then
-        // believes an earlier time.
+        // A torn reading may show a step beyond `max_step` that other readings do not show. This
+        // thread then believes an earlier time than the other threads.
         for waiting in daemon.waiting.iter_mut().flatten() {
             waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
         }
@@ -179,7 +180,7 @@ impl World {
         let Some(Waiting { id, count, wait, taken, above, earliest_us, latest_us }) =
             daemon.waiting[index].take()
         else {
-            panic!("seed {}: a request has finished that did not wait", self.seed);
+            panic!("seed {}: a request that did not wait has finished", self.seed);
         };
         assert_eq!(id, finished.id);
         let (lane, _) = daemon.shards[index].lane(0);

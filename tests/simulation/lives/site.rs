@@ -1,8 +1,8 @@
 //! A machine with two daemons, each with its own state or none, and several sources. A start may
-//! have other layouts and worker IDs than the one before, also those that the other daemon had.
-//! Sources are added at restarts. States are lost, or replaced by older copies, which an operator
-//! may adopt. The machine boots again. The shipped start, keeper, state file and locks run, in
-//! directories in memory.
+//! have other layouts and worker IDs than the start before it, even those that the other daemon
+//! had. Sources are added at restarts. States are lost, or replaced by older copies, which an
+//! operator may adopt. The machine boots again. The shipped start, keeper, state file and locks
+//! run, in directories in memory.
 
 use std::collections::HashSet;
 
@@ -19,8 +19,8 @@ use super::places::Place;
 use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
-/// The first two layouts have the same ID space. IDs of the third are higher, so a start with one
-/// of the first two is refused after it.
+/// The first two layouts have the same ID space. IDs of the third are higher, so after the third, a
+/// start with one of the first two is refused.
 const LAYOUTS: [&str; 3] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -110,7 +110,8 @@ impl Site {
         self.places.iter().all(|place| place.state.is_some())
     }
 
-    /// Draws a configuration without sources that collide, or returns the last one that started.
+    /// Draws a configuration without sources that collide, or returns the last configuration that
+    /// started.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
             && let Some(started) = &self.places[index].known.started
@@ -134,11 +135,12 @@ impl Site {
 
     fn start_with(&mut self, index: usize, settings: Settings) {
         let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
-        // A start waits for the lock of another process, in real time. So few starts try that.
+        // A start waits in real time for a lock that another process holds. So only a few starts
+        // try that.
         if is_held && self.rng.u8(..40) > 0 {
             return;
         }
-        // Sometimes an operator adopts the state, whatever it is.
+        // Sometimes an operator adopts the state, even if it is the newest.
         let is_older = self.places[index].is_older;
         let adopt = self.rng.u8(..4) == 0;
         let boot = self.boots.to_string();
@@ -168,9 +170,12 @@ impl Site {
                 }
             }
             // The IDs of a changed layout may be too low. The configuration of the last start is
-            // never refused for that.
+            // never refused for that reason.
             Err(StartError::WrongSetting(reason)) => {
-                assert!(is_changed, "seed {seed}: refused without a change: {reason}");
+                assert!(
+                    is_changed,
+                    "seed {seed}: a start is refused although its configuration has not changed: {reason}"
+                );
             }
             // The configuration of the last start is refused only if its marks are far above the
             // clock: the clock stepped back, its forward step is held, or an older copy is adopted.
@@ -179,7 +184,7 @@ impl Site {
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
                 assert!(
                     is_changed || is_behind || is_older || is_held,
-                    "seed {seed}: refused without a change: {reason}"
+                    "seed {seed}: a start is refused without a cause: {reason}"
                 );
             }
             Err(error) => panic!("seed {seed}: {error}"),
@@ -250,10 +255,13 @@ impl Site {
         for run in &runs {
             let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
             for id in ids {
-                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} twice");
+                assert!(
+                    self.handed_out.insert((space, id)),
+                    "seed {seed}: {id} of {name} is handed out twice"
+                );
             }
         }
-        // After a change of the ID space, a source's IDs always lie above its earlier ones. After a
+        // After a change of the ID space, a source's IDs always lie above its earlier IDs. After a
         // change of worker IDs in the same space, they need not.
         let first = runs[0].first;
         let last = runs.iter().map(|run| run.last()).max().expect("a run");

@@ -19,8 +19,8 @@ impl Site {
         self.machine.wall_offset_us = self.machine.wall_offset_us.max(lowest_us);
     }
 
-    /// Makes a backup of a daemon's state, or ends the daemon and loses its state or replaces it by
-    /// a backup.
+    /// Does one of two things: makes a backup of a daemon's state; or ends the daemon, and loses
+    /// its state or replaces it by a backup.
     pub(crate) fn disturb_the_state(&mut self, index: usize) {
         if self.rng.bool() {
             return self.places[index].back_up();
@@ -33,8 +33,9 @@ impl Site {
         }
     }
 
-    /// Boots the machine again. The clock is then past all IDs handed out: without marks, only that
-    /// makes older copies, lost states and worker IDs of another state safe.
+    /// Boots the machine again. Afterwards the clock is past all IDs handed out. Without marks,
+    /// nothing else protects a start with an older copy, without a state, or with worker IDs of
+    /// another state.
     pub(crate) fn reboot(&mut self) {
         for index in 0..self.places.len() {
             self.end(index, false);

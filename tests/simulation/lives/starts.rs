@@ -89,8 +89,8 @@ impl World {
         })
     }
 
-    /// Reads the state as a start does. The state must be above all IDs handed out, unless it is an
-    /// older copy or a new state.
+    /// Reads the state as a start does. The stored ceiling must be above all IDs handed out, unless
+    /// it is an older copy or a new state.
     pub(crate) fn read(&mut self) -> Option<Record> {
         let seed = self.seed;
         let read = self.storage.read();
@@ -142,7 +142,8 @@ impl World {
         }
     }
 
-    /// Makes a backup, or ends the daemon and replaces the state by a backup.
+    /// Does one of two things: makes a backup, or ends the daemon and replaces the state by a
+    /// backup.
     pub(crate) fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
             self.backups.push(self.storage.state.back_up());
@@ -179,8 +180,8 @@ impl World {
         };
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        // A writer ends its write before the trim. If a write hangs, the stop does not wait for it,
-        // and trims nothing.
+        // A writer usually ends its write before the trim. If a write hangs, the stop does not wait
+        // for it, and trims nothing.
         let hangs = !self.storage.in_flight.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
         for Left { id_bound, .. } in trims {
@@ -213,10 +214,16 @@ impl World {
                 self.expect_silence(&mut daemon);
                 let looked = daemon.keeper.look(reading);
                 assert!(looked.taken_over.is_some());
-                assert!(looked.writes.is_empty(), "seed {}: writes what another daemon has", self.seed);
+                assert!(
+                    looked.writes.is_empty(),
+                    "seed {}: the daemon writes the state of another daemon",
+                    self.seed
+                );
                 for outcome in self.storage.advance(i64::MAX) {
                     let now = daemon.wall.believe(reading);
-                    daemon.keeper.written(outcome, now, |_, _| panic!("marked what another daemon has"));
+                    daemon
+                        .keeper
+                        .written(outcome, now, |_, _| panic!("marked the worker IDs of another daemon"));
                 }
             }
         }

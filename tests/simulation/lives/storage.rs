@@ -16,9 +16,10 @@ use super::{MS, SECOND};
 pub(crate) struct State {
     /// One file for each writer.
     pub(crate) files: Vec<StateFile>,
-    /// The last process's wall − boot, if it ran in this boot of the machine.
+    /// The last process's wall clock minus its boot clock, if that process ran in this boot of the
+    /// machine.
     pub(crate) wall_minus_boot_us: Option<i64>,
-    /// Its identity: the number of states that were lost before it.
+    /// The state's identity: the number of states that were lost before it.
     pub(crate) identity: u128,
 }
 
@@ -38,11 +39,11 @@ impl State {
 pub(crate) struct Storage {
     pub(crate) state: State,
     pub(crate) numbering: Numbering,
-    /// One in this many writes fails; 0: none.
+    /// One in this many writes fails. With 0, no write fails.
     pub(crate) fails_one_in: u32,
-    /// One in this many writes takes long; 0: none.
+    /// One in this many writes takes long. With 0, no write takes long.
     pub(crate) is_slow_one_in: u32,
-    /// The time that a write takes otherwise.
+    /// The time that each other write takes.
     pub(crate) usual_us: Range<i64>,
     pub(crate) in_flight: Vec<InFlight>,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Storage {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) write: Write,
-    /// When it ends: an hour from its start if it hangs.
+    /// The time when the write ends. A write that hangs ends an hour after its start.
     pub(crate) ends_us: i64,
     /// The time when its writer reports it as failed. The write continues, and is reported again at
     /// its end.
@@ -99,8 +100,9 @@ impl Storage {
         self.state.files[writer].write(&record, failure)
     }
 
-    /// Returns the record that a start uses: the lowest, because a start need not find the records
-    /// of all writers. Returns an error if a file cannot be read although its last write succeeded.
+    /// Returns the record that a start uses. It is the one with the lowest ceiling, because at a
+    /// real start the records of other writers may be missing. Returns an error if a file cannot be
+    /// read although its last write succeeded.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         let mut lowest: Option<Record> = None;
         for writer in 0..self.state.files.len() {
@@ -162,13 +164,14 @@ impl Storage {
     pub(crate) fn keep(&mut self, in_flight: &InFlight, failure: Option<Failure>) -> bool {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &in_flight.write;
         let stored = self.state.wall_minus_boot_us.filter(|_| in_flight.is_abandoned);
-        // A write that was abandoned may end after later ones. As with the ceiling, it takes back
-        // nothing that the later ones stored.
+        // A write that was abandoned may end after later writes. It changes nothing that they
+        // stored, neither the ceiling nor this difference.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }
 
-    /// Ends the process: each write in flight has reached storage up to any call, or not at all.
+    /// Ends the process. Each write in flight may have made some of its calls on the disk, all, or
+    /// none.
     pub(crate) fn cut_short(&mut self, rng: &mut fastrand::Rng) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             if rng.bool() {
@@ -179,7 +182,7 @@ impl Storage {
     }
 }
 
-/// Returns the owner of a state. Of its fields, only the identity matters.
+/// Returns the owner of a state. Of the owner's fields, only the identity matters.
 pub(crate) fn owner(state: &State) -> Owner {
     Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
 }

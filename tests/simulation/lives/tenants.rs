@@ -1,11 +1,11 @@
-//! Tenants of one source who together request more than it yields. Greedy ones always wait for
-//! more. Large ones are promised all that they request. Modest ones want no more than their share.
-//! Pipelining ones send many requests at once. The shard then claims once for all requests of the
-//! turn. The wake-ups at ticks are late by a random time.
+//! Tenants of one source who together request more than it yields. Greedy tenants always wait for
+//! more. Large tenants are promised all that they request. Modest tenants want no more than their
+//! share. Pipelining tenants send many requests at once. The shard then claims once for all
+//! requests of the turn. The wake-ups at ticks are late by a random time.
 //!
 //! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
 //! tenants differ by at most one position. A request for less than a share waits for a few ticks at
-//! most, whatever the others request.
+//! most, whatever the other tenants request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use super::checks::{count_of, intervals};
 use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS, shards};
 
-/// The length of a life. The greedy tenants' waits end with it.
+/// The length of a life. The greedy tenants' waits end with the life.
 const LIFE_US: i64 = 300 * MS;
 /// The most by which a wake-up is late. The burst window is longer, so no ID is lost.
 const LATE_US: u64 = 3_000;
@@ -40,7 +40,7 @@ const SENT_MAX: usize = 40;
 enum Appetite {
     /// Always waits for more than it can get.
     Greedy,
-    /// Sometimes requests several ticks' worth, and wants all of it.
+    /// Sometimes requests as many IDs as several ticks have, and accepts no fewer.
     Large,
     /// Sometimes requests no more than its share of a tick.
     Modest,
@@ -52,13 +52,14 @@ enum Appetite {
 struct Ask {
     count: u64,
     wait: Duration,
-    /// True if it accepts fewer IDs.
+    /// True if the request accepts fewer IDs.
     partial: bool,
 }
 
 struct Tenant {
     appetite: Appetite,
-    /// The requests that it has sent and that the shard has not read yet, the last one first.
+    /// The requests that the tenant has sent and that the shard has not read yet, the last one
+    /// first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
     /// Positions claimed for it while it waited.
@@ -69,9 +70,9 @@ struct Waiting {
     id: WaitId,
     count: u64,
     taken: Taken,
-    /// The wake-ups since it was admitted.
+    /// The number of wake-ups since the request was admitted.
     wake_ups: usize,
-    /// True if a large request waited meanwhile.
+    /// True if a large request waited at the same time.
     is_beside_promise: bool,
 }
 
@@ -124,7 +125,7 @@ impl House {
         }
     }
 
-    /// Takes the requests that a tenant has sent, until one must wait.
+    /// Serves the requests that a tenant has sent, until one of them must wait.
     fn take_turn(&mut self, index: usize) {
         let shard = index % SHARDS;
         self.shards[shard].wake(self.now);
@@ -155,8 +156,8 @@ impl House {
                         let waiting = Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false };
                         self.tenants[index].waiting = Some(waiting);
                     }
-                    // IDs of a refused request would be skipped. It has none, because in strict
-                    // order the shard keeps no block from which it could have taken some.
+                    // IDs of a refused request would be lost. The request has none, because in
+                    // strict order the shard keeps no block from which it could have taken some.
                     Err(_) => assert!(runs.is_empty(), "seed {}: a refused request had IDs", self.seed),
                 }
             }
@@ -207,11 +208,14 @@ impl House {
             Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
             Appetite::Large => self.hand_out(index, count, &runs),
             Appetite::Modest | Appetite::Pipelining => {
-                // A promise to a large request leaves a sixteenth of a tick to others.
+                // A promise to a large request leaves a sixteenth of a tick to other requests.
                 let least_part = if is_beside_promise { 16 } else { 1 };
                 let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
                 let most = 1 + least_part + rotation;
-                assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
+                assert!(
+                    wake_ups <= most,
+                    "seed {seed}: a request for {count} IDs waited for {wake_ups} ticks, allowed: {most}"
+                );
                 self.hand_out(index, count, &runs);
             }
         }
@@ -272,7 +276,10 @@ impl House {
     fn check(&mut self, begun: Position) {
         let seed = self.seed;
         self.handed_out.sort_unstable();
-        assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
+        assert!(
+            self.handed_out.is_sorted_by(|one, next| one.1 <= next.0),
+            "seed {seed}: IDs are handed out twice"
+        );
         let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
         let ended = self.source.cursor().expect("not sealed");
         assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed positions were lost");

@@ -15,23 +15,24 @@ use super::machine::Machine;
 use super::{MS, SECOND, STEP_RULE, load, shards, source_toml};
 use crate::support::directory;
 
-/// Sets without a common worker ID. If two sets shared one, each would start above the other's IDs.
+/// Sets without a common worker ID. If two sets shared a worker ID, a start with one set would
+/// begin above the IDs of the other set.
 const DISJOINT: [&str; 4] = ["0", "1-2", "3", "4-5"];
-/// Sets that share worker IDs. Some contain others.
+/// Sets that share worker IDs. Some sets contain other sets.
 const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
 const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
-/// The fewest IDs that a tick has: more than a life with [`Sets::Disjoint`] uses.
+/// The fewest IDs that a tick may have: more than a life with [`Sets::Disjoint`] uses.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sets {
     /// Disjoint sets: the first ID of each life comes at once.
     Disjoint,
-    /// Mixed sets and names, and requests in the first and the last life alone: no start is further
+    /// Mixed sets and names, with requests in the first and the last life only: no start is further
     /// ahead than the tick after the next.
     MixedAndIdle,
-    /// Mixed sets and names, and many requests: no ID comes twice.
+    /// Mixed sets and names, with many requests: no ID comes twice.
     MixedAndBusy,
 }
 
@@ -41,7 +42,7 @@ struct Turns {
     machine: Machine,
     layout: Layout,
     locks: TempDir,
-    /// `None` if nothing is kept.
+    /// `None` if the daemon keeps no state.
     state: Option<TempDir>,
     handed_out: HashSet<u64>,
 }
@@ -78,7 +79,7 @@ impl Turns {
         ceilings.unwrap_or_else(|error| panic!("seed {seed}: {name} {workers}: {error}"))
     }
 
-    /// Makes requests, and raises the ceilings meanwhile.
+    /// Makes requests. Between them, the keeper raises the ceilings.
     fn claim(&mut self, ceilings: &mut Ceilings) {
         let reading = self.machine.read();
         let now = ceilings.keeper.believe(reading);
@@ -98,7 +99,12 @@ impl Turns {
     }
 
     fn hand_out(&mut self, id: u64) {
-        assert!(self.handed_out.insert(id), "seed {}: {id} of {} twice", self.seed, self.layout);
+        assert!(
+            self.handed_out.insert(id),
+            "seed {}: {id} of {} is handed out twice",
+            self.seed,
+            self.layout
+        );
     }
 
     fn check_start(&self, ceilings: &Ceilings) {
@@ -106,7 +112,7 @@ impl Turns {
         let numbering = source.numbering();
         let start = source.cursor().expect("not sealed");
         // The first start skips a tick. A lower worker ID may have its next ID only in the tick
-        // after.
+        // after that.
         let tick = numbering.tick_at(UnixMicros(self.machine.wall()));
         let tick_of_start = numbering.tick_of(start);
         assert!(
@@ -117,7 +123,7 @@ impl Turns {
         );
     }
 
-    /// Expects the first ID at once, or with the next tick if nothing is kept.
+    /// Expects the first ID at once, or with the next tick if the daemon keeps no state.
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
         let source = ceilings.keeper.sources().next().expect("there is one source");

@@ -73,7 +73,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Returns the draws from a source by requests from this time on.
+    /// Returns the draws from a source that were requested at or after this time.
     pub(super) fn drawn(&self, source: u16, since_us: i64) -> impl Iterator<Item = Draw> + '_ {
         self.draws.iter().filter(move |draw| draw.source == source && draw.asked_us >= since_us).copied()
     }
@@ -83,7 +83,8 @@ impl Life {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns the time of the first request that got an ID of another worker ID than the first.
+    /// Returns the time of the first request that got an ID of another worker ID than the first
+    /// request.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();

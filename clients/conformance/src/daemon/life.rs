@@ -78,7 +78,8 @@ impl LifeState {
         }
     }
 
-    /// Returns the scripted answer to a NEXT request, or `None` for an ordinary daemon's.
+    /// Returns the scripted answer to a NEXT request, or `None` if the daemon gives an ordinary
+    /// answer.
     pub(super) fn answer(&self, next: &Next) -> Option<Answer> {
         let (answer, requests) = {
             let mut seen = self.seen();

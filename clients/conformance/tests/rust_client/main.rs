@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use program::Program;
 use steps::Player;
 
-/// Needs that this test cannot meet. The client's own tests cover forks and moves of the clock.
-/// Nobody can close a Rust client during a call: it closes when its last handle is dropped, and the
-/// call holds a handle.
+/// The needs of cases that this test cannot meet, so it skips these cases. The client's own tests
+/// cover forks and moves of the clock. Nobody can close a Rust client during a call: it closes when
+/// its last handle is dropped, and the call holds a handle.
 const UNMET: [&str; 3] = ["fork", "clock", "close"];
 
 /// The number of cases that are played at the same time. Most of them wait.

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 use snowbank_client::Error;
 
-/// The IDs that a case has drawn so far. None may come twice.
+/// The IDs that a case has drawn so far. No ID may come twice.
 #[derive(Debug, Default)]
 pub(crate) struct Seen(Mutex<HashSet<u64>>);
 

@@ -28,8 +28,8 @@ impl Program {
         Self { child, lines }
     }
 
-    /// Returns the next line, or null if the program has ended. It ends by itself if a case takes
-    /// too long.
+    /// Returns the next line, or null if the program has ended. The program ends by itself if a
+    /// case takes too long.
     pub(crate) fn line(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");
@@ -40,8 +40,8 @@ impl Program {
         writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("the program reads");
     }
 
-    /// Closes the program's input, and waits for its end. The error is what it wrote to standard
-    /// error.
+    /// Closes the program's input, and waits for its end. The error is the text that the program
+    /// wrote to standard error.
     pub(crate) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut text = String::new();

@@ -11,7 +11,7 @@ use snowbank_client::{Client, ClientOptions, IdsOptions};
 use crate::program::{self, Program};
 use crate::steps::texts;
 
-/// The deadline of a call. It exceeds the longest outage of both daemons.
+/// The deadline of a call. It is longer than both daemons can be down at the same time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The longest time until a busy machine wakes a task.
@@ -66,7 +66,7 @@ fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
     answer.expect("one of the daemons always serves")
 }
 
-/// Draws batches, and IDs one by one, until two rounds after the calm has begun.
+/// Draws batches, and single IDs. Continues for two rounds after the event `calm`.
 async fn draw(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
     let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
     let client = Client::new(options).expect("a client");

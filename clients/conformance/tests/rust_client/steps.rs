@@ -223,7 +223,7 @@ impl Player {
     }
 
     async fn repeat_until(&mut self, step: &Value) -> Result<(), String> {
-        // The default is shorter than the time after which the program ends the case.
+        // The default is shorter than the time limit that the program has for a case.
         let limit = ms(&step["within_ms"]).unwrap_or(Duration::from_secs(20));
         let began = Instant::now();
         loop {

@@ -15,7 +15,7 @@ use crate::{Port, has_program};
 pub struct Etcd {
     server: Server,
     peer: Port,
-    /// The address for other members. The cluster's identity is a hash of it.
+    /// The address for other members. The cluster's identity is a hash of this address.
     advertised: String,
 }
 
@@ -32,14 +32,14 @@ impl Etcd {
         Some(etcd)
     }
 
-    /// Makes the stopped etcd another cluster at the same client address.
+    /// Turns the stopped etcd into another cluster at the same client address.
     pub fn become_another(&mut self) {
         self.lose_data();
         self.peer = Port::take();
         self.advertised = format!("http://{}", self.peer.address());
     }
 
-    /// Posts JSON to its gateway. Returns `None` if it does not answer.
+    /// Posts JSON to etcd's gateway. Returns `None` if the gateway does not answer.
     pub fn post(&self, path: &str, json: &str) -> Option<String> {
         post(self.address(), path, json, "", crate::DEADLINE)
     }

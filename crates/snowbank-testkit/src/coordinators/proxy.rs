@@ -14,7 +14,8 @@ const SWALLOW: u8 = 2;
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
-/// Texts by which a request that writes is recognized, for etcd and for ZooKeeper.
+/// Texts that only requests for writes contain, at etcd or at ZooKeeper. The proxy recognizes these
+/// requests by them.
 const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 
 /// A proxy on a free loopback port.
@@ -32,7 +33,7 @@ struct State {
     /// The number of connections so far. The first `hanging` of them hang.
     accepted: AtomicU64,
     hanging: AtomicU64,
-    /// The number of pieces of requests that it passed on.
+    /// The number of pieces of requests that the proxy has passed on.
     passed: AtomicU64,
 }
 
@@ -99,7 +100,7 @@ impl Proxy {
         proxy
     }
 
-    /// Returns its endpoint in a configuration.
+    /// Returns the proxy's endpoint for a configuration.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
@@ -117,7 +118,8 @@ impl Proxy {
         }
     }
 
-    /// Passes nothing more on open connections, and keeps them open. New connections work.
+    /// Keeps the connections that are open now, but passes nothing more on them. New connections
+    /// work.
     pub fn hang(&self) {
         self.state.hanging.store(self.state.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
@@ -127,18 +129,19 @@ impl Proxy {
         self.state.mode.store(SWALLOW, Ordering::SeqCst);
     }
 
-    /// Passes requests on, and the first half of each answer.
+    /// Passes on requests, but only the first half of each answer.
     pub fn halve_answers(&self) {
         self.state.mode.store(HALVE, Ordering::SeqCst);
     }
 
-    /// Passes everything on up to the next write. Drops its answer and all later ones.
+    /// Passes everything on up to the next write. Drops the answer to that write, and all later
+    /// answers.
     pub fn swallow_answers_from_write(&self) {
         self.state.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
-    /// Returns whether it drops answers. After [`Proxy::swallow_answers_from_write`], it does so
-    /// from the next write on.
+    /// Returns whether the proxy drops answers. After [`Proxy::swallow_answers_from_write`], the
+    /// proxy begins to drop them at the next write.
     pub fn is_swallowing(&self) -> bool {
         self.state.is_in(SWALLOW)
     }
@@ -153,7 +156,7 @@ impl Proxy {
         self.state.accepted.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of pieces of requests that it passed on.
+    /// Returns the number of pieces of requests that the proxy has passed on.
     pub fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }
@@ -163,7 +166,7 @@ fn is_write(piece: &[u8]) -> bool {
     WRITES.iter().any(|part| piece.windows(part.len()).any(|window| window == *part))
 }
 
-/// Copies the first bytes of each piece, as many as `passes` allows.
+/// Copies a stream piece by piece. `passes` returns how many bytes of a piece are copied.
 fn copy(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(&[u8]) -> usize) {
     let mut piece = [0; 65_536];
     while let Ok(size @ 1..) = from.read(&mut piece) {

@@ -13,12 +13,14 @@ const DELETE: i32 = 2;
 const GET_DATA: i32 = 4;
 const SET_DATA: i32 = 5;
 
-/// The jar of Debian's package, which names most jars that it needs, and the jar of the logger.
+/// Two jars: that of Debian's package, which names most other jars that ZooKeeper needs, and that
+/// of the logger.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
-/// All jars of the folder, for TLS, which needs more of them. A start with all takes twice the CPU.
+/// All jars of the folder, because TLS needs more jars. A start with all jars takes twice the CPU
+/// time.
 const JARS_WITH_TLS: &str = "/usr/share/java/*";
 
-/// A single ZooKeeper. It has each write on its disk before it answers.
+/// A single ZooKeeper. It answers a write only after the write is on its disk.
 pub struct ZooKeeper {
     server: Server,
 }
@@ -38,8 +40,8 @@ impl ZooKeeper {
         Some(zookeeper)
     }
 
-    /// Returns the configuration of a TLS listener. Its key stores are PEM files, recognized by
-    /// their extensions.
+    /// Returns the configuration of a TLS listener. Its key stores are PEM files, which ZooKeeper
+    /// recognizes by their extensions.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
         let own = self.server.path("own.pem");
         let trusted = self.server.path("ca.pem");
@@ -151,8 +153,8 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// Sets no password. In ZooKeeper the user who creates a node owns it, so the password is the
-    /// one with which the fleet is prepared.
+    /// Sets no password. In ZooKeeper, the user who creates a node owns it. So the password with
+    /// which the fleet is prepared becomes the right one.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }

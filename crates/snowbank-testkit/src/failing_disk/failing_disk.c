@@ -16,8 +16,8 @@
  *
  * If the file of orders is missing or empty, all calls work.
  *
- * FAILING_DISK_RECORD names a file in which each call leaves a line: its CALL, and the path within the directory. The path
- * of the directory itself is ".". A rename leaves its new name.
+ * FAILING_DISK_RECORD names a file to which each call adds a line: its CALL, and the path within the directory. The path
+ * of the directory itself is ".". The line of a rename has the new name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ static int is_ours(const char *path) {
     return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* Finds the path of an open file. Returns whether the file is ours. */
+/* Finds the path of an open file. Returns true if the file is in the directory. */
 static int find_ours(int fd, char path[PATH_MAX]) {
     char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
