@@ -51,7 +51,7 @@ pub struct Reading {
 
 impl Reading {
     /// Returns wall − boot. This difference is constant while the wall clock runs at its proper
-    /// speed, so a change is a step.
+    /// speed, so a change of it is a step.
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
@@ -64,7 +64,7 @@ pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
     one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
 }
 
-/// A reading that [`Wall::believe`] has judged. The ID clock uses nothing else.
+/// A reading that [`Wall::believe`] has judged. The ID clock uses no other readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The wall clock as far as it is believed.
@@ -90,22 +90,22 @@ impl Now {
     }
 }
 
-/// The record of the time that an earlier process left.
+/// What an earlier process recorded about the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remembered {
     /// No record.
     Nothing,
-    /// Wall − boot in microseconds, as an earlier process believed it since the machine's last
+    /// Wall − boot in microseconds, as believed by a process that ran since the machine's last
     /// boot.
     Offset(i64),
-    /// The highest ceiling granted before the machine's last boot. The time was then about this
-    /// instant.
+    /// The instant of the highest ceiling granted before the machine's last boot. When that ceiling
+    /// was granted, the time was about this instant.
     GrantedUntil(UnixMicros),
 }
 
 /// The largest forward step of the wall clock that is believed at once. A clock that follows a time
-/// server is never off by more. If the step was wrong, the source loses at most this much of its
-/// IDs.
+/// server is never wrong by more than this. If a believed step was wrong, a source loses at most
+/// the IDs of this much time.
 pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The rule that decides which forward steps of the wall clock are believed, and when.
@@ -117,9 +117,9 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// The largest change of wall − boot between two looks of the keeper that is no jump. The keeper
-/// looks once a second, so a wall clock that stands still changes the difference by one second. A
-/// larger change is a step, or the machine was restored from a snapshot.
+/// The largest change of wall − boot between two looks of the keeper that does not count as a jump.
+/// The keeper looks once a second, so a wall clock that stands still changes wall − boot by one
+/// second. A larger change is a step, or the machine was restored from a snapshot.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
@@ -160,7 +160,7 @@ impl Wall {
     }
 
     /// Judges a reading, without a lock. The same reading gives the same result until the keeper
-    /// observes again.
+    /// observes the clock again.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
         let carried_us = self.carried_us.load(Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Wall {
         Now { wall, boot: reading.boot, jumped: self.has_jumped(reading) }
     }
 
-    /// Returns whether the clocks have jumped against each other since
+    /// Returns whether the clocks have jumped against each other since the last call of
     /// [`note_seen`](Wall::note_seen).
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
@@ -180,7 +180,8 @@ impl Wall {
         has_jumped(reading.offset_us(), self.seen_us.load(Ordering::Acquire))
     }
 
-    /// Ends a jump. The keeper calls this after it has revoked all grants.
+    /// Measures later jumps from this reading on, so a present jump is over. The keeper calls this
+    /// after it has revoked all grants.
     pub fn note_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
@@ -218,8 +219,8 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        // By the remembered offset, the time is `carried` now. If the wall clock went back before
-        // this start and returns, it is believed at once.
+        // The remembered offset says that the time is `carried` now. If the wall clock went back
+        // before this start, it is believed at once when it returns.
         let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
         StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
@@ -239,8 +240,8 @@ impl StepWatch {
         }
         self.held_since = None;
         if reading.wall <= self.highest {
-            // The belief does not change while the clock is behind or stands. So the clock is
-            // believed at once when it comes back.
+            // While the wall clock is behind or stands still, the believed offset does not change.
+            // So the clock is believed at once when it returns.
             let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
                 0 => carried_us.saturating_sub(reading.offset_us()).max(0),
                 behind_us => behind_us,
@@ -262,12 +263,13 @@ impl StepWatch {
 /// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs
 /// already handed out.
 ///
-/// `catch_up(boot) = base + (boot − boot at base) / 2`, stored as its value at boot 0, so that one
-/// atomic holds it. A catch-up below the wall clock has no effect, because the ID clock takes the
-/// higher of the two.
+/// `catch_up(boot) = base + (boot − boot at base) / 2`, stored as the catch-up's value at boot 0,
+/// so that one atomic is enough. A catch-up below the wall clock has no effect, because the ID
+/// clock takes the higher of the two.
 #[derive(Debug)]
 pub struct CatchUp {
-    /// Its value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no catch-up.
+    /// The catch-up's value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no
+    /// catch-up.
     at_boot_us: AtomicI64,
 }
 
@@ -277,21 +279,21 @@ impl CatchUp {
         CatchUp { at_boot_us: AtomicI64::new(i64::MIN) }
     }
 
-    /// Raises the catch-up so that it is at `base` at the moment `boot`.
+    /// Raises the catch-up so that its value at the moment `boot` is at least `base`.
     pub fn raise_to(&self, base: UnixMicros, boot: BootMicros) {
         self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
     }
 
-    /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock
-    /// has reached. Without this limit, the ID clock would stay at `max_ahead` for as long as IDs
-    /// were refused.
+    /// Lowers a catch-up that is too far ahead of the wall clock, and ends a catch-up that the wall
+    /// clock has reached. Without this limit, the ID clock would stay `max_ahead` ahead after a
+    /// refusal of IDs, for as long as the refusal lasted.
     pub fn bound(&self, now: Now, max_ahead: Duration) {
         let highest = now.wall.0.saturating_add(micros(max_ahead));
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
         let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
         if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
-            // Fails if another thread has raised the catch-up meanwhile. Then the catch-up must go
-            // on.
+            // The exchange fails if another thread has raised the catch-up meanwhile. Then the
+            // catch-up must go on.
             let ended = i64::MIN;
             let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -312,7 +314,7 @@ pub fn id_time(now: Now, catch_up: &CatchUp, max_ahead: Duration) -> UnixMicros 
 }
 
 /// Returns the time until the ID clock reaches `target`, if no clock steps meanwhile. A catch-up
-/// takes twice as long, and the cap at `max_ahead` moves with the wall clock.
+/// takes twice as long as the wall clock, and the cap at `max_ahead` moves with the wall clock.
 pub fn until(now: Now, catch_up: &CatchUp, max_ahead: Duration, target: UnixMicros) -> Duration {
     let by_wall_us = target.0.saturating_sub(now.wall.0);
     let by_cap_us = by_wall_us.saturating_sub(micros(max_ahead));

@@ -2,7 +2,7 @@
 //!
 //! A grant ends at its ceiling: no position at or above the ceiling is claimed, and a ceiling is
 //! durable before anything below it is used. The keeper raises ceilings in the background. A shard
-//! that meets one asks for more with [`Grant::want_more`].
+//! that meets a ceiling calls [`Grant::want_more`] to ask for a raise.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 pub struct Grant {
     /// Nothing at or above this position is claimed. It rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts losses of the grant. After a loss, threads drop positions that they claimed before
-    /// it.
+    /// Counts losses of the grant. After a loss, threads drop the positions that they claimed
+    /// before the loss.
     generation: AtomicU64,
-    /// 1 while a claim waits for the ceiling to rise.
+    /// 1 if a claim has met the ceiling since the last raise.
     wanted: AtomicU64,
-    /// 1 once another process, or another copy of the machine, may hand out the same IDs: the
-    /// ceiling never rises again.
+    /// 1 once another process, or another copy of the machine, may hand out the same IDs. From then
+    /// on, the ceiling never rises.
     lost: AtomicU64,
-    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims
-    /// never lock it.
+    /// Locked while the grant is taken away or given back, so that the two never happen at once.
+    /// Claims never take this lock.
     changes: Mutex<()>,
 }
 
@@ -64,8 +64,8 @@ impl Grant {
     }
 
     /// [Raises](Grant::raise) the ceiling, unless the grant was taken away after this generation or
-    /// is lost for good. A ceiling that became durable before a loss no longer counts. Returns
-    /// whether the ceiling was raised.
+    /// is lost for good. A ceiling that became durable before a loss does not count after the loss.
+    /// Returns whether the ceiling was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -111,20 +111,20 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be
-    /// woken.
+    /// Notes that a claim met the ceiling. Returns true for the first such claim since the last
+    /// raise. The caller must then wake the keeper.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0
     }
 }
 
-/// The rule for how far ahead a ceiling is kept.
+/// The rule for how far ahead of the clock a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
     /// The distance of the ceiling above the wall clock. A sync may take this long before a request
     /// has to wait for it.
     pub horizon: Duration,
-    /// The distance that the ID clock may run ahead of the wall clock.
+    /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
     /// The length of one tick.
     pub tick: Duration,
@@ -133,14 +133,15 @@ pub struct CeilingRule {
 impl CeilingRule {
     /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at
     /// most `wall + max_ahead`. Here m is a quarter of the uptime, at least 10 ms and at most the
-    /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. Where ticks
-    /// are long, each crash raises the ceilings by a tick.
+    /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. If ticks are
+    /// long, each crash raises the ceilings by a tick.
     ///
-    /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or stands still
-    /// because it was further ahead: each request would meet the ceiling and wait for a sync. So a
-    /// ceiling also reaches above ID time by a quarter of the uptime, at most half the horizon. At
-    /// half speed the ID clock needs a whole horizon to use up half a horizon. The reserve is
-    /// rounded down to a tick, so that repeated starts do not add to it.
+    /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or while it stands
+    /// still because it was further ahead. In both states each request would meet the ceiling and
+    /// wait for a sync. So a ceiling is also above ID time by at least a reserve: a quarter of the
+    /// uptime, at most half the horizon. At half speed the ID clock needs a whole horizon to use up
+    /// half a horizon. The reserve is rounded down to a tick, so that repeated starts do not add to
+    /// it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -149,20 +150,21 @@ impl CeilingRule {
         let from_id_time = UnixMicros(id_time.0.saturating_add(micros(margin)));
         let usual = from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall);
         let reserve = micros((uptime / 4).min(horizon / 2));
-        // The ceiling is at the end of this instant's tick.
+        // The ceiling is at the end of the tick that contains the returned instant.
         usual.max(UnixMicros(id_time.0.saturating_add(reserve - micros(self.tick))))
     }
 
-    /// Returns how far a ceiling can be ahead of a wall clock that never stepped. It is furthest
-    /// while the ID clock is `max_ahead` ahead, at the end of the tick that
-    /// [`reach`](CeilingRule::reach) returns.
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped. A ceiling is
+    /// furthest ahead while the ID clock is `max_ahead` ahead. It is then at the end of the tick
+    /// that contains the instant from [`reach`](CeilingRule::reach).
     pub fn furthest(&self) -> Duration {
         let horizon = self.horizon.max(2 * self.tick);
         self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
     }
 }
 
-/// Why nothing more may be handed out: another process may use the worker IDs or the state by now.
+/// The reason why no more IDs may be handed out: another process may use the worker IDs or the
+/// state by now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakenOver(pub String);
 
@@ -174,15 +176,15 @@ impl fmt::Display for TakenOver {
 
 impl std::error::Error for TakenOver {}
 
-/// The bound that a source leaves at a clean stop.
+/// The ID bound that a clean stop stores for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The source's index.
     pub source: usize,
-    /// The lowest ID that was not handed out.
+    /// The bound: the source never claimed this ID or a higher one.
     pub id_bound: u64,
-    /// True if nothing was claimed and no clean stop came before the start. Then nobody knows how
-    /// far below the bound the last ID lies.
+    /// True if the source claimed nothing, and its start did not follow a clean stop. Then nobody
+    /// knows how far below the bound the last ID lies.
     pub is_untouched: bool,
 }
 
@@ -199,7 +201,7 @@ pub(crate) mod tests {
     };
 
     /// At `max_ahead` and above, a running source has a reserve of up to half the horizon. A source
-    /// that starts has none.
+    /// that has just started has no reserve.
     #[test]
     fn a_ceiling_reaches_as_far_as_horizon_lead_and_uptime_allow() {
         let seconds = CeilingRule { tick: Duration::from_secs(5), ..RULE };

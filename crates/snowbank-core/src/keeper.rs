@@ -1,11 +1,12 @@
-//! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it
-//! reads no clock, waits for nothing and writes nothing.
+//! The keeper raises ceilings, each of which is durable before it is granted, and watches the wall
+//! clock. It is pure: it reads no clock, waits for nothing and writes nothing.
 //!
 //! It takes clock readings and the outcomes of writes, and returns the writes to make. A *writer*
-//! makes ceilings durable: the state directory, and the coordinator of a fleet. Each has at most
-//! one write in flight, which may take any time. A source's grant rises to the lowest ceiling that
-//! all writers have made durable. The coordinator's ceiling reaches minutes ahead and rises for
-//! idle sources too. So neither requests nor the state directory wait for the coordinator.
+//! makes ceilings durable. The state directory is a writer, and so is the coordinator of a fleet.
+//! Each writer has at most one write in flight, however long that write takes. A source's grant
+//! rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling
+//! reaches minutes ahead and rises for idle sources too. So neither requests nor the state
+//! directory wait for the coordinator.
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
@@ -41,10 +42,10 @@ use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. A slewed clock drifts
-/// this far in half an hour by adjtime, at 0.5 ms a second, or in 12 s at chrony's default maximum.
-/// A second is far below a step that is held. So a start never holds a time that the daemon
-/// believed before.
+/// The largest difference between the believed wall − boot and the stored value. After a larger
+/// drift the value is stored again. A slewed clock drifts this far in half an hour under adjtime,
+/// which slews by 0.5 ms a second, or in 12 s at chrony's default maximum. A held step is far
+/// larger than this. So a start never holds a time that the daemon believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// The result of a look.
@@ -61,27 +62,27 @@ pub struct Looked {
     pub fleet_ceilings: Vec<Position>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
-    /// True if grants that were taken away are back.
+    /// True once all grants that were taken away have been raised again.
     pub is_renewed: bool,
     /// True if requests wait. The caller should advance their wait queues.
     pub some_wait: bool,
     /// True if a source was used so recently that its ceiling is still raised.
     pub is_in_use: bool,
-    /// The writes to hand out now.
+    /// The writes to hand to their writers now.
     pub writes: Vec<Write>,
     /// By source, how long the numbers of a shared counter last without the coordinator.
     pub ranges_last: Vec<Option<Duration>>,
     /// The ranges to ask the coordinator for now.
     pub ranges: Vec<WantedRange>,
-    /// When the oldest write in flight began, apart from the coordinator's.
+    /// When the oldest write in flight began. A write to the coordinator does not count.
     pub in_flight_since: Option<BootMicros>,
     /// The shortest time for which the IDs below a source's ceiling last.
     pub horizon: Duration,
-    /// The time until the next look, unless a claim meets its ceiling or a write ends before.
+    /// The time until the next look, unless a claim meets its ceiling or a write ends before then.
     pub next_in: Duration,
 }
 
-/// Decides which ceilings are written and when, and raises grants when they are durable.
+/// Decides which ceilings are written and when, and raises grants once their ceilings are durable.
 #[derive(Debug)]
 pub struct Keeper {
     sources: Vec<ManagedSource>,
@@ -96,8 +97,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these
-    /// writers. `started` is the reading with which `wall` began.
+    /// Creates a keeper of sources whose first ceilings are granted already, and durable at each of
+    /// these writers. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
         let writers = writers.iter().map(|&reach| Writer {
             reach,
@@ -137,7 +138,7 @@ impl Keeper {
         self.lost.get_or_insert(taken_over);
     }
 
-    /// Returns the fleet's ceilings by source; none without a fleet.
+    /// Returns the fleet's ceilings by source. Empty without a fleet.
     pub fn fleet_ceilings(&self) -> Vec<Position> {
         let fleets = self.writers.iter().filter(|writer| writer.reach != Reach::Local);
         fleets.flat_map(|writer| &writer.durable).map(|durable| durable.ceiling).collect()
@@ -225,7 +226,8 @@ impl Keeper {
     }
 
     /// Returns the fleet's ceilings to write now. All of them rise together, when one source has
-    /// used up half of its horizon or lost its grant. After a failure, they wait for the next try.
+    /// used up half of its horizon or lost its grant. After a failure, no ceilings are written
+    /// before the next write is due.
     fn next_fleet_ceilings(
         &mut self,
         index: usize,
@@ -252,8 +254,8 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ceilings that a writer raises now. Those of all sources in use rise together,
-    /// when a raise is due or a source needs one.
+    /// Returns the ceilings that a writer must raise now. The ceilings of all sources in use rise
+    /// together, when a raise is due or when one source needs it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
@@ -297,8 +299,8 @@ impl Keeper {
 
     /// Takes the outcome of a write, and raises each grant to the lowest ceiling that all writers
     /// have made durable. Before a grant rises, calls `mark` with the source's index and the bound
-    /// in the state. With a lower mark, the next start could mistake an older copy of the state for
-    /// the newest. Returns `None` if no write with this number is in flight.
+    /// that the state now has. With a lower mark, the next start could mistake an older copy of the
+    /// state for the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
         outcome: Outcome,
@@ -348,15 +350,15 @@ impl Keeper {
         }
     }
 
-    /// Returns the durable ceiling of the state. The fleet's ceiling is lower if the source starts
-    /// far ahead.
+    /// Returns the durable ceiling in the state directory. The fleet's ceiling is lower than this
+    /// one if the source starts far ahead.
     fn stored(&self, index: usize) -> Option<Position> {
         let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
         local.map(|writer| writer.durable[index].ceiling).min()
     }
 
-    /// Ends all claims. Returns the bound that each source leaves. The caller may trim the ceilings
-    /// to these bounds unless the locks are lost.
+    /// Ends all claims. Returns the bound that the stop should store for each source. The caller
+    /// may trim the ceilings to these bounds unless it has lost the locks.
     pub fn seal(&mut self) -> Vec<Left> {
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }

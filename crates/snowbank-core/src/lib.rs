@@ -1,6 +1,6 @@
-//! The core of Snowbank: which positions a source hands out, and when its ceiling rises. Pure: it
-//! does no I/O and reads no clock. Readings of the clocks, randomness and the outcomes of writes
-//! are arguments.
+//! The core of Snowbank: which positions a source hands out, and when its ceiling rises. The core
+//! is pure: it does no I/O and reads no clock. It takes readings of the clocks, randomness and the
+//! outcomes of writes as arguments.
 //!
 //! ```text
 //!  clock ─▶ grant ─▶ source (cursor) ─▶ shard: ring, current run     one per core
@@ -11,13 +11,14 @@
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
 //!   back.
-//! - [`grant`]: how far a source may claim, and the rule for how far ahead its ceiling is kept.
+//! - [`grant`]: how far a source may claim, and the rule for how far ahead of the clock its ceiling
+//!   is kept.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
 //!   that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!
-//! No module imports one that is below it in this list.
+//! A module imports only modules that are above it in this list.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,15 @@
 //! One core's generator. For each source it has a current run and a ring of blocks claimed ahead.
-//! While the core is busy it claims ahead. If the run and the ring are used up, a request claims
-//! directly.
+//! While the core is busy, the generator claims ahead. If the run and the ring are used up, a
+//! request claims directly.
 //!
-//! A [`Shard`] belongs to one thread. Only its rings are shared: other shards, its *siblings*, take
-//! blocks from them when a source has nothing left to claim. A shard does no I/O. Its thread passes
-//! a reading of the clock to [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the
-//! replies are flushed.
+//! A [`Shard`] belongs to one thread. Only the shard's rings are shared: other shards, its
+//! *siblings*, take blocks from them when a source has nothing left to claim. A shard does no I/O.
+//! Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
+//! [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
-//! increase too. The current run lies below the ring, and the ring below every later claim. Blocks
-//! below IDs already handed out are dropped.
+//! increase too. The current run lies below the ring, and the ring below every later claim. A shard
+//! drops blocks that lie below IDs that it has already handed out.
 
 mod lane;
 mod ring;
@@ -27,7 +27,7 @@ pub enum Order {
     #[default]
     Relaxed,
     /// IDs increase over the whole daemon: a request sent after a reply was received gets larger
-    /// IDs. Nothing is claimed ahead.
+    /// IDs than that reply has. Nothing is claimed ahead.
     Strict,
 }
 
@@ -46,7 +46,7 @@ impl Order {
 pub struct Shard {
     index: usize,
     lanes: Vec<Lane>,
-    /// The lanes that this wake-up has used. Only these need a top-up when it ends.
+    /// The lanes that this wake-up has used. Only these lanes need a top-up when the wake-up ends.
     used: Vec<usize>,
     now: Now,
     rng: fastrand::Rng,
@@ -72,7 +72,7 @@ impl Shard {
         self.now = now;
     }
 
-    /// Returns the lane of a source, with the random generator that its methods take.
+    /// Returns the lane of a source, with the random number generator that the lane's methods take.
     ///
     /// # Panics
     /// Panics if there is no such source. Code that gets an index from a client must check it
@@ -87,8 +87,8 @@ impl Shard {
         (lane, &mut self.rng)
     }
 
-    /// Ends a wake-up: claims ahead what recent demand suggests. Runs after the requests are
-    /// answered.
+    /// Ends a wake-up: claims as many IDs ahead as recent demand suggests. The caller answers the
+    /// requests first.
     #[inline]
     pub fn top_up(&mut self) {
         for source in self.used.drain(..) {

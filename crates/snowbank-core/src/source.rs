@@ -3,7 +3,7 @@
 //! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet
 //! claimed. A claim moves the cursor up with a compare-and-swap, so no position is ever claimed
 //! twice. A claim lies in the [`Window`] that the ID clock and the ceiling allow at that moment.
-//! Requests for more than the window holds wait in the source's [wait queue](wait_queue).
+//! Requests for more positions than the window holds wait in the source's [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
 //! and these operations are totally ordered. A claim is still a release, because a thread that
@@ -34,10 +34,10 @@ use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::Numbering;
 use wait_queue::WaitQueue;
 
-/// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
+/// The cursor of a sealed source. It is above every position, so a claim finds no position left.
 const SEALED: u64 = u64::MAX;
 
-/// Positions claimed together: `count` of them from `from` on.
+/// Positions claimed together: `from` and the positions that follow it, `count` in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first position.
@@ -52,7 +52,8 @@ impl Span {
         Position(self.from.0 + self.count)
     }
 
-    /// Returns the positions at or above `oldest`: none, if all lie below it.
+    /// Returns the part of the span at or above `oldest`. It is empty if the whole span lies below
+    /// `oldest`.
     #[inline]
     pub fn above(self, oldest: Position) -> Span {
         let below = oldest.0.saturating_sub(self.from.0).min(self.count);
@@ -69,7 +70,8 @@ pub struct Source {
     rules: Rules,
     /// The first position not yet claimed; [`SEALED`] after the seal.
     cursor: CachePadded<AtomicU64>,
-    /// The first value of the cursor. While the cursor is there, nothing has been claimed.
+    /// The value that the cursor had when the source was created. While the cursor has this value,
+    /// nothing has been claimed.
     start: Position,
     grant: Grant,
     catch_up: CatchUp,
@@ -77,10 +79,11 @@ pub struct Source {
     /// [`begins_with_the_clock`](Source::begins_with_the_clock).
     begins_at: Option<Position>,
     /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`].
-    /// An older reading does not mean that the clock went back: its thread was delayed.
+    /// An older reading does not mean that the clock went back: the thread that read it was
+    /// delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
-    /// `Some` if its numbers come from a counter at a fleet's coordinator.
+    /// `Some` if the source takes its numbers from a counter at a fleet's coordinator.
     shared_counter: Option<SharedCounter>,
 }
 
@@ -88,11 +91,12 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
     /// durable already.
     ///
-    /// No ID lies below the tick of `now`, because the stored state may be an older copy, and IDs
-    /// of earlier ticks may have been handed out since. The burst reserve grows from that tick on.
+    /// No ID lies below the tick of `now`. The reason: the stored state may be an older copy, and
+    /// IDs of earlier ticks may have been handed out after the copy was made. The burst reserve
+    /// grows from that tick on.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
-    /// begins there. So the first ID is available at once.
+    /// begins at `start`, so that the first ID is available at once.
     pub fn new(
         name: String,
         numbering: Numbering,
@@ -102,7 +106,8 @@ impl Source {
         now: Now,
     ) -> Self {
         let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
-        // The first ceiling follows the ID clock, and is written before the first request.
+        // The catch-up begins here, because the first ceiling follows the ID clock and is written
+        // before the first request.
         let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
@@ -131,8 +136,8 @@ impl Source {
 
     /// Makes the source begin when the wall clock reaches its start, without a catch-up.
     ///
-    /// For a source without a stored state: another process may have begun within the same tick,
-    /// and both would catch up from the same position.
+    /// This is for a source without a stored state. Another process may have begun in the same
+    /// tick, and with a catch-up both would hand out IDs from the same position on.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
@@ -147,10 +152,11 @@ impl Source {
         (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
     }
 
-    /// Takes the grant away, because the machine was restored from a snapshot, and other copies may
-    /// continue from the same cursor. A snowflake source gets its grant back with the next raise,
-    /// because the clock has moved on. A shared counter gets it with the next range, which only one
-    /// copy gets. Any other ticket counter loses its grant for good.
+    /// Takes the grant away, because the machine was restored from a snapshot, and other copies of
+    /// the machine may continue from the same cursor. A snowflake source gets its grant back with
+    /// the next raise, because the clock has moved on. A shared counter gets its grant back with
+    /// the next range, which the coordinator gives to only one copy. Any other ticket counter loses
+    /// its grant for good.
     pub fn note_restored(&self) {
         if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
     }
@@ -197,8 +203,8 @@ impl Source {
         &self.wait_queue
     }
 
-    /// Returns the first position not yet claimed, or `None` once sealed. It may be stale as soon
-    /// as it is read.
+    /// Returns the first position not yet claimed, or `None` once the source is sealed. The result
+    /// may be stale as soon as it is read.
     pub fn cursor(&self) -> Option<Position> {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
@@ -206,8 +212,8 @@ impl Source {
     /// Ends all claims for ever and returns the first position that was never claimed. Returns
     /// `None` if the source was sealed before.
     ///
-    /// A claim that races with the seal either came first, and is below the returned position, or
-    /// fails.
+    /// A claim that races with the seal either comes first and lies below the returned position, or
+    /// it fails.
     pub fn seal(&self) -> Option<Position> {
         let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
         (cursor != SEALED).then_some(Position(cursor))
@@ -223,8 +229,8 @@ impl Source {
         self.claim_some(window, count, count, window.limit, rng).map(|span| span.from)
     }
 
-    /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed
-    /// out for another `keep_for`.
+    /// Claims exactly `count` positions ahead of demand. Their ticks are so young that the IDs can
+    /// still be handed out for at least `keep_for` from now.
     pub fn claim_ahead(
         &self,
         window: &Window,
@@ -276,8 +282,9 @@ impl Source {
 
     /// Returns the position at which a claim starts when the cursor jumps to the floor.
     ///
-    /// The index is random: in the lowest quarter of the tick, but among at least 256 indices, or
-    /// all of a smaller tick. If the claim would not fit there, it starts at the floor itself.
+    /// The index is random, from the lowest quarter of the tick's indices. If that quarter has
+    /// fewer than 256, the index is from the lowest 256, or from all if the tick has fewer. If the
+    /// claim does not fit below the limit from that index on, it starts at the floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

@@ -18,8 +18,8 @@ pub(crate) use std::sync::{
 #[cfg(not(snowbank_loom))]
 pub(crate) use crossbeam::queue::ArrayQueue;
 
-/// A bounded queue with crossbeam's interface on loom's mutex. The models check only how the queue
-/// is used.
+/// A bounded queue that has crossbeam's interface and is built on loom's mutex. The models check
+/// how the queue is used, not crossbeam's queue itself.
 #[cfg(snowbank_loom)]
 #[derive(Debug)]
 pub(crate) struct ArrayQueue<T> {
@@ -62,7 +62,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(all(test, snowbank_loom))]
 pub(crate) fn check_model(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // All known bugs of this kind show with two forced thread switches. Three leave a margin.
+    // Every known bug of interleaving threads shows with two forced switches. A bound of three
+    // leaves a margin.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }

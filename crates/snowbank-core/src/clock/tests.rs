@@ -9,12 +9,12 @@ pub(crate) const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// Returns the reading `after_us` later, with the wall clock off by `step_us`.
+/// Returns the reading `after_us` after the start, with the wall clock off by `step_us`.
 pub(crate) fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 
-/// Returns the reading of [`later`], believed.
+/// Returns the reading of [`later`] as one that is believed.
 fn now(after_us: i64, step_us: i64) -> Now {
     let Reading { wall, boot } = later(after_us, step_us);
     Now { wall, boot, jumped: false }
@@ -54,7 +54,7 @@ fn a_large_step_forward_is_held_until_it_has_lasted() {
 }
 
 #[test]
-fn a_step_that_returns_is_held_from_the_start_again() {
+fn a_step_that_was_undone_is_held_again_in_full() {
     let hour_us = 3_600 * SECOND_US;
     for (then_us, expected) in
         [(0, Observed::Steady), (-hour_us, Observed::Behind(Duration::from_secs(3_599)))]
@@ -94,7 +94,7 @@ fn a_catch_up_runs_at_half_speed_until_the_wall_clock_meets_it() {
 }
 
 proptest! {
-    /// `until` returns exactly the time at which `id_time` gets there.
+    /// `until` returns exactly the time after which `id_time` reaches the target.
     #[test]
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,
@@ -106,7 +106,7 @@ proptest! {
         let target = UnixMicros(START.wall.0 + target_us);
         let wait = until(now, &catch_up, MAX_AHEAD, target);
         prop_assert!(id_time(now.after(wait), &catch_up, MAX_AHEAD) >= target);
-        // Half speed rounds to a microsecond.
+        // Half of an odd number of microseconds is rounded.
         if wait > Duration::from_micros(2) {
             let before = now.after(wait - Duration::from_micros(2));
             prop_assert!(id_time(before, &catch_up, MAX_AHEAD) < target);
@@ -144,7 +144,7 @@ fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
     assert!(!wall.believe(restored).jumped);
 }
 
-/// The clock goes back, stands still, or goes back before a restart.
+/// There are three cases: the clock goes back, it stands still, or it went back before a restart.
 #[test]
 fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
     let hour_us = 3_600 * SECOND_US;
@@ -163,7 +163,7 @@ fn a_wall_clock_that_returns_from_behind_is_believed_at_once() {
             assert!(matches!(observed, Observed::Behind(_)), "{observed:?}");
             if !runs {
                 assert_eq!(observed, Observed::Behind(Duration::from_secs(second as u64)));
-                assert_eq!(wall.carried_us(), START.offset_us(), "the belief stays while the clock stands");
+                assert_eq!(wall.carried_us(), START.offset_us(), "the believed offset does not change");
             }
         }
         let returned = later(601 * SECOND_US, 0);
@@ -180,7 +180,7 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     let (wall, mut watch) = started();
     for second in 1..=600 {
         let slow = slow(second * SECOND_US);
-        assert_eq!(wall.believe(slow).wall, slow.wall, "its own time is believed");
+        assert_eq!(wall.believe(slow).wall, slow.wall, "the slow clock's time is believed");
         let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
         assert_eq!(watch.observe(&wall, slow), behind);
     }
@@ -189,12 +189,13 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     assert_eq!(watch.observe(&wall, right), Observed::Steady);
     assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
 
-    // A grant proves only that its own time has come, so a step far beyond that time is held there.
+    // A grant proves only that the time of its ceiling has come. So a step far beyond that time is
+    // held, and the believed time stays there.
     let (wall, mut watch) = started();
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
     assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
-    // The machine was also off for longer than `max_step`: nothing proves the time.
+    // Now the machine was also off for longer than `max_step`, so nothing proves the time.
     let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
     assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "a step is held as usual");

@@ -11,12 +11,12 @@ use crate::clock::{self, Now};
 /// Returns the instant from which the horizon of a ceiling counts: the later of the ID clock and
 /// the wall clock, at most `max_ahead` after the wall clock.
 ///
-/// Invariant: a daemon that asks is granted no IDs later than its wall clock + `max_ahead` + its
-/// horizon. The floor after a restore (`rules::floor_after_loss`) relies on this: the floor must be
-/// above all grants that the coordinator has forgotten. A source may start at a floor or a bound
-/// that is further ahead. It hands out nothing before its clock is within `max_ahead` of that
-/// start. Until a ceiling that counts from here passes the start, the source's key has the start as
-/// its bound, which grants nothing.
+/// Invariant: when a daemon asks for a ceiling, it is granted no IDs later than its wall clock +
+/// `max_ahead` + its horizon. The floor after a restore (`rules::floor_after_loss`) relies on this:
+/// the floor must be above all grants that the coordinator has forgotten. A source may start at a
+/// floor or a bound that is further ahead. Such a source hands out nothing before its clock is
+/// within `max_ahead` of that start. Until a ceiling that counts from the returned instant passes
+/// the start, the source's key has the start as its bound, which grants nothing.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }
@@ -27,8 +27,8 @@ pub fn ceiling(numbering: &Numbering, counts_from: UnixMicros, horizon: Duration
     numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
 }
 
-/// Returns whether half of the horizon below a ceiling is used up. Such a ceiling is raised even
-/// without a request.
+/// Returns whether half of the horizon below a ceiling is used up. If so, the ceiling is raised
+/// even if no request comes.
 pub fn is_due(numbering: &Numbering, ceiling: Position, counts_from: UnixMicros, horizon: Duration) -> bool {
     left(numbering, ceiling, counts_from) <= horizon / 2
 }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     /// The source starts at the floor that was set after a restore of the coordinator. The next
-    /// floor must be above all that is granted now.
+    /// floor must be above every ID that is granted now.
     #[test]
     fn a_source_far_ahead_is_granted_no_more_than_others() {
         let numbering = numbering();

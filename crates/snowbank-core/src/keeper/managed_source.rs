@@ -15,11 +15,13 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 /// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The longest pause of the keeper: between two looks, two raises of a source in use, or a failed
-/// write and the next. An idle daemon without a service manager and peers has no other timer.
+/// The longest pause of the keeper between two looks, between two raises of a source in use, and
+/// between a failed write and the next write. An idle daemon that has neither a service manager nor
+/// peers has no other timer.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
-/// near. It then rises each time half of the way to it is used up, so that requests do not meet it.
+/// near. The ceiling then rises each time half of the way to it is used up, so that requests do not
+/// meet it.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time without use after which a source's ceiling rises once a [`PERIOD`] at most.
 const IN_USE: Duration = Duration::from_secs(3);
@@ -29,8 +31,8 @@ const IN_USE: Duration = Duration::from_secs(3);
 const SLEW: Duration = Duration::from_millis(100);
 
 /// Returns the highest value of ID time − boot from now to the keeper's next write, in
-/// microseconds. The wall clock may be slewed until then. In a catch-up the ID clock is slower than
-/// the boot clock.
+/// microseconds. The wall clock may be slewed until then. During a catch-up the ID clock is slower
+/// than the boot clock, so the value falls.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
     let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
@@ -49,13 +51,13 @@ enum Ahead {
     Ranges(Ranges),
 }
 
-/// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
+/// The distance by which a writer's ceilings are ahead, and the rule for when they rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The state directory: seconds ahead, by each source's rule, while the source is in use.
     Local,
-    /// The coordinator of a fleet: this distance, for all sources. Ceilings rise when half of it is
-    /// used up. The coordinator has the first ceilings before the sources start.
+    /// The coordinator of a fleet: this distance, for all sources. Ceilings rise when half of the
+    /// distance is used up. The coordinator has the first ceilings before the sources start.
     Fleet(Duration),
 }
 
@@ -70,11 +72,12 @@ pub struct ManagedSource {
     fleet: Option<Position>,
     /// The cursor before the first claim.
     untouched: Position,
-    /// The bound that a clean stop leaves if the cursor is still at `untouched`.
+    /// The bound that a clean stop stores if the cursor is still at `untouched`.
     unclaimed: u64,
-    /// True if the source starts where a clean stop left it.
+    /// True if a clean stop stored the bound from which the source starts.
     follows_a_stop: bool,
-    /// The cursor at the keeper's last look. `used_at` is the last look that found it moved.
+    /// The cursor at the keeper's last look. `used_at` is the time of the last look that found the
+    /// cursor moved.
     seen: Position,
     used_at: BootMicros,
 }
@@ -88,10 +91,10 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// The ceiling of a writer that does not have the source. It limits no grant.
+    /// The ceiling of a writer that stores no ceilings of the source. It limits no grant.
     pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
 
-    /// Returns whether the writer does not have the source.
+    /// Returns whether the writer stores no ceilings of the source.
     pub(super) fn is_exempt(self) -> bool {
         self.generation == u64::MAX
     }
@@ -99,7 +102,7 @@ impl Durable {
 
 impl ManagedSource {
     /// Manages a source that starts at `start` and has no ceiling yet. `rule` is for a source that
-    /// follows the clock. A shared counter uses only its `horizon`.
+    /// follows the clock. A shared counter uses only the rule's `horizon`.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
@@ -123,9 +126,9 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the stored ID bound from which the start was computed, and whether a clean stop left
-    /// that bound. If nothing is claimed, the next stop leaves it again. The default is the start's
-    /// ID bound, not left by a clean stop.
+    /// Sets the stored ID bound from which the start was computed, and whether a clean stop stored
+    /// that bound. If nothing is claimed, the next clean stop stores the same bound again. Without
+    /// this call, the bound is the ID bound of the start, and counts as not stored by a clean stop.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
@@ -135,8 +138,8 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
-    /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or
-    /// above that bound.
+    /// Ends all claims, and returns the bound that the stop should store for this source, whose
+    /// index is `index`. Nothing was claimed at or above that bound.
     pub(super) fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;
         let is_unclaimed = cursor == self.untouched;
@@ -173,8 +176,8 @@ impl ManagedSource {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
-    /// Notes the first ceiling, which is durable here. Grants it, or the fleet's ceiling if that is
-    /// lower.
+    /// Notes the first ceiling, which is durable in the state directory. Grants this ceiling, or
+    /// the fleet's ceiling if that is lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
         if self.source.kind().takes_ranges() {
@@ -247,9 +250,9 @@ impl ManagedSource {
         }
     }
 
-    /// Returns whether the next write must come before it is due: the grant was taken away since
-    /// the write of `durable`, or a claim has met the grant's ceiling and `durable` keeps it from
-    /// rising.
+    /// Returns whether the next write must come before it is due. There are two reasons: the grant
+    /// was taken away since the write of `durable`, or a claim has met the grant's ceiling and
+    /// `durable` keeps the grant from rising.
     pub(super) fn needs(&self, durable: Durable) -> bool {
         if self.source.kind().takes_ranges() {
             return false;
@@ -265,7 +268,7 @@ impl ManagedSource {
     }
 
     /// Returns whether the source waits for a ceiling because its grant was taken away. A shared
-    /// counter never does: its ranges raise its grant.
+    /// counter never waits for a ceiling: its ranges raise its grant.
     pub(super) fn is_revoked(&self, durable: Durable) -> bool {
         !self.source.kind().takes_ranges() && self.is_stale(durable)
     }
@@ -303,7 +306,8 @@ impl ManagedSource {
         (reached_in / 2).min(PERIOD)
     }
 
-    /// Returns the ceiling that the rule wants at a moment; `durable` is the present one.
+    /// Returns the ceiling that the source's rule wants now. `durable` is the writer's present
+    /// ceiling.
     fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
         let reservation = match &self.ahead {
             Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),
@@ -317,7 +321,7 @@ impl ManagedSource {
         reservation.next_ceiling(cursor, durable, waiting, is_met).min(self.source.numbering().end())
     }
 
-    /// Returns the ceiling that the rule of a clock wants at a moment.
+    /// Returns the ceiling that the rule wants now for a source that follows the clock.
     ///
     /// A source that has claimed nothing keeps no reserve above a start that is further ahead than
     /// `max_ahead`. Otherwise each crash while the wall clock stands would move the next start up

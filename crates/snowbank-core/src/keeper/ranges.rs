@@ -1,8 +1,8 @@
-//! The demand of a shared counter for ranges at the coordinator.
+//! The demand of a shared counter for ranges from the coordinator.
 //!
 //! The keeper asks for the next range when five eighths of a range are left, so that requests do
-//! not wait for the coordinator. It asks for one range at a time. A range asked for before the
-//! grant was lost is not used, because another copy of the machine may have it too.
+//! not wait for the coordinator. It asks for one range at a time. A range that was asked for before
+//! the grant was lost is not used, because another copy of the machine may have it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::clock::{BootMicros, Now};
 use crate::source::{Range, Source};
 use snowbank_id::layout::Position;
 
-/// Numbers that only one daemon has: from `from` up to, but not including, `to`.
+/// Numbers that only one daemon has, from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
     /// The lowest number.
@@ -28,9 +28,9 @@ pub struct NumberRange {
 pub struct WantedRange {
     /// The source's index.
     pub source: usize,
-    /// The count of its numbers.
+    /// How many numbers the range must have.
     pub count: u64,
-    /// The generation of the source's grant.
+    /// The generation of the source's grant when the keeper asks.
     pub generation: u64,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Creates the demand of a counter that nobody has used yet. A range should last for `lasts` at
-    /// the present rate.
+    /// Creates the demand of a counter of which this daemon has used no numbers yet. A range should
+    /// last for `lasts` at the present rate.
     pub(super) fn new(cursor: Position, lasts: Duration, now: Now) -> Self {
         Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
     }
 
-    /// Follows the demand of the source, by the cursor that was seen.
+    /// Updates the demand from the cursor that the keeper saw.
     pub(super) fn look(&mut self, source: &Source, cursor: Position, now: Now) {
         self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
@@ -73,7 +73,7 @@ impl Ranges {
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
         // A request fitted into neither range and gave up. The next range must be large enough for
-        // such a request.
+        // the next such request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
         let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
@@ -93,7 +93,8 @@ impl Ranges {
     }
 }
 
-/// Returns whether no range is ever asked for again: the counter has ended, or its grant is lost.
+/// Returns whether the keeper never asks for a range again. There are three reasons: the counter
+/// has ended, its grant is lost, or the source is sealed.
 fn needs_no_more(source: &Source) -> bool {
     source.grant().is_lost() || source.cursor().is_none() || has_ended(source)
 }
@@ -113,7 +114,8 @@ impl Keeper {
         }
         for (index, managed) in self.sources.iter_mut().enumerate() {
             let Some((source, ranges)) = managed.ranges() else { continue };
-            // Read first: if the grant is lost meanwhile, the range does not count.
+            // The generation is read first: if the grant is lost after that, the range does not
+            // count.
             let generation = source.grant().generation();
             if let Some(count) = ranges.wanted(source, now) {
                 ranges.is_asked = true;

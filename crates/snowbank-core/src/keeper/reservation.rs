@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::clock::{BootMicros, Now};
 use snowbank_id::layout::Position;
 
-/// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
+/// The smallest reservation. A start makes a reservation of this size, and a crash of an idle
+/// daemon skips no more numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. At a core's full rate,
 /// some 20 million numbers a second, half of it outlasts ten syncs of a good disk. Even if a crash
@@ -19,7 +20,8 @@ pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// keeper, so that a request hardly ever waits for a sync. An eighth of this time is the shortest
 /// pause between two looks.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
-/// The shortest time over which a rate is measured: one request in a burst is not a rate.
+/// The shortest time over which a rate is measured. Over a shorter time, a single burst would look
+/// like a high rate.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
 /// The time after which a rate is measured again.
 const MEASURED_MAX: Duration = Duration::from_secs(1);
@@ -81,27 +83,28 @@ impl Reservation {
         }
         let elapsed = elapsed.max(MEASURED_MIN);
         self.per_second = used_in(Duration::from_secs(1), used, elapsed);
-        // Beyond the need of `LASTS`, the size at most doubles each time.
+        // If the size is more than `LASTS` needs, it at most doubles with each measurement.
         let lasting = used_in(self.lasts, used, elapsed).min(self.size.saturating_mul(2));
         let needed = used_in(LASTS, used, elapsed).max(lasting);
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns the number of unused numbers at which the next reservation begins: half of this one,
-    /// and an eighth to use while the keeper sleeps. At exactly half, the keeper would look more
-    /// and more often while the last numbers above the half are used.
+    /// Returns how many numbers are left when the next reservation begins: half of this one, and an
+    /// eighth more for the requests that come while the keeper sleeps. If it began at exactly half,
+    /// the keeper would look more and more often while requests use up the last numbers above the
+    /// half.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
     /// Returns the next ceiling, for a counter at `cursor` below `ceiling`. Requests wait for
     /// `waiting` numbers. The ceiling stays until little more than half of the reservation is left,
-    /// unless a request waits or has met it.
+    /// unless a request waits or has met the ceiling.
     ///
-    /// Requests that wait get their numbers even if others use up the present reservation before
-    /// the next is durable. A request that met the ceiling and went away also raises it, so that
-    /// the next request finds more.
+    /// Requests that wait get their numbers even if other requests use up the present reservation
+    /// before the next one is durable. A request that met the ceiling and went away also raises it,
+    /// so that the next request finds more.
     pub(super) fn next_ceiling(
         &self,
         cursor: Position,

@@ -18,7 +18,7 @@ struct World {
     keeper: Keeper,
     source: Arc<Source>,
     wall: Arc<Wall>,
-    /// Every ceiling of the first source that was handed out.
+    /// Every ceiling of the first source that the keeper gave to a writer.
     handed_out: Vec<Position>,
     /// Every mark: the source's index and its ID bound.
     marked: Vec<(usize, u64)>,
@@ -29,7 +29,7 @@ impl World {
         World::of(vec![managed(0)], &[Reach::Local])
     }
 
-    /// Returns a world of these sources, whose first ceilings it grants.
+    /// Grants these sources their first ceilings, and returns a world with them.
     fn of(mut sources: Vec<ManagedSource>, writers: &[Reach]) -> World {
         let wall = wall();
         for managed in &mut sources {
@@ -55,7 +55,8 @@ impl World {
         self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
     }
 
-    /// Looks and ends every write at once, until nothing is left to write.
+    /// Lets the keeper look, and ends each of its writes with success. Repeats this until a look
+    /// writes nothing.
     fn settle(&mut self, reading: Reading) -> Looked {
         loop {
             let looked = self.look(reading);
@@ -118,7 +119,7 @@ fn ceilings_of_an_unused_source_rise_for_ten_minutes() {
 }
 
 #[test]
-fn an_unused_source_leaves_the_bound_it_started_from() {
+fn sealing_an_unused_source_returns_the_bound_it_started_from() {
     for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
         let managed = managed(0);
         let start = managed.first(Reach::Local).ceiling;
@@ -167,5 +168,5 @@ fn a_write_that_ends_after_the_seal_marks_nothing() {
     let write = only(&world.look(later(SECOND_US, 0)));
     world.keeper.seal();
     world.end(&write, Ok(()), later(SECOND_US, 0)).expect("the write is in flight");
-    assert_eq!(world.marked, [], "the stop stores a lower bound");
+    assert_eq!(world.marked, [], "the stop stores a bound that is lower than this write's");
 }

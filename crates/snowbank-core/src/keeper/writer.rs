@@ -1,4 +1,5 @@
-//! One writer's side of the keeper: its write in flight, and the ceilings that it has made durable.
+//! What the keeper knows of one writer: its write in flight, and the ceilings that it has made
+//! durable.
 
 use super::managed_source::{Durable, Reach};
 use crate::clock::BootMicros;
@@ -9,7 +10,8 @@ use snowbank_id::layout::Position;
 pub struct Write {
     /// The writer, counted from 0.
     pub writer: usize,
-    /// The write's number, counted for each writer. The outcome has the same number.
+    /// The write's number. Each writer's writes are counted from 1. The outcome has the write's
+    /// number.
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
@@ -21,11 +23,11 @@ pub struct Write {
     pub restored: Vec<usize>,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
-    /// The most that ID time − boot is, or will be until the next write, in microseconds.
+    /// The highest value of ID time − boot from now to the next write, in microseconds.
     pub id_minus_boot_us: i64,
 }
 
-/// The end of a write.
+/// What a writer reports when a write has ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The writer.
@@ -37,14 +39,14 @@ pub struct Outcome {
     pub result: Result<(), String>,
 }
 
-/// The result of a write in flight.
+/// A write that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The reach of its writer.
+    /// The reach of the writer.
     pub reach: Reach,
-    /// When it was handed to the writer.
+    /// When the keeper handed out the write.
     pub began: BootMicros,
-    /// True if its ceilings are durable.
+    /// True if the ceilings of the write are durable.
     pub is_durable: bool,
 }
 
@@ -67,7 +69,7 @@ pub(super) struct Writer {
     pub(super) wall_minus_boot_us: i64,
     pub(super) writes: u64,
     pub(super) in_flight: Option<InFlight>,
-    /// When all ceilings are raised next, unless one is needed sooner.
+    /// When all ceilings are raised next, unless a source needs a raise sooner.
     pub(super) due: Option<BootMicros>,
     /// Why the last write failed. The next write then waits until `due`.
     pub(super) failure: Option<String>,

@@ -13,15 +13,16 @@ use snowbank_id::layout::{Position, Run, append_run};
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// The divisor of the burst window that gives the time for which a claim ahead lasts. A claim ahead
-/// skips ticks that would be too old by then, and a shard cannot take siblings' blocks below its
-/// own IDs. Each costs a burst this fraction of its reserve at most. `docs/guarantees.md` allows an
-/// eighth for both. A smaller fraction needs more claims: at a sixteenth of 10 ms, a busy shard
+/// A claim ahead lasts for the burst window divided by this number. Two things take IDs from the
+/// reserve of a burst, each of them at most the reserve divided by this number: a claim ahead skips
+/// ticks that would be too old before its IDs are used up, and a shard cannot take siblings' blocks
+/// that lie below its own IDs. `docs/guarantees.md` allows an eighth of the reserve for both
+/// together. A higher divisor needs more claims: at a sixteenth of 10 ms, a busy shard already
 /// claims about 3,200 times a second.
 const AHEAD_SHARE: u64 = 16;
 
-/// The most blocks into which a claim ahead is cut, so that siblings can share it. A ring has room
-/// for several claims.
+/// The most blocks into which a claim ahead is cut, so that siblings can take parts of it. A ring
+/// has room for several claims.
 const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 
 /// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
@@ -44,8 +45,8 @@ impl Taken {
     }
 }
 
-/// The error of a wait whose IDs were lost with the grant. They are never handed out, and the
-/// request must begin again.
+/// The error of a wait whose IDs were lost with the grant. The lost IDs are never handed out, and
+/// the request must begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsLost;
 
@@ -69,11 +70,13 @@ pub struct Lane {
     ring_end: Position,
     /// True from the first use in a wake-up to the wake-up's end.
     is_awake: bool,
-    /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
+    /// The window of this wake-up. It is computed when it is first used, because most wake-ups use
+    /// one source.
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs that have entered the current run since `demand_since`, handed out or not.
+    /// The number of IDs that have entered the current run since `demand_since`, whether they were
+    /// handed out or not.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
@@ -123,8 +126,8 @@ impl Lane {
         }
     }
 
-    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if
-    /// the grant was lost or no IDs may be handed out.
+    /// Returns the window of this wake-up. Drops the current run if it is too old. Drops all blocks
+    /// if the grant was lost, or if no IDs may be handed out.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -169,12 +172,12 @@ impl Lane {
 
     /// Takes exactly `count` IDs and appends them to `runs`.
     ///
-    /// `ahead` returns how many more IDs this wake-up will take, so that one claim can cover all.
-    /// It is called only if a claim is needed.
+    /// `ahead` returns how many more IDs this wake-up will take, so that one claim can cover all of
+    /// them. `take` calls it only if a claim is needed.
     ///
     /// # Errors
-    /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must
-    /// come from the wait queue.
+    /// Returns the number of IDs missing. `runs` then has the IDs that were found, and the missing
+    /// ones must come from the wait queue.
     #[inline]
     pub fn take(
         &mut self,
@@ -192,8 +195,8 @@ impl Lane {
         self.take_beyond_current(count, ahead, rng, runs)
     }
 
-    /// Returns the number of IDs that need neither a look at the clock nor a claim: those of the
-    /// current run.
+    /// Returns how many IDs are left in the current run. Taking them needs neither a look at the
+    /// clock nor a claim.
     #[inline]
     pub fn at_hand(&self) -> u32 {
         self.current.count
@@ -219,7 +222,8 @@ impl Lane {
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
-            // If siblings' blocks cannot complete the request, it takes nothing at all.
+            // If the siblings' blocks cannot complete the request, the request takes nothing at
+            // all.
             self.steal(window, short - left);
             if self.here() + left < count {
                 return Err(count);
@@ -240,7 +244,7 @@ impl Lane {
     }
 
     /// Takes consecutive numbers of a ticket counter, with one claim for each request. The shard
-    /// keeps none, so none are skipped.
+    /// keeps no numbers for later, so no numbers are skipped.
     fn take_tickets(
         &mut self,
         window: &Window,
@@ -253,8 +257,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the
-    /// window. Returns how many are missing.
+    /// Takes IDs from this shard's current run, rest and ring, but no IDs that are older than the
+    /// window. Returns how many IDs are missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -277,7 +281,7 @@ impl Lane {
         self.drawn_ids += u64::from(run.count);
     }
 
-    /// Returns the next run that may be handed out, from the rest or this shard's ring.
+    /// Returns the next run that may be handed out, from `rest` or from this shard's ring.
     fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
         let oldest = window.floor.max(self.current.position());
         loop {
@@ -292,7 +296,8 @@ impl Lane {
         }
     }
 
-    /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
+    /// Moves blocks from siblings' rings to this shard's ring until this ring has `wanted` more
+    /// IDs.
     ///
     /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed
     /// back, because its owner may have handed out higher IDs already.
@@ -322,7 +327,7 @@ impl Lane {
         }
     }
 
-    /// Returns the position after all IDs that this shard has.
+    /// Returns the position after all IDs that this shard has or has handed out.
     fn end(&self) -> Position {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
@@ -357,13 +362,14 @@ impl Lane {
         Taken { runs, generation: self.generation }
     }
 
-    /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it
-    /// since. Returns the refusal if the request was refused.
+    /// Ends a request's wait: sets `runs` to the IDs that the request got before the wait, and the
+    /// IDs that were claimed for it during the wait. Returns the refusal if the request was
+    /// refused.
     ///
     /// # Errors
     /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
     /// request is refused. After such a loss `runs` is empty. IDs claimed since the loss are
-    /// skipped too, because a reply has all its IDs or is a refusal.
+    /// skipped too, because a request gets all these IDs or none of them.
     pub fn end_wait(
         &mut self,
         taken: Taken,
@@ -372,7 +378,8 @@ impl Lane {
     ) -> Result<Option<Refusal>, IdsLost> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
-        // Read from the grant, because the lane's own generation may be older than the loss.
+        // The generation is read from the grant, because the lane's own generation may be older
+        // than the loss.
         let held = self.source.grant().generation();
         let is_lost = !before.is_empty() && generation != held
             || !finished.spans.is_empty() && finished.generation != held;
@@ -394,7 +401,8 @@ impl Lane {
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
         }
-        // If another connection of this shard got higher IDs meanwhile, continue above them.
+        // If another connection of this shard got higher IDs meanwhile, the shard continues above
+        // those IDs.
         if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }
@@ -404,10 +412,11 @@ impl Lane {
 /// Claims ahead of demand: a busy shard claims blocks for its ring before requests ask for them.
 impl Lane {
     /// Ends a wake-up. In strict order, or for a ticket source, it drops all blocks. Otherwise it
-    /// claims ahead what recent demand suggests.
+    /// claims as many IDs ahead as recent demand suggests.
     ///
-    /// It claims at most this shard's share of a sixteenth of the burst window. It claims nothing
-    /// for a lone request, while requests wait, or while the window's limit is near.
+    /// It claims at most this shard's share of the IDs in a sixteenth of the burst window. It
+    /// claims nothing after a single request, nothing while requests wait, and nothing while the
+    /// window's limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         self.is_awake = false;
         let Some(window) = self.window else {
@@ -435,8 +444,8 @@ impl Lane {
             return;
         }
         let count = wanted - here;
-        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot
-        // hold.
+        // A claim ahead leaves at least as many IDs to others as it takes, and takes nothing that
+        // the ring cannot hold.
         if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
             return;
         }
@@ -457,7 +466,7 @@ impl Lane {
     }
 
     /// Returns how many IDs this shard would hand out in `span_us` at the rate of the last
-    /// `elapsed_us`, at most its share.
+    /// `elapsed_us`, but at most its share of the IDs in that time.
     fn ahead_of_demand(&self, handed_out: u64, span_us: u64, elapsed_us: u64) -> u64 {
         let elapsed_us = elapsed_us.max(span_us / 8).max(1);
         let wanted = handed_out.saturating_mul(span_us) / elapsed_us;

@@ -1,4 +1,4 @@
-//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and
+//! Loom models: every interleaving of a few threads, run on the real cursor, rings, wait queue and
 //! grant.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
@@ -19,7 +19,8 @@ use snowbank_id::numbering::Numbering;
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// Returns a source with four IDs per tick of 1 ms, and `ticks` ticks available.
+/// Returns a source with four IDs in each tick of 1 ms. The IDs of `ticks` ticks can be claimed at
+/// `NOW`.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
     let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -78,12 +79,12 @@ fn a_seal_returns_the_end_of_all_claims() {
         let end = source.seal().expect("sealed once");
         let (first, second) = claimer.join().expect("no panic");
         let claimed = first.map_or(0, |_| 1) + second.map_or(0, |_| 2);
-        assert_eq!(end.0 - window.floor.0, claimed, "the trimmed ceiling is exactly what was claimed");
+        assert_eq!(end.0 - window.floor.0, claimed, "the seal returns exactly the end of what was claimed");
     });
 }
 
 #[test]
-fn no_claim_reaches_a_ceiling_before_it_is_raised() {
+fn an_id_is_claimed_only_after_its_ceiling_is_raised() {
     use loom::sync::atomic::{AtomicU64, Ordering};
     check_model(|| {
         let source = source(1, |floor| Position(floor.0 + 1));
@@ -93,8 +94,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
             let durable = Arc::clone(&durable);
             thread::spawn(move || {
                 let floor = source.window(NOW).floor;
-                // Stands for the sync, which comes before the raise. It is relaxed, so that only
-                // the raise orders it.
+                // This store stands for the sync, which comes before the raise. The store is
+                // relaxed, so that only the raise makes other threads see it.
                 durable.store(3, Ordering::Relaxed);
                 source.grant().raise(Position(floor.0 + 3));
             })
@@ -114,8 +115,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
     });
 }
 
-/// A delayed thread must not begin a catch-up at a position that a later thread has claimed: the ID
-/// clock would run ahead.
+/// A delayed thread must not begin a catch-up at a position that a later thread has claimed.
+/// Otherwise the ID clock would run too far ahead.
 #[test]
 fn a_delayed_thread_does_not_move_the_catch_up_ahead() {
     check_model(|| {
@@ -151,7 +152,7 @@ fn take(shard: &mut Shard, count: u64) -> Vec<Run> {
 }
 
 #[test]
-fn a_ring_and_its_siblings_share_each_block_once() {
+fn no_id_of_a_ring_is_taken_by_both_owner_and_sibling() {
     check_model(|| {
         let source = source(2, unlimited);
         let (mut owner, mut sibling, rings) = two_shards(&source);
@@ -214,7 +215,7 @@ fn two_threads_that_advance_serve_each_request_once() {
 }
 
 #[test]
-fn a_shard_drops_what_it_claims_while_the_grant_is_lost() {
+fn a_shard_drops_a_claim_that_races_with_the_loss_of_the_grant() {
     check_model(|| {
         let source = source(2, unlimited);
         let (mut shard, _sibling, _rings) = two_shards(&source);
@@ -233,7 +234,7 @@ fn a_shard_drops_what_it_claims_while_the_grant_is_lost() {
 }
 
 #[test]
-fn the_wait_queue_drops_what_it_claims_while_the_grant_is_lost() {
+fn the_wait_queue_drops_a_claim_that_races_with_the_loss() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
@@ -254,7 +255,7 @@ fn the_wait_queue_drops_what_it_claims_while_the_grant_is_lost() {
 
 /// The keeper has made a ceiling durable while another thread notices a restored snapshot.
 #[test]
-fn a_ceiling_durable_before_a_loss_is_not_granted_after_it() {
+fn a_ceiling_durable_before_a_loss_is_not_granted_afterwards() {
     check_model(|| {
         let grant = Arc::new(Grant::new(Position(1)));
         let other = {

@@ -7,8 +7,8 @@ use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_id::layout::{Position, Run};
 use snowbank_id::numbering::Numbering;
 
-/// The most blocks that a ring holds: those of the last claim ahead of demand, the rest of earlier
-/// claims, and siblings' blocks.
+/// The most blocks that a ring holds. This has room for the last claim ahead of demand, for what is
+/// left of earlier claims, and for blocks taken from siblings.
 pub const RING_BLOCKS: usize = 64;
 
 /// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into
@@ -36,7 +36,7 @@ pub struct CurrentRun {
 }
 
 impl CurrentRun {
-    /// A used-up run, before anything is handed out.
+    /// An empty run: the value before the first run is cut.
     pub const EMPTY: CurrentRun = CurrentRun { end: Position(0), first: 0, stride: 0, count: 0 };
 
     /// Cuts the longest run off the front of `span`. Returns `None` when the span is used up.
@@ -73,13 +73,13 @@ impl CurrentRun {
     }
 }
 
-/// One shard's blocks of one source. Its shard fills the ring in increasing order, and takes from
-/// it. Siblings also take from it when the source has no more to claim.
+/// The ring of one shard's blocks of one source. The shard pushes blocks in increasing order, and
+/// takes the first ones. Siblings also take blocks when the source has nothing left to claim.
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,
-    /// The number of IDs in `blocks`. It is too high for a moment, because it rises before a push
-    /// and falls after a pop.
+    /// The number of IDs in `blocks`. The number can be too high for a moment, because it rises
+    /// before a push and falls after a pop.
     ids: CachePadded<AtomicU64>,
 }
 
@@ -90,8 +90,8 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds a block at the end. Returns false when the ring is full; the block's IDs are skipped
-    /// then.
+    /// Adds a block at the end. Returns false if the ring is full. The block's IDs are then
+    /// skipped.
     pub fn push(&self, block: Block) -> bool {
         self.ids.fetch_add(block.span.count, Ordering::Relaxed);
         let pushed = self.blocks.push(block).is_ok();

@@ -14,7 +14,7 @@ mod bursts;
 mod waits;
 
 const SCARCE: &str = "time:41,sequence:=10,worker:5";
-/// The time after which [`warm_up`] ends.
+/// The time from `START` to the end of [`warm_up`].
 const WARM_US: u64 = 4_000;
 
 fn source(layout: &str, workers: &str) -> Arc<Source> {
@@ -139,8 +139,8 @@ fn blocks_older_than_the_burst_window_are_dropped() {
     assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
-/// The blocks are lost even if no request comes while the grant is away, or a sibling serves the
-/// next one.
+/// A shard drops its blocks even if no request comes before the grant is back. If a sibling serves
+/// the next request, it does not use those blocks either.
 #[test]
 fn all_blocks_are_dropped_when_the_grant_is_lost() {
     for (index, is_tried) in [(0, true), (0, false), (1, true)] {
@@ -158,7 +158,7 @@ fn all_blocks_are_dropped_when_the_grant_is_lost() {
 
 proptest! {
     /// Shards run at random moments, with clock readings that differ a little. No ID is handed out
-    /// twice, each shard's IDs increase, and none is older than the burst window or newer than the
+    /// twice, each shard's IDs increase, and no ID is older than the burst window or newer than the
     /// clock.
     #[test]
     fn shards_keep_the_promises(
@@ -216,7 +216,7 @@ fn after_a_wait_the_shard_continues_above_its_ids() {
 }
 
 #[test]
-fn ids_of_an_ended_wait_leave_the_shards_floor_in_place() {
+fn ids_of_an_ended_wait_do_not_lower_the_shards_floor() {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
@@ -232,7 +232,7 @@ fn ids_of_an_ended_wait_leave_the_shards_floor_in_place() {
     assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's blocks lie below IDs already handed out");
 }
 
-/// Returns two shards. The first has blocks, and the cursor has nothing left to claim.
+/// Returns two shards. The first has blocks, and the source has nothing left to claim.
 fn at_the_edge() -> (Vec<Shard>, Now) {
     let (source, shards, now) = busy_shards(2);
     drain(&source, now);
@@ -248,8 +248,8 @@ fn ids_taken_from_a_sibling_are_handed_out_once() {
     let (mut shards, now) = at_the_edge();
     let all = ids(&take_singles(&mut shards[1], now));
     assert!(all > 100, "{all}");
-    // The same with a single request for all IDs.
+    // Now a single request takes all these IDs.
     let (mut shards, now) = at_the_edge();
-    let runs = take(&mut shards[1], now, all).expect("the sibling has as many");
+    let runs = take(&mut shards[1], now, all).expect("the sibling has that many");
     assert_once(&[runs, take_singles(&mut shards[0], now)].concat());
 }

@@ -5,12 +5,13 @@ use snowbank_id::numbering::Numbering;
 /// The kind of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Its IDs contain the time, by a layout.
+    /// Its IDs contain the time, in the time field of a layout.
     #[default]
     Snowflake,
-    /// Its IDs are the numbers of a counter of its own.
+    /// Its IDs are the numbers of a counter that only this daemon has.
     Ticket,
-    /// Its IDs are numbers of a counter at a fleet's coordinator, which gives them in ranges.
+    /// Its IDs are numbers of a counter at a fleet's coordinator, which gives the numbers out in
+    /// ranges.
     SharedTicket,
 }
 
@@ -27,8 +28,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a source with this numbering. In a fleet, a counter is at the
-    /// coordinator.
+    /// Returns the kind of a source with this numbering. In a fleet, the coordinator keeps the
+    /// counter of a ticket source.
     pub fn of(numbering: &Numbering, in_fleet: bool) -> Kind {
         match (numbering.ticket(), in_fleet) {
             (None, _) => Kind::Snowflake,
@@ -37,21 +38,22 @@ impl Kind {
         }
     }
 
-    /// Returns true if the clock limits its claims, and its IDs grow old. Otherwise each request
-    /// gets consecutive numbers, and nothing is claimed ahead.
+    /// Returns true if the clock limits the source's claims, and its IDs become too old to hand
+    /// out. A source of another kind gives each request consecutive numbers, and claims nothing
+    /// ahead.
     #[inline]
     pub const fn follows_the_clock(self) -> bool {
         matches!(self, Kind::Snowflake)
     }
 
-    /// Returns true if ranges raise its grant, and ceilings do not.
+    /// Returns true if ranges from the coordinator raise the grant, and durable ceilings do not.
     #[inline]
     pub fn takes_ranges(self) -> bool {
         self == Kind::SharedTicket
     }
 
-    /// Returns true if only its own state says which number is next. Copies of one machine would
-    /// then hand out the same numbers.
+    /// Returns true if only the state of this daemon says which number is next. Copies of the
+    /// machine would hand out the same numbers of such a source.
     pub fn counts_by_itself(self) -> bool {
         self == Kind::Ticket
     }

@@ -11,15 +11,15 @@ use crate::grant::Grant;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use snowbank_id::layout::Position;
 
-/// Positions that are this daemon's alone: from `from` up to `to`, without `to`.
+/// Positions that only this daemon has: from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first position.
     pub from: Position,
     /// The position after the last.
     pub to: Position,
-    /// The generation of the grant when the range was asked for. After a loss of the grant another
-    /// copy of the machine may have the range too.
+    /// The generation of the grant when the keeper asked for the range. After a loss of the grant
+    /// another copy of the machine may have the range too.
     pub generation: u64,
 }
 
@@ -35,7 +35,7 @@ impl Range {
 pub struct InRanges {
     /// The numbers that are left in the present range.
     pub rest: u64,
-    /// The numbers of the range after it.
+    /// The numbers of the next range.
     pub next: u64,
 }
 
@@ -45,20 +45,22 @@ impl InRanges {
         self.rest.saturating_add(self.next)
     }
 
-    /// Returns the numbers of the larger range. A larger request waits for another range.
+    /// Returns how many numbers the larger range has. A request for more numbers waits for another
+    /// range.
     pub fn largest(self) -> u64 {
         self.rest.max(self.next)
     }
 }
 
-/// The part of a source that counts at a fleet's coordinator.
+/// The state that a source has only if its counter is at a fleet's coordinator.
 #[derive(Debug, Default)]
 pub(super) struct SharedCounter {
     /// The range after the present one.
     next: Mutex<Option<Range>>,
-    /// The positions between ranges, over which the cursor moved. They do not count as demand.
+    /// The number of positions that the cursor skipped when it moved to another range. They do not
+    /// count as demand.
     skipped: AtomicU64,
-    /// True once the coordinator had no range left. The ranges held here are the last.
+    /// True once the coordinator has no range left. Then the ranges held here are the last.
     has_ended: AtomicBool,
 }
 
@@ -74,13 +76,13 @@ impl Source {
     /// Returns how many numbers are left in the present range. That range may change unless the
     /// caller holds the lock of `next`.
     fn left_in_range(&self) -> u64 {
-        // A sealed source has none.
+        // A sealed source has no numbers left.
         let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
         self.grant.ceiling().0.saturating_sub(cursor)
     }
 
-    /// Returns the numbers of the present range and of the next one. A source without a shared
-    /// counter has no next one.
+    /// Returns how many numbers are left in the present range, and how many the next range has. A
+    /// source without a shared counter has no next range.
     pub fn in_ranges(&self) -> InRanges {
         let Some(shared) = &self.shared_counter else {
             return InRanges { rest: self.left_in_range(), next: 0 };
@@ -97,7 +99,7 @@ impl Source {
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
     }
 
-    /// Returns true if this ceiling is the end of the last range, so that no wait helps.
+    /// Returns true if this ceiling is the end of the last range, so that waiting does not help.
     pub(super) fn ends_at(&self, ceiling: Position) -> bool {
         let Some(shared) = &self.shared_counter else { return false };
         if !self.has_last_range() {
@@ -132,19 +134,19 @@ impl Source {
         end.0.saturating_sub(self.cursor().unwrap_or(end).0)
     }
 
-    /// Returns how many positions the cursor skipped between ranges.
+    /// Returns how many positions the cursor skipped when it moved from one range to another.
     pub fn skipped(&self) -> u64 {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
     }
 
-    /// Adds a range that the coordinator gave to this daemon. If it directly follows the present
-    /// range and there is no next one, it extends the present range. If nothing is left of the
-    /// present range, the new range is used at once. Otherwise it becomes the next range. An
-    /// earlier next range is skipped.
+    /// Adds a range that the coordinator gave to this daemon. There are three cases. If the new
+    /// range directly follows the present range, and there is no next range, the new range extends
+    /// the present one. If nothing is left of the present range, the new range is used at once.
+    /// Otherwise the new range becomes the next range, and an earlier next range is skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
-        // The range has arrived. A request that does not fit wakes the keeper again.
+        // The range has arrived. From now on, a request that does not fit wakes the keeper again.
         self.grant.forget_want();
         if range.from == self.grant.ceiling() && next.is_none() {
             self.grant.raise_if(range.generation, range.to);
@@ -165,8 +167,8 @@ impl Source {
     }
 
     /// Moves the cursor to the start of a range, and then the ceiling to its end. The caller must
-    /// hold the lock of the next range, because only its holder raises the grant of a shared
-    /// counter.
+    /// hold the lock of the next range, because only the holder of that lock raises the grant of a
+    /// shared counter.
     fn use_range(&self, range: Range) -> bool {
         if range.generation != self.grant.generation() {
             return false;

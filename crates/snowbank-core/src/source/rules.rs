@@ -9,7 +9,7 @@ pub enum OnStepBack {
     #[default]
     Ride,
     /// The ID clock stands still, and requests are refused until the wall clock has caught up.
-    /// Twitter's Snowflake does the same.
+    /// Twitter's Snowflake also refuses.
     Wait,
 }
 
@@ -61,8 +61,8 @@ pub struct Rules {
     pub burst_window: Duration,
     /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// The reaction when the wall clock falls behind.
+    /// The reaction when the wall clock falls behind IDs already handed out.
     pub on_step_back: OnStepBack,
-    /// The index at which sequences start after idling.
+    /// The sequence index at which a new tick starts after the source was idle.
     pub sequence_start: SequenceStart,
 }

@@ -34,13 +34,13 @@ pub(crate) fn numbering(layout: &str) -> Numbering {
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
 
-/// Returns a source that was idle for long, with no ceiling in its way.
+/// Returns a source that has been idle for a minute, with a ceiling that limits nothing.
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let end = numbering(layout).end();
     source_below(layout, rules, end)
 }
 
-/// Returns a source that was idle for long, with this ceiling.
+/// Returns a source that has been idle for a minute, with this ceiling.
 fn source_below(layout: &str, rules: Rules, ceiling: Position) -> Source {
     let name = String::from("test");
     Source::new(name, numbering(layout), rules, Grant::new(ceiling), Position(0), BEFORE)
@@ -175,7 +175,7 @@ fn an_old_reading_of_a_delayed_thread_is_no_step_back() {
 }
 
 #[test]
-fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
+fn after_a_layouts_last_tick_claims_fail_and_never_wrap() {
     let source = source("time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=0", RULES);
     let end = Now { wall: UnixMicros((1 << 41) * 1_000), ..START };
     let window = source.window(end);

@@ -1,20 +1,21 @@
 //! The wait queue: requests for more positions than a source's window holds.
 //!
-//! A request is admitted if it can have its positions by its deadline, and every request before it
-//! can still have its own. Otherwise it is refused at once. So an admission is a promise. While
+//! A request is admitted if it can have its positions by its deadline without taking those of any
+//! earlier request. Otherwise the request is refused at once. So an admission is a promise. While
 //! requests wait, each tick's positions are shared out evenly among them (`share`), but a request
-//! that would otherwise miss its deadline comes first. A connection has at most one request here,
-//! so each connection gets the same share, however much it wants.
+//! that would otherwise miss its deadline comes first. A connection has at most one request in the
+//! queue, so each connection gets the same share, however much its request wants.
 //!
-//! Any shard may advance the queue. It then claims for every request there, so no shard waits for
-//! another's thread. The lock is taken only by requests that must wait and by the wake-up of a
-//! tick. A request that is served at once uses only atomics here.
+//! Any shard may advance the queue. It then claims positions for every request in the queue, so no
+//! shard waits for the thread of another shard. Only a request that must wait and the wake-up of a
+//! tick take the queue's lock. A request that is served at once uses only the queue's atomics.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick. A
-//! new request passes those that wait if it wants no more than an even share of a tick, and no
-//! promise needs the positions. So a client that asks for single IDs seldom waits. Positions that
-//! no request takes are shared out with the next tick. If the burst window is too short for that,
-//! waiting requests leave nothing.
+//! new request is served before the waiting ones on two conditions: it wants no more than an even
+//! share of a tick, and no promise needs the positions. So a client that asks for single IDs seldom
+//! waits. Positions that no new request takes are shared out with the next tick. If the burst
+//! window is too short to carry positions over to the next tick, waiting requests leave none for
+//! new ones.
 
 mod admission;
 mod queue;
@@ -39,32 +40,34 @@ use snowbank_id::layout::Position;
 const PASSING_SHARE: u64 = 16;
 
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get
-/// the processor. A tick's IDs can be claimed for a burst window after its end.
+/// the processor. After a tick ends, its IDs can still be claimed for as long as the burst window.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
 /// The waiting requests of one source.
 #[derive(Debug)]
 pub struct WaitQueue {
     queue: Mutex<Queue>,
-    /// The IDs that are admitted and not yet claimed.
+    /// The number of IDs that admitted requests still lack.
     admitted: CachePadded<AtomicU64>,
-    /// The largest request that may pass those that wait: a share of a tick.
+    /// A request that passes the waiting requests wants at most this many IDs: an even share of a
+    /// tick.
     passing_ids_max: AtomicU64,
-    /// The IDs that may still pass before the next tick.
+    /// The number of IDs that passing requests may still take before the next tick.
     passing_left: AtomicU64,
     ids_per_tick: u64,
-    /// The IDs of a tick that waiting requests leave to others.
+    /// The number of IDs of each tick that waiting requests leave to passing requests.
     left_for_passing: u64,
-    /// One in this many future ticks can be promised.
+    /// Of this many future ticks, one is promised: 1 means every tick, 2 every second tick.
     ticks_per_promise: u64,
 }
 
 impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        // The next wake-up can claim what is left of a tick, if the burst window covers the delay.
+        // The wake-up of the next tick can claim what is left of a tick, if the burst window is no
+        // shorter than the longest delay.
         let rolls_over = burst_window >= LATE_WAKE_UP;
-        // If a late wake-up can miss whole ticks, about half of the ticks are lost, and only half
-        // are promised.
+        // If a late wake-up can miss whole ticks, about half of the ticks are lost, so only half of
+        // them are promised.
         let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         WaitQueue {
             queue: Mutex::new(Queue::default()),
@@ -77,27 +80,28 @@ impl WaitQueue {
         }
     }
 
-    /// Returns how many IDs are admitted and not yet claimed.
+    /// Returns how many IDs the admitted requests still lack.
     #[inline]
     pub fn admitted_ids(&self) -> u64 {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests that wait. Takes the lock, so it is not for a request's path.
+    /// Returns the number of requests that wait. This function takes the lock, so the path of a
+    /// request must not call it.
     pub fn waiting_requests(&self) -> u64 {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns true if a request of this size may be served before those that wait. If any wait,
-    /// the request uses up some of the IDs that they leave until the next tick, even if its claim
-    /// then fails.
+    /// Returns true if a request for `count` IDs may be served before the waiting requests. While
+    /// requests are waiting, a true answer uses up `count` of the IDs that they leave to others
+    /// until the next tick, even if the claim then fails.
     #[inline]
     pub(super) fn may_pass(&self, count: u64) -> bool {
         self.admitted_ids() == 0 || self.count_passing(count)
     }
 
-    /// Counts a request that passes those that wait. Returns false if it is too large, or if they
-    /// leave too little.
+    /// Counts a request that passes the waiting requests. Returns false if the request is too
+    /// large, or if the waiting requests leave too few IDs.
     #[cold]
     fn count_passing(&self, count: u64) -> bool {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
@@ -128,7 +132,7 @@ impl WaitQueue {
 }
 
 impl Source {
-    /// Claims for waiting requests, and ends waits that are over.
+    /// Claims positions for the waiting requests, and ends the waits that are over.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng) -> Advanced {
         // The claims below carry the window's generation, even if the grant is lost before the lock
         // is taken.
@@ -157,8 +161,8 @@ impl Source {
         Advanced { next_in, shards, meets_ceiling: meets_ceiling && self.grant.want_more() }
     }
 
-    /// Drops positions that were claimed before the grant was lost. Their requests will get as many
-    /// others.
+    /// Drops positions that were claimed before the grant was lost. The requests that held them get
+    /// the same number of new positions later.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.generation == generation {
             return;
@@ -172,8 +176,8 @@ impl Source {
         queue.is_summary_stale = true;
     }
 
-    /// Claims the window's positions, except for the part that is left to requests that pass, and
-    /// shares them out.
+    /// Claims the window's positions, except for the part that is left to passing requests. Shares
+    /// the claimed positions out among the waiting requests.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         self.learn_limits(window, queue);
@@ -193,10 +197,11 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes missing limits, and all limits again if the clock has stepped forward by more than
-    /// a tick. By the old limits, requests that have time would look urgent, and would take every
-    /// position. After a step back the old limits stay. By new ones, requests whose promise is
-    /// broken already would take every position.
+    /// Computes the limits of requests that have none. If the clock has stepped forward by more
+    /// than a tick, computes all limits again: with the old limits, requests that have enough time
+    /// would seem urgent, and would take every position. After a step back, the old limits stay. If
+    /// they were computed again, requests whose promise is already broken would take every
+    /// position.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
@@ -216,7 +221,8 @@ impl Source {
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }
 
-    /// Cuts a claim into the shares, and finishes the requests that have all their positions.
+    /// Gives each waiting request its share of a claim, and finishes the requests that have all
+    /// their positions.
     fn hand_over(&self, span: Span, queue: &mut Queue) {
         self.wait_queue.uncount(span.count);
         let mut from = span.from.0;
@@ -232,8 +238,8 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
     }
 
-    /// Lets requests pass until the next call: each for at most a share of a tick, and this many
-    /// IDs in all.
+    /// Lets new requests pass the waiting ones until the next call. Each may take an even share of
+    /// a tick at most, and all together may take `ids` at most.
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
@@ -272,8 +278,9 @@ impl Source {
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
-    /// Takes the finished requests of one shard. Each must end with
-    /// [`Lane::end_wait`](crate::shard::Lane::end_wait), because the grant may be lost by now.
+    /// Takes the finished requests of one shard out of the queue. The shard must end each of them
+    /// with [`Lane::end_wait`](crate::shard::Lane::end_wait), because the grant may have been lost
+    /// since the claim.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.wait_queue.lock();
         let mine = queue.finished.extract_if(.., |(owner, _)| *owner == shard);
@@ -292,7 +299,7 @@ impl Source {
     }
 
     /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
-    /// Returns their number.
+    /// Returns the number of these positions.
     pub fn cancel(&self, id: WaitId) -> u64 {
         let mut queue = self.wait_queue.lock();
         let spans = if let Some(entry) = queue.remove(id) {

@@ -9,23 +9,25 @@ use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
 /// Clock readings of two shards count as equally old if they differ by less than this, because each
-/// shard reads the clock by itself. A reading that is older by less moves the catch-up ahead by
-/// half of this time at most.
+/// shard reads the clock by itself. A reading that is older by less than this moves the catch-up
+/// ahead by at most half of this time.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The ID clock: the next tick has more.
+    /// The ID clock. The next tick has more positions.
     Clock,
-    /// The ceiling: more can be claimed when it is raised.
+    /// The ceiling. More positions can be claimed after it is raised.
     Ceiling,
-    /// The wall clock is too far behind. IDs are available again after this time.
+    /// The wall clock is too far behind IDs already handed out. IDs are available again after this
+    /// time.
     Standing(Duration),
-    /// The source has no stored state, and the wall clock has not reached its start. It reaches
-    /// the start after this time.
+    /// The source has no stored state, and the wall clock has not reached the source's start. The
+    /// clock reaches the start after this time.
     YetToBegin(Duration),
-    /// The layout has no positions left.
+    /// The end of the layout or of the counter. No position at or above the limit ever becomes
+    /// available.
     Ended,
     /// The source was sealed.
     Sealed,
@@ -40,7 +42,7 @@ pub struct Window {
     pub limit: Position,
     /// The reason for the limit.
     pub bound: Bound,
-    /// The ID clock at that moment.
+    /// The ID clock's time at that moment.
     pub id_time: UnixMicros,
     pub(super) now: Now,
 }
@@ -74,8 +76,8 @@ impl Source {
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
         // The generation must be read before the ceiling. If the grant is lost in between, claims
         // below the old ceiling carry the old generation, and are dropped when the generations are
-        // compared. In the other order, such claims would carry the new generation, and their IDs
-        // would be handed out.
+        // compared. In the opposite order, claims below the old ceiling would carry the new
+        // generation, and their IDs would be handed out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
@@ -98,8 +100,8 @@ impl Source {
         self.window_at(now, id_time, by_clock)
     }
 
-    /// Records the newest reading from which positions may have been claimed. Writes once a
-    /// millisecond at most, so that shards do not contend for it.
+    /// Records the newest reading from which positions may have been claimed. Writes the atomic
+    /// once a millisecond at most, so that shards do not contend for it.
     #[inline]
     fn record_reading(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Returns the end of the tick that has this ID time.
+    /// Returns the position after the last of the tick that contains this ID time.
     #[inline]
     pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
         self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
@@ -143,7 +145,7 @@ impl Source {
         }
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
             // The clock did not go back: this thread was delayed after it read the clock. Its next
-            // reading is newer.
+            // reading will be newer.
             return self.window_below(cursor, now);
         }
         let highest_used = self.time_to_reach(cursor);
@@ -162,16 +164,17 @@ impl Source {
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
-    /// Returns the window of the ID clock, cut off at the cursor.
+    /// Returns the ID clock's window with a limit at or below the cursor, so that nothing can be
+    /// claimed.
     fn window_below(&self, cursor: Position, now: Now) -> Window {
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let window = self.window_at(now, id_time, self.limit_at(id_time));
         Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
     }
 
-    /// Returns true if a catch-up may begin at the cursor. Before the first claim it always may,
-    /// because then the cursor is ahead only if an earlier process left a ceiling ahead of the
-    /// clock.
+    /// Returns true if a catch-up may begin at the cursor. Before the first claim, a catch-up may
+    /// always begin: the cursor is then ahead because the source started ahead of the clock, for
+    /// example at the ceiling of a process that crashed.
     fn may_catch_up(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }
@@ -182,16 +185,17 @@ impl Source {
         if !self.may_catch_up(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
-        // A catch-up begins at `highest_used` once that instant is at most `max_ahead` ahead. Until
-        // then the ID clock stands still.
+        // A catch-up begins at `highest_used` once that instant is at most `max_ahead` ahead of the
+        // wall clock. Until then the ID clock stands still.
         let ahead_us = highest_used.0.saturating_sub(now.wall.0);
         let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
     /// Returns the start of the tick that the ID clock must have reached before the next claim: the
-    /// tick of the last position claimed. Before the first claim it is the tick of the start,
-    /// unless `max_ahead` is zero. Then the first claim waits for its tick like any other.
+    /// tick of the last position claimed. Before the first claim it is the tick of the start. If
+    /// `max_ahead` is zero, there is no such exception: the first claim waits for its tick as every
+    /// other claim does.
     fn time_to_reach(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
@@ -201,9 +205,9 @@ impl Source {
 
     /// Returns the time until the clock allows IDs again.
     ///
-    /// The result is zero unless the last position claimed is further ahead of the clock than the
-    /// rules allow, or the clock has not reached the start of a source without a stored state.
-    /// Unlike a claim, this begins no catch-up.
+    /// The result is zero except in two cases: the last position claimed is further ahead of the
+    /// clock than the rules allow, or the source has no stored state and the clock has not reached
+    /// its start. Unlike a claim, this function begins no catch-up.
     pub fn unavailable_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
         if let Some(begins_in) = self.begins_in(cursor, now) {
@@ -213,8 +217,8 @@ impl Source {
         if wait < READING_SKEW { Duration::ZERO } else { wait }
     }
 
-    /// Begins a catch-up because a request waits for the next tick. If the wall clock runs, it
-    /// overtakes the catch-up at once. If it stands still, the ID clock runs at half speed.
+    /// Begins a catch-up because a request waits for the next tick. A running wall clock overtakes
+    /// the catch-up at once. If the wall clock stands still, the ID clock runs at half speed.
     pub(crate) fn begin_catch_up(&self, now: Now) {
         // Acquire: this thread then also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
@@ -230,7 +234,7 @@ impl Source {
     }
 
     /// Ends a catch-up once the wall clock has caught up, so that a later step back does not resume
-    /// it. Lowers a catch-up that a step back has left too far ahead.
+    /// the old catch-up. Lowers a catch-up that is too far ahead after a step back.
     pub fn bound_catch_up(&self, now: Now) {
         self.catch_up.bound(now, self.rules.max_ahead);
     }

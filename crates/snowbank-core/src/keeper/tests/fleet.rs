@@ -8,8 +8,8 @@ fn under_fleet(managed: ManagedSource, covered: Position) -> World {
     World::of(vec![managed.under_fleet(Some(covered))], &[Reach::Local, Reach::Fleet(HORIZON)])
 }
 
-/// Returns a source at the wall clock, and the ceiling that the coordinator wrote for it at its
-/// start.
+/// Returns a source that starts at the wall clock, and the ceiling that the coordinator stored for
+/// it at its start.
 fn covered() -> (ManagedSource, Position) {
     let managed = managed(0);
     let covered = far::ceiling(managed.source().numbering(), START.wall, HORIZON);
@@ -22,7 +22,7 @@ fn a_mark_is_not_below_the_state_if_the_fleet_allows_less() {
     let managed = managed(HOUR_US);
     let durable = managed.first_ceiling(wall().believe(START));
     let mut world = under_fleet(managed, Position(0));
-    assert_eq!(world.granted(), Position(0), "the fleet's ceiling");
+    assert_eq!(world.granted(), Position(0), "the fleet's ceiling is the lower one");
     for second in 1..=10 {
         world.source.grant().want_more();
         let reading = later(second * SECOND_US, 0);
@@ -58,8 +58,8 @@ fn a_write_that_the_coordinator_refused_is_retried_each_period() {
     assert_eq!(raises, [1, 0, 0, 1, 0]);
 }
 
-/// The daemon is paused while its write is in flight. When it wakes, the write ended long ago, and
-/// another daemon may hold the worker ID.
+/// The daemon is paused while its write is in flight. When the daemon wakes, the write ended long
+/// ago, and another daemon may hold the worker ID.
 #[test]
 fn a_late_acknowledgement_grants_no_more_than_was_written() {
     let (managed, covered) = covered();
@@ -79,6 +79,6 @@ fn a_late_acknowledgement_grants_no_more_than_was_written() {
     let woken = later(HOUR_US, 0);
     let writes = look(Some(raise), woken);
     look(Some(writes.iter().find(|write| write.writer == 0).expect("a local raise")), woken);
-    assert!(world.claim(woken, 1).is_none(), "above the bound at the coordinator");
+    assert!(world.claim(woken, 1).is_none(), "claimed above the bound that the coordinator has");
     assert!(world.granted() <= written);
 }

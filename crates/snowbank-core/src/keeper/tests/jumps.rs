@@ -1,4 +1,4 @@
-//! Jumps of the clocks and far steps: when grants are lost, when they return, and with which
+//! Jumps of the clocks and far steps: when grants are lost, when the grants return, and with which
 //! ceiling.
 
 use super::*;

@@ -10,7 +10,7 @@ fn world(source: Source) -> World {
     World::of(vec![ManagedSource::new(Arc::new(source), CEILING_RULE, Position(0), now)], &[Reach::Local])
 }
 
-/// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
+/// The ranges of a shared counter raise its grant, so the counter never waits for a ceiling.
 #[test]
 fn a_shared_counter_never_counts_as_revoked() {
     let mut world = world(counter(0).with_shared_counter());
@@ -85,19 +85,23 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
     give(&mut world, 1_000, range(1_000_001, 1_001_001), second(3));
     assert_eq!(demand(&mut world, second(4)), (None, LASTS, PERIOD), "1,625 last longer at 375 a second");
     assert!(wait_for(&world, 900, second(4)), "in the second range");
-    assert_eq!(world.source.cursor(), Some(Position(1_000_900)), "the rest of the first is skipped");
+    assert_eq!(world.source.cursor(), Some(Position(1_000_900)), "the rest of the first range is skipped");
     assert_eq!(demand(&mut world, second(5)).0, Some(3_600), "four seconds at 900 a second");
 
     // Requests for more than any range has: one that gave up, and one that waits.
     give(&mut world, 3_600, range(2_000_001, 2_003_601), second(5));
     assert_eq!(world.claim(second(5), 5_000), None);
     assert!(world.source.grant().want_more());
-    assert_eq!(demand(&mut world, second(5)).0, Some(3_600 + 3_600 / 2), "more than the last one had");
+    assert_eq!(demand(&mut world, second(5)).0, Some(3_600 + 3_600 / 2), "more than the last range had");
     give(&mut world, 5_400, range(3_000_001, 3_005_401), second(5));
     assert!(!wait_for(&world, 20_000, second(5)));
     assert_eq!(demand(&mut world, second(5)).0, Some(20_000), "what the request needs");
 
     // The coordinator has no numbers left.
     give(&mut world, 20_000, range(5, 5), second(5));
-    assert_eq!(demand(&mut world, second(5)), (None, LASTS, PERIOD), "an end is no shortage");
+    assert_eq!(
+        demand(&mut world, second(5)),
+        (None, LASTS, PERIOD),
+        "a counter that has ended asks for nothing"
+    );
 }

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Layouts by the length of their runs: whole ticks, rows of four IDs, groups of two rows, few IDs
-/// in a tick.
+/// Layouts whose runs have different lengths: whole ticks, rows of four IDs, groups of two rows,
+/// and ticks with few IDs.
 const LAYOUTS: [(&str, &str); 5] = [
     (TWITTER, "0-3"),
     ("time:41,sequence:12,worker:10", "0-3"),
@@ -55,14 +55,14 @@ impl Busy {
     }
 }
 
-/// Makes 20 bursts, each after a rest, and counts those that are answered at once.
+/// Makes 20 bursts, each after a rest, and counts the bursts that are answered at once.
 fn answered(layout: &str, workers: &str, order: Order, percent: u64, of_window: f64) -> usize {
     let source = source(layout, workers);
     let shards = shards(&source, SHARDS, order);
     let rng = fastrand::Rng::with_seed(percent);
     let mut busy = Busy { source, shards, now_us: 0, percent, rng, owed: 0 };
     let bursts = (0..20).filter(|_| {
-        // The IDs that the load leaves of each tick fill the window again.
+        // The load does not use all IDs of a tick. The unused ones fill the window again.
         let rest_us = 12_000 * 100 / (100 - percent) + busy.rng.u64(..3_000);
         busy.serve(rest_us);
         busy.burst(of_window)

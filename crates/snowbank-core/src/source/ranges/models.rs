@@ -1,5 +1,5 @@
-//! Loom models: every interleaving of threads that draw while the source moves from one range to
-//! the next.
+//! Loom models: every interleaving of threads that draw numbers while the source moves from one
+//! range to the next.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -47,8 +47,8 @@ fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
     claim().or_else(|| source.use_next_range(count).then(claim)?)
 }
 
-/// Starts a thread that draws numbers with requests of these sizes. Its result is all numbers, each
-/// with its generation.
+/// Starts a thread that draws numbers with requests of these sizes. The thread returns all numbers
+/// that it drew, each with its generation.
 fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<Vec<(u64, u64)>> {
     let source = Arc::clone(source);
     let numbers = |&count: &u64, source: &Source| {
@@ -74,7 +74,7 @@ fn assert_own(mut numbers: Vec<(u64, u64)>, ranges: &[usize]) -> usize {
 }
 
 #[test]
-fn only_numbers_of_the_ranges_are_drawn_each_once() {
+fn drawn_numbers_are_distinct_and_within_the_ranges() {
     check_model(|| {
         let source = source();
         let drawers = [drawer(&source, &[1, 1]), drawer(&source, &[1, 2])];
@@ -83,12 +83,12 @@ fn only_numbers_of_the_ranges_are_drawn_each_once() {
         while let Some(more) = draw(&source, 1) {
             numbers.push(more);
         }
-        // A request for two numbers skips a single one at a range's end.
+        // A request for two numbers skips a single number at the end of a range.
         assert!(assert_own(numbers, &[0, 1]) >= 3);
     });
 }
 
-/// The second range was asked for before the grant was lost, the third one after.
+/// The second range was asked for before the loss of the grant, the third one after the loss.
 #[test]
 fn a_range_asked_for_before_a_loss_is_not_used_after_it() {
     check_model(|| {

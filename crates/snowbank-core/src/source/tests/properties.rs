@@ -85,7 +85,7 @@ proptest! {
                 }
             }
         }
-        // All waits end under any clock.
+        // All waits end, whatever the clock does.
         now = now.after(Duration::from_secs(1));
         prop_assert_eq!(source.advance(now, &mut rng).next_in, None);
         prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
@@ -101,7 +101,7 @@ proptest! {
             }
             prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
         }
-        // The spans of waiting requests never overlap either.
+        // The spans of any two requests that waited do not overlap either.
         let mut spans: Vec<Span> = finished.iter().flat_map(|each| each.spans.clone()).collect();
         spans.sort_by_key(|span| span.from);
         prop_assert!(spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));

@@ -23,7 +23,7 @@ fn a_request_that_cannot_wait_wakes_the_keeper_too() {
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     assert!(source.advance(START, &mut rng()).meets_ceiling);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
-    assert!(source.grant().is_wanted(), "the keeper sees it although no request waits any more");
+    assert!(source.grant().is_wanted(), "the keeper sees the want although no request waits");
 }
 
 #[test]
@@ -114,16 +114,16 @@ fn refused_requests_do_not_stop_small_ones_from_passing() {
     }
     assert_eq!(source.wait_queue().admitted_ids(), 4_096 * 8);
     source.advance(after_ms(1), &mut rng());
-    source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
+    source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes the waiting request");
 }
 
-/// Requests that pass can claim from a tick before the wake-up that shares it out.
+/// Requests that pass can claim positions of a tick before the wake-up that shares out this tick.
 #[test]
 fn small_requests_that_pass_break_no_promise() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);
-    // The request wants exactly the hundred ticks to come.
+    // The request wants exactly the IDs of the hundred ticks to come.
     source.admit(&window, request(100 * 4_096, START, 100)).expect("exactly as many as will be available");
     for ms in 1..=100 {
         let now = after_ms(ms);

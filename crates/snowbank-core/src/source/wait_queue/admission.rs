@@ -1,5 +1,5 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its
-//! deadline, and if every request admitted before it still gets its own in time.
+//! deadline, and if every request admitted before it still gets its own positions in time.
 
 use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest};
 use crate::clock::BootMicros;
@@ -7,16 +7,17 @@ use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 use snowbank_id::layout::Position;
 
-/// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
+/// The fraction of the positions to come, as a divisor, that is not promised to a small request
+/// while other requests wait.
 const RESERVED_SHARE: u64 = 64;
 
 /// The positions that can be promised to a request.
 pub(super) struct Supply {
-    /// The first position that is still free.
+    /// The first position that is not claimed yet.
     next: u64,
-    /// The position after all that can be promised by the request's deadline.
+    /// The position after the last that can be promised by the request's deadline.
     pub(super) limit: u64,
-    /// The number of promisable positions that are not available yet.
+    /// The number of positions below `limit` that are not available yet.
     to_come: u64,
 }
 
@@ -25,8 +26,8 @@ impl Source {
     /// already serve the request.
     ///
     /// # Errors
-    /// Refuses if the positions are not available by the deadline, beside those of all requests
-    /// admitted before.
+    /// Refuses the request if its positions are not available by its deadline in addition to the
+    /// positions of all requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -44,8 +45,8 @@ impl Source {
         let mut queue = self.wait_queue.lock();
         self.forget_lost_claims(self.grant.generation(), &mut queue);
         // The request is counted before the cursor is read, so that direct claims that begin later
-        // queue up. A claim that checked the count just before may still take promised positions.
-        // Then the request is refused at its deadline.
+        // must queue up. A direct claim that checked the count just before may still take promised
+        // positions. In that case the request is refused at its deadline.
         self.wait_queue.count(request.count);
         let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
@@ -63,8 +64,8 @@ impl Source {
         Ok(id)
     }
 
-    /// Lowers the number of IDs that may pass, so that every promise can be kept, including the new
-    /// one.
+    /// Lowers the number of IDs that passing requests may take, so that every promise can be kept,
+    /// including the newest.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
@@ -85,8 +86,8 @@ impl Source {
         queue: &mut Queue,
     ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
-            // The ID clock is unknown until the keeper has looked. The keeper looks as soon as a
-            // request waits.
+            // The ID clock is unknown until the keeper has looked at the clocks. It does so as soon
+            // as a request waits.
             return Ok(None);
         }
         if !self.kind.follows_the_clock() {
@@ -102,8 +103,8 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // A request with the same wait gets the positions once its deadline lies in the tick of the
-        // last position.
+        // A later request that may wait for as long is admitted once its deadline lies in the tick
+        // of `last`, the last position that it needs.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -111,12 +112,13 @@ impl Source {
         Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
     }
 
-    /// Returns how many positions the supply lacks for a new request of `count`.
+    /// Returns how many positions the supply lacks for a new request for `count` positions.
     ///
-    /// A request is promised no more than an even share of the supply: each request that waits is
-    /// assumed to get as much, or all that it wants. A request for more than a share of a tick
-    /// leaves a sixteenth of the supply to smaller ones. So large requests are never promised what
-    /// others need.
+    /// A request is promised no more than an even share of the supply: each waiting request is
+    /// assumed to get as many positions as the new request, or all that it wants if that is fewer.
+    /// While other requests wait, a request for more than an even share of a tick leaves a
+    /// sixteenth of the positions to come to smaller requests. So a large request is never promised
+    /// positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);
@@ -165,7 +167,8 @@ mod tests {
     const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
 
     proptest! {
-        /// A request with the same wait is admitted after `retry_after`, and not a moment before.
+        /// A refused request that is repeated with the same wait is admitted after `retry_after`,
+        /// and not a moment before.
         #[test]
         fn a_refused_request_is_admitted_exactly_after_retry_after(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
@@ -193,7 +196,7 @@ mod tests {
             };
             if let Err(refusal) = admit(begin) {
                 let Refusal::Exhausted(Some(retry_after)) = refusal else {
-                    panic!("{refusal:?}, although a window holds as many IDs");
+                    panic!("{refusal:?}, although a window holds that many IDs");
                 };
                 let at = begin.after(retry_after);
                 let before = begin.after(retry_after.saturating_sub(Duration::from_micros(2)));

@@ -1,4 +1,5 @@
-//! The queue itself: requests in order of their deadlines, with a summary of what they want.
+//! The queue itself: requests in order of their deadlines, with a summary of what the requests
+//! want.
 
 use super::request::{Finished, Refusal, WaitId, WaitRequest};
 use super::share::Share;
@@ -14,7 +15,7 @@ pub(super) struct Entry {
     /// The position that the ID clock will have reached by the deadline. `None` while the clock is
     /// unknown, and for a ticket source.
     pub(super) limit_by_due: Option<u64>,
-    /// The request's place in the rotation of leftover positions.
+    /// The request's place in the rotation in which requests get leftover positions.
     pub(super) turn: u64,
 }
 
@@ -47,18 +48,19 @@ impl Entry {
         }
     }
 
-    /// Ends the wait. `generation` is that of the [`Queue`]. Returns the request's shard as well.
+    /// Ends the wait. `generation` is the generation of the [`Queue`]. Returns the request's shard,
+    /// and the request as finished.
     pub(super) fn finish(self, refusal: Option<Refusal>, generation: u64) -> (usize, Finished) {
         let Entry { id, request, spans, .. } = self;
         (request.shard, Finished { id, spans, refusal, generation })
     }
 }
 
-/// All requests that wait, and those whose wait is over.
+/// All requests that wait, and the finished requests that no shard has collected yet.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "an insertion in the middle moves pointers only")]
 pub(super) struct Queue {
-    /// In order of deadlines.
+    /// The requests that wait, in order of deadlines.
     pub(super) waiting: Vec<Box<Entry>>,
     /// The sums over `waiting`.
     summary: Summary,
@@ -69,7 +71,8 @@ pub(super) struct Queue {
     pub(super) lacks_limits: bool,
     /// The grant's generation under which the spans of `waiting` were claimed.
     pub(super) generation: u64,
-    /// The share of each of `waiting` at this wake-up. A field, so that its memory is reused.
+    /// The share of each waiting request at this wake-up. It is a field, so that its memory is
+    /// reused.
     pub(super) shares: Vec<Share>,
     /// Requests that are finished and not yet collected, each with its shard.
     pub(super) finished: Vec<(usize, Finished)>,

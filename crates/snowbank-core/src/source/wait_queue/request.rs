@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::BootMicros;
 use crate::source::Span;
 
-/// The identity of a request in one source's wait queue. Identities sort as the queue does: by
+/// The identity of a request in one source's wait queue. Identities have the order of the queue: by
 /// deadline, then by admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId {
@@ -20,7 +20,8 @@ pub struct WaitRequest {
     pub count: u64,
     /// The deadline of its wait.
     pub due: BootMicros,
-    /// True if it accepts fewer positions at the deadline, but at least one.
+    /// True if the request accepts fewer positions at the deadline, as long as it gets at least
+    /// one.
     pub partial: bool,
     /// The shard on which it waits.
     pub shard: usize,
@@ -37,17 +38,19 @@ impl WaitRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The positions are not available by the deadline. `Some`: a retry after this time can
-    /// succeed. `None`: ask for fewer, or wait for longer.
+    /// succeed. `None`: only a request for fewer positions, or with a longer wait, can succeed.
     Exhausted(Option<Duration>),
-    /// The wall clock is too far behind. IDs are available again after this time.
+    /// The wall clock is too far behind IDs already handed out. IDs are available again after this
+    /// time.
     ClockBehind(Duration),
-    /// The source has no stored state, and the wall clock reaches its first tick after this time.
+    /// The source has no stored state, and the wall clock reaches the source's first tick after
+    /// this time.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
     /// Another process may have the worker IDs. Nothing is handed out any more.
     Lost,
-    /// The layout's life is over.
+    /// The layout has no ticks left.
     Ended,
     /// The ticket counter has fewer numbers left than the request wants.
     CounterEnded,
@@ -60,8 +63,8 @@ pub enum Refusal {
 pub struct Finished {
     /// The request's identity.
     pub id: WaitId,
-    /// The positions claimed for the request, increasing. They are never handed out if it was
-    /// refused, or if the grant's generation has changed since.
+    /// The positions claimed for the request, in increasing order. They are never handed out if the
+    /// request was refused, or if the grant's generation has changed since the claim.
     pub spans: Vec<Span>,
     /// `None` if the request got all positions, or if it is partial and got some.
     pub refusal: Option<Refusal>,
@@ -69,10 +72,10 @@ pub struct Finished {
     pub generation: u64,
 }
 
-/// The outcome of an advance of the queue, and the threads to wake.
+/// The result of advancing the queue, with the shards to wake.
 #[derive(Debug)]
 pub struct Advanced {
-    /// The time until the next call; `None` if no request waits.
+    /// The time until the queue must be advanced again; `None` if no request waits.
     pub next_in: Option<Duration>,
     /// The shards that have finished requests, and must collect them.
     pub shards: Vec<usize>,

@@ -1,18 +1,20 @@
-//! Shares out positions among requests that wait: first what deadlines demand, then evenly.
+//! Shares out positions among requests that wait: first the positions that deadlines demand, then
+//! the rest in even shares.
 //!
-//! Even means *max-min fair*: no request gets more than another that still wants some, and
-//! positions that a small request does not need go to the others. Positions are whole, so some
-//! requests get one more than others. Requests take turns to get the extra one, as in deficit round
-//! robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one position.
+//! Even means *max-min fair*: no request gets more than another request that still wants positions,
+//! and positions that a small request does not need go to the other requests. A position cannot be
+//! split, so some requests get one position more than others. Requests take turns to get this extra
+//! position, as in deficit round robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one
+//! position.
 
 /// The demand of one request, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// The number of positions that it still wants.
     pub(super) wanted: u64,
-    /// The part of `wanted` that was promised by its deadline.
+    /// The part of `wanted` that is promised: the request gets it by its deadline.
     pub(super) promised: u64,
-    /// Its place in the rotation: the least turn gets the next leftover position.
+    /// Its place in the rotation: the request with the lowest turn gets the next leftover position.
     pub(super) turn: u64,
     /// The number of positions that it gets.
     pub(super) given: u64,
@@ -21,8 +23,8 @@ pub(super) struct Share {
 /// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets
 /// more than it wants.
 ///
-/// `next_turn` is above all turns. It becomes the turn of a request that gets a leftover position,
-/// and then rises.
+/// `next_turn` is higher than every turn. A request that gets a leftover position takes `next_turn`
+/// as its new turn, and `next_turn` rises by one.
 pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_turn: &mut u64) {
     let mut due = due.min(positions);
     let mut left = positions;
@@ -40,8 +42,8 @@ pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_tur
     give_odd_ones(shares, left, next_turn);
 }
 
-/// Returns the largest number of positions that every request can get. A request that wants fewer
-/// gets as many as it wants.
+/// Returns the largest number of positions that every request can get, if a request that wants
+/// fewer gets only as many as it wants.
 fn level(shares: &[Share], positions: u64) -> u64 {
     let mut level = 0;
     loop {
@@ -73,7 +75,7 @@ fn give_odd_ones(shares: &mut [Share], mut left: u64, next_turn: &mut u64) {
         let served = usize::try_from(left).unwrap_or(usize::MAX).min(turns.len());
         turns.select_nth_unstable_by_key(served - 1, |share| share.turn);
         turns.truncate(served);
-        // Requests of this round keep their order.
+        // The requests that get a position in this round keep their order.
         turns.sort_unstable_by_key(|share| share.turn);
         for share in turns {
             share.given += 1;

@@ -1,9 +1,9 @@
 //! A summary of the requests that wait: the positions promised by each deadline, and the positions
-//! that all of them want.
+//! that all requests want.
 //!
 //! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests
-//! looks at some hundred sums, not at each request. Sharing out a tick changes all requests, so the
-//! summary is then made again.
+//! reads one sum for each group, not every request. When a tick is shared out, all requests change,
+//! so the summary is then made again.
 
 use std::mem;
 
@@ -13,13 +13,13 @@ use crate::clock::BootMicros;
 /// over groups as within one group.
 const GROUP_REQUESTS_MAX: usize = 128;
 
-/// The wants of one request.
+/// What one request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Want {
     pub(super) due: BootMicros,
     /// The number of positions that it still wants.
     pub(super) wanted: u64,
-    /// The part of `wanted` that was promised by its deadline.
+    /// The part of `wanted` that is promised: the request gets it by its deadline.
     pub(super) promised: u64,
     /// The position that the ID clock will have reached by its deadline.
     pub(super) limit_by_due: u64,
@@ -28,11 +28,11 @@ pub(super) struct Want {
 /// The wants of all requests, in order of deadlines.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
-    /// Invariant: none is empty.
+    /// Invariant: no group is empty.
     groups: Vec<Group>,
 }
 
-/// Requests that follow each other, and their sums.
+/// Requests that follow each other in the queue, and the sums over them.
 #[derive(Debug)]
 struct Group {
     wants: Vec<Want>,
@@ -40,7 +40,7 @@ struct Group {
     promised: u64,
     least_wanted: u64,
     most_wanted: u64,
-    /// The least of their limits.
+    /// The lowest `limit_by_due` of its requests.
     first_limit: u64,
     /// The least `limit − promised` of its requests that are promised something. Here `promised` is
     /// what the group promises up to and including the request.
@@ -50,7 +50,7 @@ struct Group {
     pressure: i128,
 }
 
-/// The fraction of positions to come, as a divisor, that [`Summary::due_now`] leaves out.
+/// The fraction of positions to come, as a divisor, that [`Summary::due_now`] does not count on.
 pub(super) const LEFT_OUT: u64 = super::PASSING_SHARE;
 
 impl Group {
@@ -100,8 +100,8 @@ impl Group {
         }
     }
 
-    /// Calls `missing` for each request with the positions promised up to that request. Returns the
-    /// largest result.
+    /// Calls `missing` for each request with the number of positions promised up to and including
+    /// that request. Returns the largest result.
     fn most_missing(&self, before: u64, missing: impl Fn(u64, &Want) -> u64) -> u64 {
         let mut promised = before;
         let each = self.wants.iter().map(|want| {
@@ -120,7 +120,7 @@ impl Summary {
         while wants.peek().is_some() {
             let mut of_group = spare.pop().unwrap_or_default();
             of_group.clear();
-            // Half full, so that an insertion mostly finds room.
+            // Groups are half full, so that an insertion usually finds room.
             of_group.extend(wants.by_ref().take(GROUP_REQUESTS_MAX / 2));
             self.groups.push(Group::of(of_group));
         }
@@ -157,7 +157,8 @@ impl Summary {
         }
     }
 
-    /// Returns the group of the request at this index, and its place there.
+    /// Returns the index of the group that has the request at `index`, and the request's place in
+    /// that group.
     fn find(&self, index: usize) -> Option<(usize, usize)> {
         let mut left = index;
         for (number, group) in self.groups.iter().enumerate() {
@@ -177,10 +178,10 @@ impl Summary {
 
     /// Returns how many positions must go to promises now, in order of deadlines. With fewer, some
     /// promise would need every position up to its deadline, and other requests would get none
-    /// until then.
+    /// until that deadline.
     ///
-    /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions
-    /// to come is left out.
+    /// `next` is the first position that is not available yet. Of the positions to come, the result
+    /// counts on all but one in [`LEFT_OUT`].
     pub(super) fn due_now(&self, next: u64) -> u64 {
         self.most_missing(0, |group, before| {
             if group.first_limit < next {
@@ -195,7 +196,8 @@ impl Summary {
         })
     }
 
-    /// Returns how many positions, from `next` on, can go to others without breaking a promise.
+    /// Returns how many positions, from `next` on, can go to other requests without breaking a
+    /// promise.
     pub(super) fn laxity(&self, next: u64) -> u64 {
         let mut before = 0_u64;
         let spare = self.groups.iter().map(|group| {
@@ -217,8 +219,8 @@ impl Summary {
         promised.fold(0, u64::saturating_add)
     }
 
-    /// Returns the most positions that a request with a later deadline would lack, if `count`
-    /// positions from `next` on were promised with this deadline.
+    /// Returns the most positions that any request with a later deadline would lack, if `count`
+    /// positions from `next` on were promised to a request with the deadline `due`.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
             if group.wants.last().is_none_or(|last| last.due <= due) {
@@ -235,8 +237,8 @@ impl Summary {
         })
     }
 
-    /// Calls `missing` for each group with the positions promised before that group. Returns the
-    /// largest result.
+    /// Calls `missing` for each group with the number of positions promised before that group.
+    /// Returns the largest result.
     fn most_missing(&self, before: u64, missing: impl Fn(&Group, u64) -> u64) -> u64 {
         let mut promised = before;
         let each = self.groups.iter().map(|group| {
@@ -258,11 +260,11 @@ mod tests {
 
     use super::*;
 
-    /// Computes the same sums request by request.
+    /// Computes the sums of [`Summary`] request by request.
     struct Naive(Vec<Want>);
 
     impl Naive {
-        /// Returns each request with the positions promised up to it.
+        /// Returns each request with the number of positions promised up to and including it.
         fn promised(&self) -> impl Iterator<Item = (u64, &Want)> {
             self.0.iter().scan(0, |promised, want| {
                 *promised += want.promised;
@@ -298,7 +300,7 @@ mod tests {
     fn a_want() -> impl Strategy<Value = Want> {
         let limit = prop_oneof![8 => 0_u64..100_000, 1 => Just(u64::MAX)];
         let wanted = prop_oneof![1_u64..4, 1_u64..2_000];
-        // A partial request is promised one position, and none once it has that.
+        // A partial request is promised one position, and no more once it has one.
         let promised = prop_oneof![1 => Just(Some(0)), 1 => Just(Some(1)), 2 => Just(None)];
         (0_i64..500, wanted, promised, limit).prop_map(|(due, wanted, promised, limit_by_due)| {
             let promised = promised.unwrap_or(wanted);

@@ -1,19 +1,20 @@
 //! The waiting requests of a ticket counter. They wait for a higher ceiling, not for the next tick.
 //!
-//! Each request gets its numbers by one claim, so they are consecutive. A later request passes a
-//! waiting one only if it fits below the ceiling and the waiting one does not. So reserved numbers
-//! are still handed out while storage fails.
+//! Each request gets its numbers by one claim, so the numbers are consecutive. A later request
+//! passes a waiting one only if the later request fits below the ceiling and the waiting one does
+//! not. So reserved numbers are still handed out while storage fails.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
 
 impl Source {
-    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
-    /// A shared counter then goes on with its next range, if a remaining request fits into it.
-    /// After the last range, requests that fit nowhere are refused. Returns the window used last.
+    /// Claims numbers for the waiting requests that fit below the ceiling, in the order of their
+    /// deadlines. A shared counter then goes on with its next range, if a remaining request fits
+    /// into that range. Once the coordinator has no range left, requests that fit into no range are
+    /// refused. Returns the last window that was used.
     ///
-    /// All claims of one call are of one generation, because a range of another generation is never
-    /// used.
+    /// All claims of one call have the same generation, because a range of another generation is
+    /// never used.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
         let window = self.feed_ranges(window, queue, rng);
         if self.has_last_range() {
@@ -44,12 +45,12 @@ impl Source {
             true
         });
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
-        // All later requests must queue behind those that wait.
+        // All later requests must queue behind the waiting requests.
         self.let_pass(queue.waiting.len(), 0);
     }
 
-    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a
-    /// partial request gains nothing by waiting.
+    /// Returns the fewest numbers for which the wait of a request ends. A partial request also
+    /// waits for all its numbers, but gains nothing by waiting once no more numbers come.
     fn least_of(&self, request: &WaitRequest, bound: Bound) -> u64 {
         let no_more_come = bound == Bound::Ended || self.has_last_range();
         if no_more_come { request.promised() } else { request.count }
@@ -75,13 +76,14 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has enough numbers left for a request: beside the numbers of all
-    /// requests admitted before, or in one of the last two ranges.
+    /// Checks that the counter has enough numbers left for a request, in addition to the numbers of
+    /// all requests admitted before. Once the coordinator has no range left, checks only that one
+    /// of the last two ranges is large enough.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         let has_numbers = if self.has_last_range() {
             request.promised() <= self.in_ranges().largest()
         } else {
-            // The request itself is counted already.
+            // `admitted_ids` already counts the request itself.
             let admitted = self.wait_queue.admitted_ids() - request.count + request.promised();
             admitted <= self.left_of_counter()
         };
@@ -105,7 +107,7 @@ mod tests {
         WaitRequest { count, due: START.boot.after(wait), partial, shard: 0 }
     }
 
-    /// Advances the queue after this long, and returns the finished requests.
+    /// Advances the queue `elapsed` after the start, and returns the finished requests.
     fn after(source: &Source, elapsed: Duration) -> Vec<Finished> {
         source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1));
         source.collect(0)
