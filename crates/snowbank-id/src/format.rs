@@ -50,7 +50,7 @@ pub use crate::numbering::LAST_ID;
 use crockford::Crockford;
 use uuid::Version;
 
-/// A form of IDs as text.
+/// A form in which IDs are written as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Format {
     /// `decimal`: decimal digits, as IDs are printed everywhere.
@@ -60,7 +60,7 @@ pub enum Format {
     Base(Base),
     /// `base32-crockford`, or `base32-crockford-check` with the check symbol.
     Crockford {
-        /// True if the check symbol follows.
+        /// True if a check symbol follows the digits.
         check: bool,
     },
     /// `objectid`: 24 hexadecimal digits: the Unix seconds, and then the whole ID.
@@ -84,8 +84,8 @@ const NAMES: &str = if cfg!(feature = "alias") {
 };
 
 impl Format {
-    /// Returns whether the strings, compared byte by byte, sort as their IDs do. `decimal` sorts
-    /// only as a number.
+    /// Returns true if the strings, compared byte by byte, sort in the order of their IDs. Decimal
+    /// strings do not: only as numbers do they sort in this order.
     #[must_use]
     pub fn sorts(&self) -> bool {
         match self {
@@ -97,14 +97,14 @@ impl Format {
         }
     }
 
-    /// Returns whether the strings contain the instant of the ID. A [`Codec`] then needs the
+    /// Returns true if the strings contain the instant of the ID, so that a [`Codec`] needs the
     /// layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
     }
 
-    /// Returns whether the strings contain a digest of the source's name.
+    /// Returns true if the strings contain a digest of the source's name.
     #[must_use]
     pub fn needs_source(&self) -> bool {
         matches!(self, Format::UuidV7 | Format::UuidV8)
@@ -113,7 +113,8 @@ impl Format {
     /// Makes the codec for the IDs of one source.
     ///
     /// # Errors
-    /// Returns an error if the format needs a layout and the source has none, or if it needs keys.
+    /// Returns an error if the format needs a layout and the source has none, or if the format
+    /// needs keys and the context has none.
     pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
         Ok(Codec(match self {
             Format::Decimal => Kind::Base(Base::decimal()),
@@ -263,7 +264,8 @@ impl Codec {
         Ok(text)
     }
 
-    /// Reads the ID of a text. Digits of a base may lack leading zeros.
+    /// Reads the ID from a text. If the format consists of the digits of a base, the text may lack
+    /// leading zeros.
     ///
     /// # Errors
     /// Returns an error unless the text is an ID of this source in this format.

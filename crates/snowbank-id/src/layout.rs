@@ -1,7 +1,7 @@
 //! Layouts: how an ID is divided into fields.
 //!
-//! A layout is a mixed-radix number. Each field takes a number of values, 2^12, 10^3 or any other,
-//! and its *weight* is the product of the sizes of the fields below it:
+//! A layout reads an ID as a mixed-radix number. A field can have any number of values, such as
+//! 2^12 or 10^3. The *weight* of a field is the product of the sizes of the fields below it:
 //!
 //! ```text
 //!   ID = time × W₀ + field₁ × W₁ + … + fieldₙ × 1        Wᵢ = sizeᵢ₊₁ × … × sizeₙ
@@ -60,7 +60,7 @@ pub use workers::{MAX_WORKER_IDS, WorkerSet};
 
 /// The fields of an ID, the length of a tick, and the instant of tick 0.
 ///
-/// Build one from a preset's name or a text form with [`Layout::resolve`], or from fields with
+/// Build a layout from a preset's name or a text form with [`Layout::resolve`], or from fields with
 /// [`Layout::new`]. `Display` writes the text form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
@@ -74,7 +74,8 @@ pub struct Layout {
     epoch_unix_ms: i64,
     /// The part of every ID that the constant fields make.
     constants: u64,
-    /// The number of ticks whose IDs are all at most 2^63 − 1.
+    /// The number of ticks. In each of them, all IDs are at most 2^63 − 1. None begins after the
+    /// last instant that RFC 3339 can write.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,
@@ -127,7 +128,7 @@ impl Layout {
         self.start_of(Tick(self.ticks - 1))
     }
 
-    /// Returns the end of the layout's life: the first instant without an ID.
+    /// Returns the end of the layout's life: the first instant for which it has no ID.
     pub fn end(&self) -> UnixMicros {
         self.start_of(Tick(self.ticks))
     }
@@ -160,7 +161,8 @@ impl Layout {
         instant.rfc3339(self.decimals())
     }
 
-    /// Returns the difference that one tick makes in an ID.
+    /// Returns the weight of the time field: the difference between an ID and the same ID one tick
+    /// later.
     fn tick_weight(&self) -> u64 {
         self.fields[0].weight
     }

@@ -1,9 +1,9 @@
 //! The numbering of a source: the ID at each position.
 //!
-//! A *snowflake* source numbers positions by a layout and worker IDs, tick by tick. A *ticket*
-//! source numbers them by a counter: offset + increment × position. A counter has no time. All its
-//! positions lie in one tick that never ends. So the rules of the clock never delay a claim, and
-//! only the ceiling limits it.
+//! In a *snowflake* source, the ID at a position follows from a layout and worker IDs, tick by
+//! tick. In a *ticket* source, it follows from a counter: offset + increment × position. A counter
+//! has no time. All its positions lie in one tick that never ends. So the rules of the clock never
+//! delay a claim of a ticket source, and only the ceiling limits such a claim.
 
 mod ticket_counter;
 
@@ -14,7 +14,7 @@ use crate::layout::{
 
 pub use self::ticket_counter::{LAST_ID, TicketCounter};
 
-/// Converts positions to IDs and back, for the kind of a source. Cloning is cheap.
+/// Converts positions to IDs and back, for a source of either kind. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Numbering {
     /// By a layout and worker IDs.
@@ -36,7 +36,7 @@ impl From<TicketCounter> for Numbering {
 }
 
 impl Numbering {
-    /// Joins a layout with the worker IDs of a snowflake source.
+    /// Creates the numbering of a snowflake source from its layout and worker IDs.
     ///
     /// # Errors
     /// The layout does not have one of the worker IDs.
@@ -65,7 +65,8 @@ impl Numbering {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the length of one tick. It is zero for a counter, whose requests wait for no tick.
+    /// Returns the length of one tick in ms. It is zero for a counter, whose requests wait for no
+    /// tick.
     pub fn tick_ms(&self) -> u64 {
         self.snowflake().map_or(0, |(layout, _)| layout.tick_ms())
     }
@@ -107,7 +108,7 @@ impl Numbering {
     }
 
     /// Returns the start of a tick. The only tick of a counter began before all time, and no other
-    /// ever begins.
+    /// tick of it ever begins.
     pub fn start_of(&self, tick: Tick) -> UnixMicros {
         match self {
             Numbering::Snowflake(numbering) => numbering.start_of(tick),
@@ -147,7 +148,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the ID of a position, or a number above [`LAST_ID`] from [`end`](Numbering::end) on.
+    /// Returns the ID of a position. For a position at or above [`end`](Numbering::end), returns a
+    /// number above [`LAST_ID`].
     #[inline]
     pub fn id_at(&self, position: Position) -> u64 {
         self.run_at(position, 1).first
@@ -169,8 +171,9 @@ impl Numbering {
         }
     }
 
-    /// Returns the lowest ID at or above `position`. All IDs of lower positions are below it,
-    /// whatever their random fields hold. At the end, it is the number after the last ID.
+    /// Returns the lowest ID that `position` and the positions above it can have. All IDs of lower
+    /// positions are below this bound, whatever their random fields hold. For the end, returns the
+    /// number after the last ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
@@ -179,7 +182,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the first position whose ID is at least `bound`, or the end if there is none.
+    /// Returns the first position whose ID is at least `bound`, or the end if there is no such
+    /// position.
     pub fn position_from(&self, bound: u64) -> Position {
         let numbering = match self {
             Numbering::Ticket(counter) => return counter.position_from(bound),
@@ -205,7 +209,8 @@ impl Numbering {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
 
-    /// Returns true if both have the same ID space: IDs of one continue those of the other.
+    /// Returns true if both numberings have the same ID space, so that the IDs of one can continue
+    /// the IDs of the other.
     pub fn is_of_space(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -216,9 +221,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if both can hand out the same ID at about the same time: layouts with epochs
-    /// years apart do not count. A counter never shares IDs with a layout, because the rows of one
-    /// table are numbered by a counter or by time, not by both.
+    /// Returns true if both numberings can hand out the same ID at about the same time: layouts
+    /// whose epochs are years apart do not count. A counter never shares IDs with a layout, because
+    /// the rows of one table are numbered by a counter or by time, not by both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -230,9 +235,10 @@ impl Numbering {
         }
     }
 
-    /// Returns true if every ID bound of the other numbering also bounds this one: both have the
-    /// same ID space, and the other has all worker IDs of this one. It is always true for ticket
-    /// counters of one name, because a bound holds for every increment and offset.
+    /// Returns true if every ID bound of the other numbering also bounds this one. This is so if
+    /// both have the same ID space, and the other numbering has all worker IDs of this one. It is
+    /// always so for two ticket counters with the same name, because a bound holds for every
+    /// increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -259,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_gives_odd_and_even_numbers() {
+    fn a_pair_of_counters_gives_odd_and_even_numbers() {
         let first_ids = |numbering: &Numbering| [0, 1, 2].map(|at| numbering.id_at(Position(at)));
         assert_eq!(first_ids(&counter(2, 1)), [1, 3, 5]);
         assert_eq!(first_ids(&counter(2, 2)), [2, 4, 6]);
@@ -318,7 +324,7 @@ mod tests {
         }
 
         #[test]
-        fn counters_share_ids_if_their_offsets_meet(
+        fn counters_share_ids_if_a_number_belongs_to_both(
             one in (1_u64..12, 1_u64..12), other in (1_u64..12, 1_u64..12),
         ) {
             let counter = |(increment, offset): (u64, u64)| {

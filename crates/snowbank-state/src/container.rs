@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-/// The process namespace of the machine itself. The kernel gives it this number at boot
-/// (`PROC_PID_INIT_INO`). A container has a namespace of another number.
+/// The process namespace of the machine itself. Every kernel gives it this number
+/// (`PROC_PID_INIT_INO`). The process namespace of a container has another number.
 const MACHINES_PROCESSES: &str = "pid:[4026531836]";
 
-/// Returns a warning if this process is in a container, and the lock directory is not mounted from
-/// outside.
+/// Returns a warning if this process runs in a container and its lock directory is not mounted from
+/// outside the container.
 pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
     let processes = fs::read_link("/proc/self/ns/pid").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -26,14 +26,14 @@ pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
 /// A mount of `/proc/self/mountinfo`.
 struct Mount<'a> {
     device: &'a str,
-    /// The directory of the device that is mounted.
+    /// The mounted directory, as a path within its device.
     root: &'a Path,
-    /// The place where it is mounted.
+    /// The path at which the directory is mounted.
     point: &'a Path,
 }
 
 impl<'a> Mount<'a> {
-    /// Reads a line: its third to fifth words.
+    /// Reads a line of `mountinfo`: its third to fifth words are these three fields.
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(2);
         let device = words.next()?;
@@ -42,8 +42,9 @@ impl<'a> Mount<'a> {
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 
-    /// Returns true if this mount shows the directory that the mount `below` already has at the
-    /// same place. A service manager mounts a directory on itself, so that a unit may write there.
+    /// Returns true if this mount only repeats the mount `below`, which already shows the same
+    /// directory at this path. A service manager makes such a mount when it lets a unit write into
+    /// a directory.
     fn repeats(&self, below: &Mount<'_>) -> bool {
         let inside = self.point.strip_prefix(below.point);
         self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)
@@ -54,7 +55,7 @@ impl<'a> Mount<'a> {
 fn is_mounted_from_outside(mounts: &str, directory: &Path) -> bool {
     let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(Mount::parse).collect();
     let above = mounts.iter().filter(|mount| directory.starts_with(mount.point) && directory != mount.point);
-    // Of mounts at one point, the last covers the others.
+    // If several mounts have the same point, the last one covers the earlier ones.
     let below = above.max_by_key(|mount| mount.point.components().count());
     let mut at = mounts.iter().filter(|mount| directory == mount.point);
     at.any(|mount| !below.is_some_and(|below| mount.repeats(below)))
@@ -76,7 +77,7 @@ mod tests {
         assert!(is_mounted_from_outside(&of_this_device, Path::new("/run/lock/snowbank")));
     }
 
-    /// `ReadWritePaths=` of a unit makes such a mount.
+    /// The setting `ReadWritePaths=` of a systemd unit mounts a directory on itself.
     #[test]
     fn a_directory_that_is_mounted_on_itself_comes_from_inside() {
         let directory = Path::new("/run/lock/snowbank");
@@ -87,6 +88,9 @@ mod tests {
         assert!(!is_mounted_from_outside(&format!("{RUN}{lock}{of_lock}"), directory));
         let shared = "31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
         let of_both = format!("{RUN}{shared}{}", shared.replace("31 22", "41 31"));
-        assert!(is_mounted_from_outside(&of_both, directory), "the unit repeats a mount from outside");
+        assert!(
+            is_mounted_from_outside(&of_both, directory),
+            "the mount of the unit repeats one from outside"
+        );
     }
 }

@@ -17,11 +17,11 @@ pub struct StateError {
 /// The cause of an error, which decides the exit code of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Another daemon of this machine has this worker ID or counter, or one that can make the same
-    /// IDs.
+    /// Another daemon of this machine holds this worker ID or counter, or holds another worker ID
+    /// or counter that can make the same IDs.
     WorkerIdHeld,
-    /// Another process holds the state directory, or something that is no lock file is in a lock's
-    /// place.
+    /// Another process holds the state directory, or the name of a lock leads to something that
+    /// this process cannot use as a lock file.
     InUse,
     /// A worker ID, or a counter, was moved away by `snowbank state export`.
     Released,
@@ -72,8 +72,8 @@ impl StateError {
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
     }
 
-    /// Returns the error for a mark that cannot be read: up to which ID its worker ID was granted
-    /// is then unknown.
+    /// Returns the error for a mark that cannot be read. Without the mark, it is unknown up to
+    /// which ID its worker ID was granted.
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
         let reason = format!(
             "{} has no readable mark, so it is unknown up to which ID its worker ID was granted: {error}; find out what \

@@ -5,8 +5,8 @@
 
 pub use crate::store::fuzzing::{state_file, state_import};
 
-/// A fuzzer's bytes as choices. Past the last byte every choice is the first one, so short inputs
-/// work too.
+/// The bytes of a fuzzer, read as choices. After the last byte, every choice is false or 0, so
+/// short inputs work too.
 pub(crate) struct Choices<'a>(pub(crate) &'a [u8]);
 
 impl Choices<'_> {

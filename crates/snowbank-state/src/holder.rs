@@ -7,15 +7,18 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// The kernel returns its list in parts, and can leave out a line if other locks are released
-/// between two parts. So a list that does not name the file is read again.
+/// The number of times that the kernel's list of locks is read until it names the file. The kernel
+/// returns the list in parts, and can leave out a line if other locks are released between two
+/// parts.
 const LIST_READS: u32 = 5;
 
-/// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty
-/// if its holder is not known.
+/// Returns the holder of a held lock: ` (process 123)` if the kernel names the process, or `
+/// (process 123, as its file says)` if only the lock's file does. The text is empty if the holder
+/// is unknown.
 ///
-/// The kernel's list is current, so it counts first. It leaves out processes of other containers,
-/// and on some file systems it gives files other numbers. Then the file's line counts.
+/// The kernel's list is current, so it is preferred to the file. But it leaves out the processes of
+/// other containers, and on some file systems it shows other device numbers than the file's
+/// metadata. If the list does not name the file, the line in the file counts.
 pub(super) fn holder(file: &File) -> String {
     let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));
     match listed {
@@ -24,15 +27,16 @@ pub(super) fn holder(file: &File) -> String {
     }
 }
 
-/// Returns the line of the file's last holder. The line is cut off while a holder writes it.
+/// Returns the line that the last holder wrote into the file. The line may be incomplete while a
+/// holder is writing it.
 pub(super) fn line(file: &File) -> io::Result<String> {
     let mut line = [0; HOLDER_BYTES as usize];
     let length = file.read_at(&mut line, 0)?;
     Ok(String::from_utf8_lossy(&line[..length]).into_owned())
 }
 
-/// Returns ` (process 123, as its file says)` if a holder's line begins with its process; else an
-/// empty text.
+/// Returns ` (process 123, as its file says)` if a holder's line begins with the holder's process;
+/// otherwise an empty text.
 fn holder_in(line: &str) -> String {
     match line.split_once(',') {
         Some((process, _)) if process.starts_with("process ") => format!(" ({process}, as its file says)"),
@@ -40,15 +44,15 @@ fn holder_in(line: &str) -> String {
     }
 }
 
-/// Returns the file as `/proc/locks` names it: `08:01:1234`.
+/// Returns the text that identifies the file in `/proc/locks`, such as `08:01:1234`.
 fn inode_text(file: &File) -> Option<String> {
     let metadata = file.metadata().ok()?;
     let device = metadata.dev();
     Some(format!("{:02x}:{:02x}:{}", rustix::fs::major(device), rustix::fs::minor(device), metadata.ino()))
 }
 
-/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that it names
-/// for a file.
+/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that a list
+/// names for the file.
 fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> {
     (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
 }
@@ -58,7 +62,7 @@ fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> 
 fn listed_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        // A process that waits has an arrow before the lock's kind.
+        // The line of a process that waits for the lock has an arrow before the lock's kind.
         match words[..] {
             [_, "FLOCK", _, _, process, of, ..] if of == inode => process.parse().ok(),
             _ => None,

@@ -1,5 +1,5 @@
-//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them
-//! with those in the state file.
+//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares these
+//! identities with the ones in the state file.
 
 use std::fmt;
 use std::fs;
@@ -16,12 +16,13 @@ const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_
 /// A process that kept ceilings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// 128 bits in hexadecimal. Each process draws its own, because process IDs are used again.
+    /// The identity of the process: 128 random bits in hexadecimal. A process ID would not identify
+    /// the process, because the system uses process IDs again.
     pub instance: String,
-    /// Its process ID, for people.
+    /// The process ID, for people who read the file.
     pub pid: u32,
-    /// The identity of the state that it kept: 128 bits in hexadecimal. The first state file draws
-    /// it, and every later file keeps it.
+    /// The identity of the state that the process kept: 128 bits in hexadecimal. It is drawn for
+    /// the first state file, and every later state file keeps it.
     pub state: String,
 }
 
@@ -31,7 +32,7 @@ impl Owner {
         Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
     }
 
-    /// Returns this process as the next owner of a state that others have kept.
+    /// Returns this process as the next owner of the state that these other owners kept.
     pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
         let this = Owner::new();
         match others.into_iter().next() {
@@ -44,8 +45,9 @@ impl Owner {
 /// Draws 128 bits in hexadecimal.
 ///
 /// The bits come from the system's random device, so that machines made from one image draw
-/// different bits; without the device, from the clock and the thread. A start would take two states
-/// with one identity for copies of each other, and refuse the lower one.
+/// different bits. If there is no such device, the bits come from the clock and the thread. If two
+/// states had the same identity, a start would take them for copies of each other, and refuse the
+/// lower one.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
@@ -53,10 +55,11 @@ pub fn draw_identity() -> String {
 }
 
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot
-/// of the machine: until it is seeded again, which may take a minute, two copies draw the same
-/// bits. In a fleet each of them would then take the other's write for its own, and both would hand
-/// out the same IDs. Because of the clocks, that happens only if both copies also read the same
-/// nanoseconds from three clocks.
+/// of the machine: until the generator is seeded again, which may take a minute, two copies of the
+/// machine draw the same bits. In a fleet, the daemon on each copy would then take the other
+/// daemon's write for its own, and both daemons would hand out the same IDs. With the clocks in the
+/// hash, two copies get the same identity only if they also read the same nanoseconds from three
+/// clocks.
 fn with_clocks(random: u128) -> String {
     let mut hash = hmac_sha256::Hash::new();
     hash.update(random.to_be_bytes());
@@ -67,8 +70,8 @@ fn with_clocks(random: u128) -> String {
 }
 
 /// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two
-/// copies of one memory hardly read the same values, because each has run for a different time
-/// since the snapshot.
+/// copies of one machine are unlikely to read the same values, because each copy has run for a
+/// different time since the snapshot.
 fn nanos() -> [i64; 3] {
     [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| {
         let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
@@ -88,7 +91,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The machine and the boot in which a process runs.
+/// The machine on which a process runs, and the current boot of that machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostIdentity {
     /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` if that file has
@@ -111,14 +114,14 @@ impl HostIdentity {
 }
 
 /// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)`
-/// derives it. `None` for text that is not a machine ID: in an image that was never booted the file
-/// is empty or contains `uninitialized`.
+/// derives it. `None` for text that is not a machine ID: in an image that was never booted,
+/// `/etc/machine-id` is empty or contains `uninitialized`.
 fn machine_of(machine_id: &str) -> Option<String> {
     let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
     let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&mac[..16]);
-    // The bits that make it a UUID of version 4.
+    // These bits make the identity a UUID of version 4.
     bytes[6] = bytes[6] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;
     Some(format!("{:032x}", u128::from_be_bytes(bytes)))
@@ -130,7 +133,8 @@ mod tests {
 
     #[test]
     fn the_machine_identity_is_the_one_systemd_derives() {
-        // Printed by `systemd-id128 machine-id --app-specific=…` on a machine with this machine ID.
+        // `systemd-id128 machine-id --app-specific=…` prints this identity on a machine with this
+        // machine ID.
         let named = machine_of("0123456789abcdef0123456789abcdef\n");
         assert_eq!(named.as_deref(), Some("204a2e2c836d41898fdf7c85b1f67197"));
     }

@@ -1,4 +1,4 @@
-//! What differs between the kinds of source in their locks and in the keys of their records. Each
+//! The differences between the kinds of source: their locks and the keys of their records. Each
 //! kind implements [`Kind`].
 
 mod snowflake;
@@ -18,25 +18,27 @@ pub(super) trait Kind {
     /// one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns true if a lock of this name certainly protects other IDs. A start does not read such
-    /// locks: over time there is one for each worker ID that this machine ever had.
+    /// Returns true if the lock with this name certainly protects IDs that the source cannot make.
+    /// A start does not read such locks, because a machine keeps a lock for each worker ID that it
+    /// ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
-    /// Returns true if the mark in a lock of this name binds the source, even if the lock belongs
-    /// to another increment or offset.
+    /// Returns true if the lock with this name belongs to the source's own counter, with any
+    /// increment and offset that can make the same numbers. The mark in such a lock binds the
+    /// source.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
     /// Checks that no held lock protects IDs that the source can make. Returns the free locks whose
     /// marks count for the source.
     ///
     /// # Errors
-    /// The first held lock that protects such IDs.
+    /// Names the first held lock that protects IDs that the source can make.
     fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError>;
 
-    /// Returns the part of a holder's line that names the IDs of a worker.
+    /// Returns the part of a holder's line that names the IDs of this worker ID.
     fn holders_line(&self, worker: u64) -> String;
 
-    /// Returns the error of a worker ID that another process holds.
+    /// Returns the error for a worker ID that another process holds.
     fn held(&self, worker: u64, holder: String) -> StateError;
 
     /// Returns the key of a source's record.

@@ -2,8 +2,8 @@
 //! of worker IDs.
 //!
 //! - [`store`]: the records of sources in the state directory, and the rules of a start.
-//! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs
-//!   were granted.
+//! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`]: the bound up to
+//!   which its IDs were granted.
 //! - `kind`: the names of locks and the keys of records, for each kind of source.
 //! - `writers`, `holder`: which files are trusted, and which process holds a lock.
 //! - [`survey()`]: the contents of a lock directory, read without locking.

@@ -1,11 +1,12 @@
-//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever
-//! its state directory.
+//! One locked file for each worker ID of a layout. Only one daemon of a machine can hold a worker
+//! ID, even if each daemon has a state directory of its own.
 //!
-//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the
-//! other locks that are held are checked too (`neighbours.rs`). A ticket counter has one lock.
+//! `lock_names.rs` makes the names of the files. A layout of another ID space can make the same
+//! IDs, so a start also checks the locks that other daemons hold (`neighbours.rs`). A ticket
+//! counter has one lock.
 //!
-//! The first line of a worker ID's file names the holder. The second is its [`Mark`]: the bound up
-//! to which its IDs were granted.
+//! The first line of a worker ID's file names the holder. The second line is the [`Mark`] of the
+//! worker ID: the bound up to which its IDs were granted.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -24,8 +25,8 @@ use super::writers::{Untrusted, Writers, open_file};
 use super::{Cause, Owner, StateError, TakenOver};
 use snowbank_id::numbering::Numbering;
 
-/// The mode of a new lock directory: for this user alone. The package makes one for root and a
-/// group.
+/// The mode of a lock directory that the daemon makes: only its user has access. The package makes
+/// a lock directory to which root and a group have access.
 const DIRECTORY_MODE: u32 = 0o700;
 /// More than the length of any mark.
 const MARK_BYTES_MAX: usize = 128;
@@ -36,14 +37,14 @@ pub struct WorkerLocks {
     files: Vec<LockedFile>,
     /// The marks in the locks of the same counter under other increments and offsets.
     of_kin: Vec<(PathBuf, Mark)>,
-    /// The marks of worker IDs of other layouts that can make the same IDs.
+    /// The marks of other layouts' worker IDs that can make the same IDs.
     colliding: Vec<(PathBuf, Mark)>,
-    /// The state whose grants are marked. `None`: grants are not marked.
+    /// The identity of the state whose grants are marked. If it is `None`, grants are not marked.
     state: Option<String>,
 }
 
 impl WorkerLocks {
-    /// Returns no locks, for a source whose numbers the daemons of a fleet share.
+    /// Returns an empty set of locks, for a source whose numbers the daemons of a fleet share.
     pub fn none() -> Self {
         WorkerLocks { files: Vec::new(), of_kin: Vec::new(), colliding: Vec::new(), state: None }
     }
@@ -56,13 +57,13 @@ impl WorkerLocks {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Sets the state that later marks name.
+    /// Makes later marks name the state of this owner.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
 
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a
-    /// sync: the next boot forgets it.
+    /// sync, and it lasts only until the next boot.
     ///
     /// # Errors
     /// Some worker IDs could not be marked, and keep their old marks.
@@ -71,7 +72,7 @@ impl WorkerLocks {
         self.mark(&Mark::granted(id_bound, state))
     }
 
-    /// Marks all of the worker IDs as granted below this ID, and returned to the fleet.
+    /// Marks all of the worker IDs as granted below this ID, and as returned to the fleet.
     ///
     /// # Errors
     /// As [`mark_granted`](WorkerLocks::mark_granted).
@@ -86,14 +87,15 @@ impl WorkerLocks {
     /// Some worker IDs could not be marked, and keep their old marks.
     pub fn mark(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        // If one cannot be marked, the others still are.
+        // If one file cannot be marked, the other files still are.
         let marked = self.files.iter().map(|file| file.file.write_all_at(text.as_bytes(), HOLDER_BYTES));
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Marks the counter as back on this machine: its locks under other increments and offsets get
-    /// this mark if they say that the counter was moved away. They are free: no other daemon can
-    /// hold one of them while this process holds the counter's own lock.
+    /// Marks the counter as back on this machine. The counter may also have locks under other
+    /// increments and offsets. Each of these locks whose mark shows that the counter was moved away
+    /// gets this mark instead. These locks are free, because no other daemon can hold one of them
+    /// while this process holds the lock of the counter itself.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
@@ -115,7 +117,7 @@ impl WorkerLocks {
         self.files.iter().filter_map(|locked| mark_of(locked).transpose()).collect()
     }
 
-    /// Returns all marks that bind the worker IDs, whichever states left them.
+    /// Returns all marks that bind the worker IDs, whichever states wrote them.
     ///
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
@@ -144,7 +146,7 @@ impl WorkerLocks {
         own.chain(others).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
     }
 
-    /// Returns true if this lock file belongs to another increment, offset or layout.
+    /// Returns true if this path is the lock file of another increment, offset or layout.
     pub fn is_of_kin(&self, path: &Path) -> bool {
         self.others().any(|(other, _)| other == path)
     }
@@ -157,8 +159,8 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// A worker ID is held by another process, or the directory does not allow locks. A lock is never
-/// skipped.
+/// Another process holds a worker ID, or a file in the directory cannot be locked. No worker ID is
+/// ever used without its lock.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
 }
@@ -171,8 +173,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records. Returns the locks in the order of the records. If records share
-/// a worker ID, it is locked for the record with the highest bound.
+/// Locks all worker IDs of records. Returns the locks in the order of the records. If several
+/// records have the same worker ID, the record with the highest bound gets its lock.
 ///
 /// # Errors
 /// As [`lock_workers`].
@@ -271,7 +273,7 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
     directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(Untrusted::NotSeen)?;
     match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Untrusted::NotSeen(error)),
-        // The directory was made by this process, or by another at the same time.
+        // This process made the directory, or another process made it at the same time.
         _ => writers_of(directory),
     }
 }
@@ -285,7 +287,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
     read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
 }
 
-/// Returns the mark in a lock's file. `None` if the file is new.
+/// Returns the mark in a lock's file. Returns `None` if the file is new and has no mark yet.
 fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {

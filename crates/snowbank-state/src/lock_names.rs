@@ -1,5 +1,6 @@
-//! The names of lock files: a hash of an ID space, and a worker ID's number; or a hash of a ticket
-//! counter's name, and its increment and offset.
+//! The names of lock files. The name for a worker ID consists of a hash of the ID space and the
+//! number of the worker ID. The name for a ticket counter consists of a hash of the counter's name,
+//! its increment and its offset.
 
 use std::fs;
 use std::io;
@@ -19,8 +20,8 @@ pub(super) fn name_of(path: &Path) -> &str {
 }
 
 /// Returns the lock files of all counters of this name that can hand out the same numbers,
-/// including this counter's own. Their marks bind this counter, even if they were left under
-/// another increment or offset.
+/// including this counter's own. The marks in these files bind this counter, even if they were
+/// written under another increment or offset.
 pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<Vec<PathBuf>> {
     let mut kin = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -32,8 +33,8 @@ pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<V
     Ok(kin)
 }
 
-/// Returns a hash of an ID space or a counter's name, FNV-1a with 64 bits. It is the same in every
-/// release, so that daemons of two releases lock the same files.
+/// Returns a hash of an ID space or a counter's name, FNV-1a with 64 bits. The hash function is the
+/// same in every release, so that daemons of two releases lock the same files.
 pub(super) fn fingerprint(space: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in space.bytes() {

@@ -1,8 +1,9 @@
 //! A locked file that names its holder, for worker IDs and for state directories.
 //!
-//! The locks are advisory (`flock`). The open file holds the lock, so the system releases it
-//! however the process ends. The files stay: removing a file that another process is about to lock
-//! would give the lock to both. If another program removes a file, the lock's holder notices
+//! The locks are advisory (`flock`). The open file holds the lock, so the system releases the lock
+//! however the process ends. A holder leaves its file in place: a second process may already have
+//! opened this file, and would lock it while a third process makes and locks a new file with the
+//! same name. If another program removes a file, the holder of its lock notices that
 //! ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -16,15 +17,15 @@ use super::TakenOver;
 use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
-/// The length of a holder's line. The line is padded with spaces, so that the text after it stays
-/// when another holder's line replaces it. There is room for the longest ID space: 62 fields of one
-/// bit each.
+/// The length of a holder's line. The line is padded with spaces to this length, so that the mark
+/// after it stays in place when the line of another holder replaces it. There is room for the
+/// longest ID space: 62 fields of one bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
-/// The number of tries for a lock. A try fails if the file is removed meanwhile, or while `snowbank
-/// state show` holds the lock to look for its holder.
+/// The number of attempts to lock a file. An attempt fails if somebody removes the file meanwhile.
+/// It also fails while `snowbank state show` holds the lock to find out whether a daemon holds it.
 const ATTEMPTS: usize = 5;
-/// The pause before a held lock is tried again. A process that only looks for the holder keeps the
-/// lock for microseconds.
+/// The pause between two attempts to lock a file. A process that only checks whether a lock is held
+/// keeps that lock for microseconds.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Device and inode, which identify a file whatever its name.
@@ -34,9 +35,9 @@ pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Gives a file that root has just made to the owner of its directory. So the daemon, which runs as
-/// another user, can use the files that an export or an import leaves. If the system refuses, the
-/// file stays root's.
+/// Gives a file that root has just made to the owner of its directory. After an export or an import
+/// by root, the daemon, which runs as another user, can then use the files. If the system refuses,
+/// the file still belongs to root.
 pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0
@@ -69,16 +70,16 @@ impl From<io::Error> for FileLockError {
 /// A file that is locked until this is dropped, and that names its holder.
 #[derive(Debug)]
 pub(super) struct LockedFile {
-    /// Holds the lock.
+    /// The open file, which holds the lock.
     pub(super) file: File,
     pub(super) path: PathBuf,
     id: FileId,
 }
 
 impl LockedFile {
-    /// Locks the file and writes its holder into it. A missing file is made. A file that other
-    /// users could have written is removed while it is locked, and made again. `pause` separates
-    /// two tries.
+    /// Locks the file and writes its holder into it. Makes the file if it is missing. If other
+    /// users could have written the file, locks it, removes it and makes a new one. `pause` is the
+    /// time between two attempts.
     pub(super) fn lock(
         path: &Path,
         writers: Writers,
@@ -101,8 +102,8 @@ impl LockedFile {
             }
             let metadata = file.metadata()?;
             let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
-            // The file may have been removed between opening and locking it. Then the lock protects
-            // nothing.
+            // Somebody may have removed the file after it was opened and before it was locked. Then
+            // the lock protects nothing.
             if locked.still_ours().is_err() {
                 continue;
             }
@@ -127,7 +128,7 @@ impl LockedFile {
     pub(super) fn holder_of(file: &File) -> Option<String> {
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(holder(file)),
-            // Dropping the file gives the lock back.
+            // If this call got the lock, dropping the file releases it.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
     }
@@ -172,12 +173,12 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
         Writers::Group(_) => {}
         Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),
     }
-    // The umask may have removed bits.
+    // The umask may have removed bits of the mode.
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(file)
 }
 
-/// Writes the lock's holder into the file, so that the refusal of another daemon can name it.
+/// Writes the lock's holder into the file, so that the error of another daemon can name the holder.
 fn describe(file: &File, what: &str) -> io::Result<()> {
     let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
     debug_assert!(line.len() < HOLDER_BYTES as usize, "a holder's line that is cut off names no IDs");

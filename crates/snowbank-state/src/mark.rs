@@ -1,11 +1,12 @@
 //! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers
 //! them until its next boot.
 //!
-//! A mark is in the lock file of the worker ID, which a restored state directory does not contain.
-//! A mark is written when a ceiling is durable, before anything below the ceiling is claimed. It is
-//! lowered before the ceiling is. So a mark is never above the ceiling in the newest state. A state
-//! whose start lies below the mark is an older copy, or another state: IDs may have been handed out
-//! above that start.
+//! A mark is in the lock file of its worker ID. Lock files are not in the state directory, so a
+//! restored state directory brings no older marks back. A raise writes the mark when the ceiling is
+//! durable, and before anything below the ceiling is claimed. A clean stop lowers the mark before
+//! the ceiling. So a mark is never above the ceiling in the newest copy of the state. If a start
+//! lies below the mark, its records are an older copy of the state, or belong to another state, and
+//! IDs above that start may have been handed out.
 
 use std::fmt;
 
@@ -31,9 +32,9 @@ pub struct Mark {
 pub enum Fate {
     /// The state that granted the IDs has the worker ID, or had it last.
     Granted,
-    /// A clean stop returned it to the fleet: any daemon of the fleet may have it.
+    /// A clean stop returned the worker ID to the fleet: any daemon of the fleet may have it.
     Returned,
-    /// `snowbank state export` moved it away: another machine may have it.
+    /// `snowbank state export` moved the worker ID away: another machine may have it.
     Released,
 }
 
@@ -46,19 +47,20 @@ impl Fate {
         Fate::WORDS.into_iter().find(|(of, _)| *of == self).map_or("", |(_, word)| word)
     }
 
-    /// Returns its word without the padding.
+    /// Returns the word of this fate without padding.
     pub fn word(self) -> &'static str {
         self.padded_word().trim_end()
     }
 }
 
-/// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length,
-/// so that one overwrites another.
+/// The number of digits of an ID bound in a mark. All marks have the same length, so that a new
+/// mark overwrites the whole old one.
 const BOUND_DIGITS: usize = 20;
+/// The number of hexadecimal digits of a state's identity.
 const STATE_DIGITS: usize = 32;
 
 impl Mark {
-    /// Makes the mark of a worker ID that its state keeps.
+    /// Returns the mark of a worker ID that the state with this identity has.
     pub fn granted(id_bound: u64, state: &str) -> Mark {
         Mark { id_bound, state: state.to_owned(), fate: Fate::Granted }
     }
@@ -68,7 +70,7 @@ impl Mark {
         self.fate == Fate::Released
     }
 
-    /// Reads a mark; `None` if the text is not one.
+    /// Reads a mark. Returns `None` if the text is not a mark.
     pub(super) fn parse(text: &str) -> Option<Mark> {
         let mut words = Fate::WORDS.into_iter();
         let (fate, rest) = words.find_map(|(fate, word)| Some((fate, text.strip_prefix(word)?)))?;
@@ -95,14 +97,16 @@ pub enum Marked {
     /// Another state granted IDs at or above the source's start. The source may start at this
     /// position.
     ByAnother(Position),
-    /// Its own state granted IDs that the records do not cover: the records are an older copy.
+    /// The source's own state granted IDs below this position that the records do not cover: the
+    /// records are an older copy.
     SinceThisCopy(Position),
-    /// A worker ID was moved away.
+    /// A worker ID of the source, or its counter, was moved away.
     Released,
 }
 
-/// Returns the marks of a source: in its own locks, and in those of the same counter under other
-/// increments and offsets.
+/// Returns the marks that bind a source: the marks in its own locks, and those in the locks of the
+/// same counter under other increments and offsets. Leaves out the mark of a move if the counter
+/// has come back since.
 pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
     let mut marks = own;
     let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
@@ -117,8 +121,8 @@ pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) 
     marks
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are those of the source's
-/// state.
+/// Compares a source's start with the marks of its worker IDs. `records` are the records of the
+/// source's state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
@@ -135,9 +139,9 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     Marked::ByAnother(highest)
 }
 
-/// Returns the latest instant up to which a daemon with this clock can have granted IDs: the
-/// furthest ceiling that its rule allows, plus the largest step that a daemon believes at once.
-/// The clock may have made such a step before it was set right.
+/// Returns the latest instant up to which a daemon can have granted IDs if the wall clock is now
+/// right. This is the furthest ceiling that the rule allows, plus the largest step that a daemon
+/// believes at once: the clock may have made such a step forward and been set back since.
 pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
@@ -180,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_reads_back_and_nothing_else_does() {
+    fn a_mark_reads_back_and_a_damaged_one_does_not() {
         for id_bound in [0, 1, u64::MAX] {
             for (fate, _) in Fate::WORDS {
                 let mark = Mark { id_bound, state: OURS.to_owned(), fate };
@@ -218,8 +222,8 @@ mod tests {
     }
 
     proptest! {
-        /// This holds during a catch-up too, and with any tick: after a kill, the next start
-        /// believes the mark.
+        /// After a kill, the next start must believe the mark of the last ceiling. This must hold
+        /// during a catch-up too, and with ticks of any length.
         #[test]
         fn a_mark_of_any_ceiling_that_the_rule_allows_is_believed(
             tick in prop::sample::select(vec!["1ms", "10ms", "1s", "3600s", "86400s"]),

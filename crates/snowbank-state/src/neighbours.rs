@@ -1,11 +1,12 @@
 //! Locks of other daemons on this machine that protect the same IDs under another name.
 //!
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different
-//! epochs lock different files, and may still make the same IDs. Each lock's file names its worker
-//! ID and space. A daemon first locks its own files. Then it reads the others, except those whose
-//! names show that they cannot collide. If a lock that protects the same IDs is held, the daemon
-//! does not start. If such a lock is free, its mark counts. If two daemons start at once, each
-//! writes its own files before it reads, so at least one of them sees the other.
+//! epochs lock different files, and may still make the same IDs. Each lock file names the worker ID
+//! and the ID space that it protects. A daemon first locks its own files. Then it reads the other
+//! lock files, except those whose names show that they protect other IDs. If another daemon holds a
+//! lock that protects the same IDs, this daemon does not start. If such a lock is free, its mark
+//! binds this daemon. If two daemons start at the same time, each writes its own files before it
+//! reads the other daemon's files, so at least one of them notices the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -17,17 +18,17 @@ use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::TicketCounter;
 
-/// The IDs of a held lock.
+/// The IDs that a lock protects, according to the line of its holder.
 pub(super) enum HeldIds {
-    /// Those of a worker ID: its number, and its space.
+    /// The IDs of a worker ID: its number, and its ID space.
     Worker(u64, Space),
-    /// Those of a ticket counter.
+    /// The numbers of a ticket counter.
     Counter(TicketCounter),
 }
 
-/// A held lock: its IDs, and its file.
+/// A held lock: the IDs that it protects, and its file.
 pub(super) type Held = (HeldIds, File);
-/// A free lock of a worker ID: its number, its space, and its path.
+/// A free lock of a worker ID: the number of the worker ID, its ID space, and the path of the lock.
 pub(super) type Free = (u64, Space, PathBuf);
 
 #[derive(Default)]
@@ -36,10 +37,10 @@ pub(super) struct Locks {
     pub(super) free: Vec<Free>,
 }
 
-/// Returns the locks of a directory, except those to `skip`.
+/// Returns the locks in a directory, except the paths for which `skip` returns true.
 ///
 /// # Errors
-/// The first lock that cannot be read.
+/// Names the first lock that cannot be read, or whose holder's line this release does not know.
 pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
     let mut locks = Locks::default();
     for entry in fs::read_dir(directory).map_err(|error| refused(directory, &error))? {
@@ -53,8 +54,8 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
             (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
             (_, false) => {}
             (Some(ids), true) => locks.held.push((ids, file)),
-            // The holder is writing its line at this moment. It reads our locks next, so it
-            // notices a collision.
+            // The holder is writing its line at this moment. After that the holder reads our locks,
+            // so it will notice a collision.
             (None, true) if !line.contains('\n') => {}
             (None, true) => {
                 let reason = format!(
@@ -78,8 +79,9 @@ fn refused(path: &Path, error: &io::Error) -> StateError {
     }
 }
 
-/// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`,
-/// a ticket counter's lock. The directory may hold other programs' locks.
+/// Returns true for the lock of a worker ID, such as `0123456789abcdef-5.lock`, and for the lock of
+/// a ticket counter, such as `0123456789abcdef-2-1.lock`. The directory may also contain locks of
+/// other programs.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
     name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
@@ -90,10 +92,10 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the line of a lock, its file, and whether a process holds the lock. `None` if the path
-/// leads to no file.
+/// Returns the holder's line in a lock file, the open file, and true if a process holds the lock.
+/// Returns `None` if the path does not lead to a file.
 fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
-    // No daemon holds a lock through a link, or on a pipe.
+    // No daemon locks a file through a link, and no daemon locks a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
     }
@@ -101,7 +103,7 @@ fn read_lock(path: &Path) -> io::Result<Option<(String, File, bool)>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    // Dropping the file releases a lock that was free.
+    // If the lock was free, dropping the file releases it again.
     let is_held = match file.try_lock_shared() {
         Ok(()) => false,
         Err(TryLockError::WouldBlock) => true,

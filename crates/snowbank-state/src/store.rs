@@ -35,33 +35,37 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
-/// Ceilings in a state directory. Its methods block: only the storage thread calls them.
+/// A store of ceilings in a state directory. Its methods wait for the disk, so only the storage
+/// thread calls them.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
     file: StateFile,
-    /// The records of the daemon's sources, by their index, with the ceilings that are durable.
+    /// The record of each source of the daemon, at the index of the source. From the first raise
+    /// on, the ceilings in these records are durable.
     sources: Vec<Record>,
-    /// Records that no source of this daemon has. Their bounds stay.
+    /// Records of numberings that no source of this daemon has. They stay in the file with their
+    /// bounds.
     retired: Vec<Record>,
-    /// Records of worker IDs that belong to the fleet again. They keep the order of IDs, so each is
-    /// written until its source's own record is as high.
+    /// Records of worker IDs that belong to the fleet again. They still bind the order of IDs, so
+    /// each is written until the current record of the same source is as high.
     let_go: Vec<Record>,
     host: HostIdentity,
 }
 
 impl DiskStore {
     /// Returns a store over a locked directory. `sources` are the first records of the daemon's
-    /// sources. Nothing is written yet: the first [`raise`](DiskStore::raise) makes all first
-    /// ceilings durable together.
+    /// sources. This function writes nothing: the first [`raise`](DiskStore::raise) makes the first
+    /// ceilings of all sources durable together.
     pub fn new(directory: StateDir, sources: Vec<Record>, retired: Vec<Record>, host: &HostIdentity) -> Self {
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         DiskStore { file, sources, directory, retired, let_go: Vec::new(), host: host.clone() }
     }
 
-    /// Adds records that are dropped once their sources' own records are as high. The fleet's
-    /// coordinator holds their bounds.
+    /// Adds records of worker IDs that belong to the fleet again. Each of them is dropped once the
+    /// current record of the same source is as high. The coordinator has the bounds of these worker
+    /// IDs.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
         let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
@@ -73,11 +77,11 @@ impl DiskStore {
         self.directory.path()
     }
 
-    /// Waits until the names of the directory and of the state file are durable. Until then,
-    /// nothing that is stored counts.
+    /// Waits until the names of the directory and of the state file are durable. Until then, a
+    /// power failure may remove all that was stored.
     ///
     /// # Errors
-    /// They may not be durable.
+    /// The names may not be durable.
     pub fn await_names(&self) -> Result<(), StateError> {
         self.directory.await_names()
     }
@@ -97,16 +101,17 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Makes the ceilings durable for the sources of these indices, all in one write. On success,
-    /// and only then, positions below them may be used. A ceiling below the stored one changes
-    /// nothing.
+    /// Makes new ceilings of the sources with these indices durable, all in one write. Positions
+    /// below a new ceiling may be used only after this call has succeeded. A ceiling that is lower
+    /// than the stored one changes nothing.
     ///
     /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them
-    /// now. A start in the same boot compares it with its own clocks, and so notices a step
-    /// between.
+    /// now. A start in the same boot compares this difference with its own clocks. So the start
+    /// notices a step of the wall clock since the write.
     ///
     /// # Errors
-    /// The ceilings may not be durable. The caller continues under the old ones and tries again.
+    /// The ceilings may not be durable. The caller continues with the old ceilings, and calls this
+    /// again later.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for &(index, ceiling) in raises {
@@ -117,28 +122,28 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Later writes
-    /// record it. It must hold until the write after.
+    /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Every later write
+    /// records the bound that was set last. A recorded bound must hold until the next write.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
-    /// Lets every later write record that the state does not know how far the counters of these
-    /// sources have got. The next start then refuses the sources.
+    /// Makes every later write record that the state does not know how far these sources have
+    /// counted. The next start then refuses the sources.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
         }
     }
 
-    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may
-    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is that of
-    /// [`raise`](DiskStore::raise).
+    /// At a clean stop, lowers the ceilings to the first IDs that were not handed out. Nothing may
+    /// be claimed after this call, even if it fails. `wall_minus_boot_us` has the same meaning as
+    /// for [`raise`](DiskStore::raise).
     ///
     /// # Errors
-    /// The lower ceilings may not be durable. The old ones may then still stand.
+    /// The lower ceilings may not be durable. Then the file may still have the old ceilings.
     pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for left in trims {
@@ -149,18 +154,18 @@ impl DiskStore {
     }
 
     /// Checks that no other process has taken over the state directory or its file. The caller
-    /// does this about once a second, and around each write.
+    /// repeats this check about once a second, and around each write.
     ///
     /// # Errors
-    /// Another process could use them now.
+    /// Another process could be using the directory or the file now.
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
         self.file.still_ours()
     }
 }
 
-/// Returns the records of `let_go` that a start still needs, because no source's own record keeps
-/// their order of IDs.
+/// Returns the records of `let_go` that a later start still needs. A record is needed as long as no
+/// record of a current source keeps IDs in the same order.
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

@@ -1,5 +1,5 @@
-//! Reads the marks of worker IDs. It makes and writes nothing, and holds each lock only while it
-//! reads the lock's file.
+//! Reads the marks of worker IDs. It makes and writes no file. It takes a free lock only for the
+//! moment in which it checks whether a process holds that lock.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -18,10 +18,10 @@ use snowbank_id::numbering::Numbering;
 pub struct Seen {
     /// The worker ID. 0 for a ticket counter.
     pub worker: u64,
-    /// If a process has the lock: ` (process 123)`, or empty.
+    /// If a process holds the lock: ` (process 123)`, or an empty text if that process is unknown.
     pub holder: Option<String>,
-    /// Its mark, or the line that says why the mark cannot be read. `None`: nothing in this
-    /// directory shows that any ID was granted since the boot.
+    /// The mark of the worker ID, or a line that says why the mark cannot be read. `None`: nothing
+    /// shows that an ID of this worker ID was granted on this machine since its boot.
     pub mark: Result<Option<Mark>, String>,
 }
 
@@ -82,7 +82,8 @@ fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError
     Ok(marks)
 }
 
-/// Reads a mark that a daemon may be writing at this moment: a moment later it can be read.
+/// Reads a mark. If that fails, reads it once more, because a daemon may have been writing the mark
+/// at the first attempt.
 fn readable_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
     free_mark(path, writers).or_else(|_| free_mark(path, writers))
 }
@@ -105,7 +106,7 @@ mod tests {
         let path = directory.path().join("locks");
         let owner = Owner::new();
         let none = |worker| Seen { worker, holder: None, mark: Ok(None) };
-        assert_eq!(survey(&path, &numbering()), [none(0), none(1)], "as after a boot");
+        assert_eq!(survey(&path, &numbering()), [none(0), none(1)], "no lock and no mark, as after a boot");
         assert!(!path.exists());
 
         let mut locks = lock_workers(&path, &numbering()).unwrap();
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(
             marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(),
             1,
-            "a start believes the private file"
+            "a start believes only the private file"
         );
         open(directory.path());
         assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));

@@ -1,5 +1,5 @@
-//! Decides which errors of the operating system may pass by themselves. One place decides, so that
-//! an error has the same exit code everywhere.
+//! Decides which errors of the operating system may pass by themselves. Only this file decides
+//! that, so that an error has the same exit code everywhere.
 
 use std::io::{self, ErrorKind};
 
@@ -27,8 +27,8 @@ pub fn may_pass(error: &io::Error) -> bool {
     !is_named && !Errno::from_io_error(error).is_some_and(|number| LASTING.contains(&number))
 }
 
-/// Returns [`may_pass`] for the system's error about a file or a directory. An error that this
-/// program raised itself lasts: another program made the file.
+/// Returns the same as [`may_pass`] for an error of the system about a file or a directory. Returns
+/// false for an error that this program raised itself, because another program made the file.
 pub fn file_may_pass(error: &io::Error) -> bool {
     error.raw_os_error().is_some() && may_pass(error)
 }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_may_pass_or_last_alike_for_files_and_all_else() {
+    fn an_error_that_may_pass_may_pass_for_files_too() {
         let passing = [Errno::NOSPC, Errno::IO, Errno::STALE, Errno::MFILE, Errno::ADDRNOTAVAIL];
         let lasting = [Errno::ACCESS, Errno::ROFS, Errno::NOENT, Errno::ISDIR, Errno::NAMETOOLONG];
         let passing = passing.map(|errno| (errno, true));

@@ -30,16 +30,16 @@ pub(super) enum Writers {
 /// The reason why the content of a directory cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Untrusted {
-    /// The system does not let this process look at it.
+    /// The system does not let this process look at the directory.
     #[error("{0}")]
     NotSeen(io::Error),
-    /// Another user has put something there.
+    /// The directory, or what is in its place, belongs to another user.
     #[error("{0}")]
     Foreign(io::Error),
-    /// A link or a file is there.
+    /// A link or a file is in the place of the directory.
     #[error("{0}")]
     NoDirectory(io::Error),
-    /// Every user can write it, with this mode.
+    /// Every user can write the directory, which has this mode.
     #[error("every user can write it (mode {0:o})")]
     Open(u32),
 }

@@ -1,4 +1,5 @@
-//! Aliases: IDs under a keyed permutation, so that a text shows neither time nor volume.
+//! Aliases: IDs under a keyed permutation, so that a text shows neither the time of an ID nor the
+//! number of IDs.
 //!
 //! ```text
 //!  2-7n42DGM5Tfl      key version 2, and 11 digits of base 62: FF1 of the ID under that key
@@ -12,7 +13,7 @@ use super::base::Base;
 use super::ff1::{KEY_BYTES, Permutation};
 use crate::layout::excerpt;
 
-/// The digits after the version.
+/// The number of digits after the version.
 const DIGITS: usize = 11;
 
 const SHAPE: &str = "a key version, a hyphen and 11 digits of base62, as in 1-7n42DGM5Tfl";
@@ -21,11 +22,12 @@ const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal d
 
 /// The keys of aliases, each with its version.
 ///
-/// The key with the highest version writes aliases. Each key reads the aliases of its version, so
-/// an old key must stay in the file while its aliases are in use. A key is never printed.
+/// The key with the highest version writes aliases. Each key reads the aliases that have its
+/// version, so an old key must stay in the file as long as these aliases are in use. A key is never
+/// printed.
 #[derive(Clone)]
 pub struct AliasKeys {
-    /// Ascending by version, at least one.
+    /// The keys in ascending order of their versions. There is at least one.
     keys: Arc<[Key]>,
     digits: Base,
 }
@@ -74,7 +76,7 @@ impl AliasKeys {
         self.digits.write(key.permutation.encrypt(id), text);
     }
 
-    /// Reads the ID of an alias, by the key of its version.
+    /// Reads the ID of an alias, with the key that has the alias's version.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
         let Some((version, number)) = self.split(text) else {
             return Err(FormatError::shape(text, "alias", SHAPE));
@@ -116,7 +118,7 @@ impl Key {
     }
 }
 
-/// Reads a version, which has no leading zeros, so that an alias has one text only.
+/// Reads a version. Refuses leading zeros, so that an alias has one text only.
 fn parse_version(text: &str) -> Option<u16> {
     let is_plain = text.starts_with(|first: char| first.is_ascii_digit() && first != '0');
     text.parse().ok().filter(|_| is_plain)
@@ -149,7 +151,7 @@ mod tests {
     #[test]
     fn the_newest_key_writes_and_every_key_reads() {
         let old = keys(&format!("7 {OLD}"));
-        // In any order, with comments, blanks and line ends of other systems.
+        // The lines may be in any order, with comments, blanks and the line ends of other systems.
         let both = keys(&format!("# keys\r\n\r\n10\t {NEW}  \r\n7 {OLD}"));
         for id in [0, 1, 1541815603606036480, LAST_ID] {
             let mut before = String::new();
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn texts_that_are_not_aliases_are_refused() {
         let keys = keys(&format!("1 {OLD}\n2 {NEW}"));
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! The digits of a base over a dictionary of characters, most significant first.
+//! Numbers in a base whose digits are the characters of a dictionary, most significant digit first.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ const PRINTABLE: std::ops::RangeInclusive<u8> = b'!'..=b'~';
 pub(super) const BASE_MAX: usize = 94;
 const _: () = assert!(*PRINTABLE.end() as usize - *PRINTABLE.start() as usize + 1 == BASE_MAX);
 
-/// The digits of 2^63 − 1 in base 2, the most that an ID has.
+/// The number of digits of 2^63 − 1 in base 2. No ID has more digits in any base.
 const DIGITS_MAX: usize = 63;
 
 /// Marks a byte that is no digit.
@@ -26,21 +26,23 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
-/// If the characters are in the order of ASCII, all strings have the width of [`LAST_ID`], so
-/// that they sort as IDs do. Otherwise a string is as short as possible.
+/// If the characters are in the order of ASCII, all strings are as long as the string of
+/// [`LAST_ID`], so that strings sort in the order of their IDs. Otherwise a string is as short as
+/// possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
-    /// The name of the format; with a user's dictionary only its prefix, [`DICTIONARY`].
+    /// The name of the format. If a user gave the dictionary, this is only the prefix
+    /// [`DICTIONARY`].
     name: &'static str,
     digits: Box<[u8]>,
     /// The value of each byte as a digit, or [`NO_DIGIT`].
     values: Box<[u8; 256]>,
-    /// The least number of digits of a text.
+    /// The number of digits that a text has at least.
     width: usize,
 }
 
 impl Base {
-    /// Creates a base over a dictionary: its characters from digit 0 on.
+    /// Creates a base from a dictionary, whose characters are the digits from 0 on.
     ///
     /// # Errors
     /// Returns an error unless there are 2 to 94 distinct printable characters of ASCII, without
@@ -68,7 +70,7 @@ impl Base {
         Ok(Base::new(DICTIONARY, digits))
     }
 
-    /// Returns decimal digits, without leading zeros.
+    /// Returns the base of the decimal digits, which writes no leading zeros.
     pub(super) fn decimal() -> Self {
         Base { width: 1, ..Base::new("decimal", b"0123456789") }
     }
@@ -77,8 +79,8 @@ impl Base {
         Base::new("hex", b"0123456789abcdef").in_either_case()
     }
 
-    /// Returns Crockford's digits, under the name of their format. `I` and `L` are read as 1, `O`
-    /// as 0.
+    /// Returns the base of Crockford's digits, with the name of the format that uses it. The base
+    /// reads `I` and `L` as 1, and `O` as 0.
     pub(super) fn crockford(name: &'static str) -> Self {
         let mut base = Base::new(name, b"0123456789ABCDEFGHJKMNPQRSTVWXYZ").in_either_case();
         for (misread, value) in [("IiLl", 1), ("Oo", 0)] {
@@ -95,7 +97,7 @@ impl Base {
         Base::new("base62-shuffled", SHUFFLED.as_bytes())
     }
 
-    /// Creates a base. The digits must be distinct, and 2 to 94.
+    /// Creates a base. There must be 2 to 94 digits, all distinct.
     fn new(name: &'static str, digits: &[u8]) -> Self {
         let mut values = Box::new([NO_DIGIT; 256]);
         for (value, &digit) in (0..).zip(digits) {
@@ -113,7 +115,7 @@ impl Base {
         self
     }
 
-    /// Returns whether the strings sort as their IDs do.
+    /// Returns true if the strings sort in the order of their IDs.
     pub(super) fn sorts(&self) -> bool {
         self.digits.is_sorted()
     }

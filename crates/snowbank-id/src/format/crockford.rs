@@ -4,13 +4,14 @@ use super::FormatError;
 use super::base::Base;
 use crate::layout::excerpt;
 
-/// The symbols of a check: the 32 digits, and five more. The check is the number modulo 37.
+/// The check symbols: the 32 digits, and five more. The number modulo 37 is the index of its check
+/// symbol.
 const CHECKS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
 
 #[derive(Clone, Debug)]
 pub(super) struct Crockford {
     digits: Base,
-    /// True if the check symbol follows.
+    /// True if a check symbol follows the digits.
     check: bool,
 }
 

@@ -1,9 +1,9 @@
 //! A keyed permutation of the numbers of 63 bits: FF1 of NIST SP 800-38G with AES-256, without a
 //! tweak.
 //!
-//! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so the crate's
-//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs. So
-//! every ID has an alias, and every alias has an ID.
+//! The crate `fpe` computes the rounds. Here, each half of a number fits a machine word, so the
+//! crate's big integers are not used. The numbers with 63 digits of radix 2 are exactly the numbers
+//! that can be IDs. So every ID has an alias, and every alias has an ID.
 
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};
@@ -40,7 +40,7 @@ const FITS: &str = "63 digits of radix 2 are more than the 20 that FF1 asks for"
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Halves(Half, Half);
 
-/// A number of this many digits.
+/// A number, and the number of its digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Half {
     number: u64,
@@ -101,8 +101,8 @@ impl Operations for Half {
 }
 
 impl Half {
-    /// Returns a half with another number, which is below the modulus of its digits and so fits 64
-    /// bits.
+    /// Returns a half with another number. This number is below the modulus of these digits, so it
+    /// fits 64 bits.
     fn with(self, number: u128, digits: usize) -> Half {
         Half { number: number as u64, digits }
     }
@@ -122,11 +122,11 @@ impl AsRef<[u8]> for Bytes {
 
 /// Returns the number of values that this many digits can have.
 fn modulus(radix: u32, digits: usize) -> u128 {
-    // At most 36^10 in the samples, and 2^32 otherwise.
+    // The result is at most 36^10 in NIST's samples, and at most 2^32 otherwise.
     u128::from(radix).pow(digits as u32)
 }
 
-/// Reads the bytes of a round's output: 8, or 12 in the samples.
+/// Reads the number in the bytes of a round's output: 8 bytes, or 12 in NIST's samples.
 fn number_of(bytes: impl Iterator<Item = u8>) -> u128 {
     bytes.fold(0, |number, byte| number << 8 | u128::from(byte))
 }

@@ -5,7 +5,7 @@ use crate::layout::Layout;
 
 /// Takes a format's name from the first line, and reads the rest as a text in that format.
 ///
-/// Checks that a refusal is one line, and that an ID that was read is written as a text that reads
+/// Checks that a refusal is one line. If an ID was read, checks that its text in that format reads
 /// as the same ID.
 pub fn format_text(data: &[u8]) {
     let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|data| data.split_once('\n')) else {
@@ -17,7 +17,7 @@ pub fn format_text(data: &[u8]) {
     let Some(codec) = accepted(format.codec(Context::new("default", Some(&layout)))) else { return };
     if let Some(id) = accepted(codec.read(text)) {
         assert!(id <= LAST_ID);
-        let written = codec.text(id).expect("what was read can be written");
+        let written = codec.text(id).expect("an ID that was read can be written");
         assert_eq!(codec.read(&written), Ok(id));
     }
 }

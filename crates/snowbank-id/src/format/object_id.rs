@@ -1,14 +1,15 @@
 //! MongoDB's ObjectId: four bytes of Unix seconds, and then eight bytes that hold the whole ID.
 //!
-//! The whole ID is in it, so that a person can read the ID without arithmetic. `read` refuses an
-//! ObjectId of another maker, because its seconds do not match the ID in it.
+//! The ObjectId contains the whole ID, so that a person can read the ID without arithmetic. `read`
+//! refuses an ObjectId that another program made, because its seconds do not match the ID in its
+//! other bytes.
 
 use std::fmt::Write;
 
 use super::FormatError;
 use crate::layout::Layout;
 
-/// Hexadecimal digits of an ObjectId.
+/// The number of hexadecimal digits of an ObjectId.
 const DIGITS: usize = 24;
 
 const FORMAT: &str = "objectid";

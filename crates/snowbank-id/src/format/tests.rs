@@ -1,11 +1,11 @@
-//! Tests of all formats alike, and of the published texts.
+//! Tests that every format must pass, and tests of published texts.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::layout::PRESETS;
 
-/// The name of every format, and whether its texts sort.
+/// The name of every format, and true if its texts sort in the order of their IDs.
 const EACH: &[(&str, bool)] = &[
     ("decimal", false),
     ("hex", true),
@@ -67,7 +67,7 @@ fn the_published_short_key_reads_and_writes() {
     assert_eq!(codec.read("hQnT0wuETI").unwrap(), 17640439786371072);
     assert_eq!(codec.read("oohQnT0wuETI").unwrap(), 17640439786371072, "with leading zeros");
     assert_eq!(codec.text(0).unwrap(), "o");
-    // Its dictionary has 62 distinct characters.
+    // The dictionary of the published key has 62 distinct characters.
     let published = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
     assert_eq!(published.len(), 62);
     let spelled_out = codec_of_dictionary(published);
@@ -81,7 +81,7 @@ fn texts_match_independent_computations() {
         ("decimal", "1541815603606036480"),
         ("hex", "1565a11f6217a000"),
         ("dictionary:01", "001010101100101101000010001111101100010000101111010000000000000"),
-        // As Python's int(str, base) and Crockford's page give them.
+        // These texts agree with Python's int(str, base) and with Crockford's page.
         ("base62", "1ptWyK4WgZU"),
         ("base32-crockford", "1ASD13XH1F800"),
         ("base32-crockford-check", "1ASD13XH1F800B"),
@@ -216,7 +216,7 @@ fn tickets_have_every_format_that_needs_no_time() {
     }
 }
 
-/// Generates IDs close to edges, and anywhere.
+/// Generates IDs: some are close to 0, some are close to the last ID, and some are anywhere.
 fn an_id(last: u64) -> impl Strategy<Value = u64> {
     prop_oneof![0..=last, (0..=20_000.min(last)).prop_map(move |below| last - below), 0..=20_000.min(last)]
 }
@@ -261,7 +261,7 @@ proptest! {
             let codec = codec_of_dictionary(characters);
             let text = codec.text(id).unwrap();
             prop_assert_eq!(codec.read(&text), Ok(id), "{}", text);
-            // The text is the ID in that base.
+            // The text is the ID in the base of these characters.
             let digit = |of: char| characters.find(of).unwrap() as u64;
             let value = text.chars().fold(0, |value, of| value * u64::from(size) + digit(of));
             prop_assert_eq!(value, id, "{}", text);

@@ -5,7 +5,8 @@
 //!  version 8   ID, high 48   │ 8 │ ID, next 12 bits │ 10 │ ID, low 3 bits  │ digest 59
 //! ```
 //!
-//! Both sort as IDs do: first by the time that the ID begins with, then by the ID.
+//! UUIDs of both versions sort in the order of their IDs. Version 8 begins with the ID. Version 7
+//! begins with the time of the ID, and continues with the ID.
 
 use hmac_sha256::Hash;
 
@@ -13,11 +14,11 @@ use super::FormatError;
 use super::object_id::read_hex;
 use crate::layout::Layout;
 
-/// The variant of RFC 9562, in its place.
+/// The bits of RFC 9562's variant, at their place in a UUID.
 const VARIANT: u128 = 0b10 << 62;
 const VARIANT_MASK: u128 = 0b11 << 62;
 
-/// The bits below the variant.
+/// The number of bits below the variant.
 const LOW_BITS: u32 = 62;
 const LOW_MASK: u128 = (1 << LOW_BITS) - 1;
 
@@ -26,7 +27,7 @@ const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 /// A UUID's version, for the IDs of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// The layout of the IDs: for version 7 alone.
+    /// The layout of the IDs. Only version 7 has one.
     layout: Option<Layout>,
     /// The digest of the source's name, cut to [`digest_bits`](Self::digest_bits).
     digest: u128,
@@ -86,8 +87,8 @@ impl Version {
     }
 
     fn uuid(&self, id: u64) -> Result<u128, FormatError> {
-        // The ID and the digest as one number of 74 or 122 bits. The variant stands within this
-        // number, and in version 8 the version does too.
+        // The ID and the digest are one number of 74 or 122 bits. The UUID has the variant in the
+        // middle of this number, and version 8 also has the version there.
         let tail = u128::from(id) << self.digest_bits() | self.digest;
         let head = match &self.layout {
             Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,
@@ -106,10 +107,10 @@ impl Version {
     }
 }
 
-/// Returns the milliseconds of an ID, in the 48 bits that version 7 has for them.
+/// Returns the Unix milliseconds of an ID. They fit the 48 bits that version 7 has for them.
 fn unix_ms(layout: &Layout, id: u64) -> Result<u128, FormatError> {
     let instant = layout.instant_of(id)?;
-    // No layout outlasts the year 9999, and 48 bits last until 10889.
+    // No layout outlasts the year 9999, and 48 bits of milliseconds last until the year 10889.
     u128::try_from(instant.unix_ms()).map_err(|_| {
         FormatError::outside_time(id, &layout.rfc3339(instant), "uuidv7", "1970-01-01 to 10889-08-02")
     })

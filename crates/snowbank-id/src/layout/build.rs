@@ -9,11 +9,12 @@ use super::{Layout, LayoutError, preset};
 /// All IDs are below this limit, so they fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
-/// The limit of IDs of 19 decimal digits. [`ID_LIMIT`] then cuts the time.
+/// The limit for layouts with a decimal time field: all numbers with 19 digits are below it. In
+/// such a layout, [`ID_LIMIT`] may cut the time field.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
-/// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a
-/// day stay far from overflow.
+/// The longest tick, a day. With longer ticks, IDs would hardly be sorted. The number of
+/// microseconds in a day is far from an overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
 /// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
@@ -28,7 +29,7 @@ impl Layout {
     /// Unix ms.
     ///
     /// # Errors
-    /// Returns the first reason found why the layout could make a wrong ID.
+    /// Returns the first reason found for which the layout is not allowed.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -43,8 +44,8 @@ impl Layout {
         let time = &fields[0];
         let constants: u64 = fields.iter().map(constant_part).sum();
         let ticks = time.values.min(ID_LIMIT / time.weight);
-        // No tick begins after the last instant that RFC 3339 can write. The epoch is not after it
-        // either.
+        // No tick begins after the last instant that RFC 3339 can write. The epoch is not after
+        // that instant either.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
         Ok(Layout {
             tick_ms,
@@ -126,8 +127,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Gives each field its weight, the product of the sizes below it, and checks that the sizes fit an
-/// ID.
+/// Gives each field its weight, which is the product of the sizes of the fields below it, and
+/// checks that the sizes fit an ID.
 fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {
@@ -146,7 +147,7 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
     for field in fields.iter_mut().rev() {
-        // Fits a u64: the product so far is at most the limit.
+        // The weight fits a u64, because the product so far is at most the limit.
         field.weight = u64::try_from(product).unwrap_or(u64::MAX);
         product *= u128::from(field.values);
         if product > limit {

@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(table.set(1613024787541981999), Ok(1613024787541981316));
         assert_eq!(clearing.choose("table", 0).unwrap().set(1613024787541981316), Ok(1613024787541981000));
         assert!(clearing.choose("table", 999).unwrap().set(1 << 63).is_err());
-        // A random field above another one.
+        // Here the chosen random field is above another random field.
         let two = Layout::resolve("time:41,sequence:10,a:1d:random,b:2d:random").unwrap();
         assert_eq!(two.choose("a", 7).unwrap().set(5_123), Ok(5_723));
     }

@@ -10,9 +10,10 @@ use super::{Layout, LayoutError, Role, Tick, UnixMicros};
 pub struct Decoded<'a> {
     /// The value of the time field.
     pub tick: Tick,
-    /// The start of that tick.
+    /// The start of the tick.
     pub instant: UnixMicros,
-    /// The worker ID: all node fields together, most significant first. 0 without node fields.
+    /// The worker ID: all node fields together, most significant first. It is 0 if the layout has
+    /// no node field.
     pub worker: u64,
     /// The ID's number within its tick and worker.
     pub sequence: u64,
@@ -25,14 +26,14 @@ pub struct Decoded<'a> {
 pub enum Life {
     /// The epoch is in the future.
     NotBegun,
-    /// IDs can be made for more than a year.
+    /// IDs can be made for more than one more year.
     Running {
-        /// The time until the last ID.
+        /// The time until the first instant without an ID.
         left: Duration,
     },
-    /// IDs can be made for a year (365 days) at most. It is time to choose another layout.
+    /// IDs can be made for at most one more year (365 days). It is time to choose another layout.
     LastYear {
-        /// The time until the last ID.
+        /// The time until the first instant without an ID.
         left: Duration,
     },
     /// No IDs can be made any more.
@@ -104,8 +105,9 @@ impl Layout {
     /// Returns the lowest and the highest ID of the instants from `from` to `to`, inclusive, for a
     /// query such as `WHERE id BETWEEN`.
     ///
-    /// They cover all workers and random parts. An instant within a tick means the whole tick. The
-    /// range is cut at the first and the last tick.
+    /// The range contains the IDs of all workers, with any values in random fields. If an instant
+    /// is within a tick, the range contains the whole tick. The range is cut at the first and the
+    /// last tick of the layout.
     ///
     /// # Errors
     /// Returns an error if `from` is after `to`, or no tick is within the range.
@@ -143,8 +145,8 @@ impl Layout {
         }
     }
 
-    /// Returns the tick of an instant, or `None` before the epoch. The tick may be after the last
-    /// one.
+    /// Returns the tick of an instant, or `None` before the epoch. The tick may be after the
+    /// layout's last tick.
     pub(super) fn tick_since_epoch(&self, instant: UnixMicros) -> Option<u64> {
         let since_epoch_us = instant.0.saturating_sub(self.first().0);
         Some(u64::try_from(since_epoch_us).ok()? / (self.tick_ms * 1000))

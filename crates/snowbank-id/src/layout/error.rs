@@ -13,7 +13,8 @@ impl LayoutError {
     }
 }
 
-/// The most characters of a text that a message repeats. Any text of a format fits.
+/// The largest number of characters that a message repeats of a text. No format writes a longer
+/// text.
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// Returns a text as a message repeats it: all of it, or its start and an ellipsis.

@@ -44,7 +44,8 @@ pub enum Role {
     /// The number of an ID within its tick and worker. A layout has exactly one such field, named
     /// `sequence`.
     Sequence,
-    /// A part of the worker ID. Several node fields hold it together, most significant first.
+    /// A part of the worker ID. If there are several node fields, they hold the worker ID together,
+    /// most significant first.
     Node,
     /// A constant with this value.
     Constant(u64),
@@ -64,7 +65,8 @@ pub struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// Returns the role of a field without a suffix. All but `time` and `sequence` are node fields.
+    /// Returns the role of a field whose text form has no suffix. All these fields except `time`
+    /// and `sequence` are node fields.
     pub fn role_of(name: &str) -> Role {
         match name {
             "time" => Role::Time,
@@ -110,8 +112,8 @@ impl Field {
         self.spec.role
     }
 
-    /// Returns the number of values, at least 2. A decimal time field may be cut; see
-    /// [`Layout::last`].
+    /// Returns the number of values, at least 2. A decimal time field may have more values than the
+    /// layout has ticks; see [`Layout::last`].
     ///
     /// [`Layout::last`]: super::Layout::last
     pub fn values(&self) -> u64 {
@@ -119,7 +121,7 @@ impl Field {
     }
 
     /// Returns the difference that one step of the field makes in an ID: the product of the sizes
-    /// below it.
+    /// of the fields below it.
     pub fn weight(&self) -> u64 {
         self.weight
     }

@@ -1,5 +1,5 @@
-//! The fuzz body that reads any text as a layout, an instant, a set of worker IDs or an ID. It
-//! tries each layout with a few of its workers.
+//! The fuzz body that reads any text as a layout, an instant, a set of worker IDs or an ID. It also
+//! checks each layout with a few of its worker IDs.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -9,8 +9,8 @@ use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
 /// Reads a text as each of the inputs of this module.
 ///
-/// Checks that a refusal is one line, and that a value that was read prints as a text that reads as
-/// the same value. A layout's positions must convert to IDs and back, also at both ends of its
+/// Checks that a refusal is one line. If a value was read, checks that its text reads as the same
+/// value. The positions of a layout must convert to IDs and back, also at both ends of the layout's
 /// life, and IDs must increase with positions.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
@@ -57,7 +57,8 @@ fn check_forms(layout: &Layout) {
 fn check_ends(layout: &Layout) {
     assert!(layout.first() <= layout.end() && layout.first() <= layout.last());
     assert!(layout.last_id() < 1 << 63 && layout.decode(layout.last_id() + 1).is_err());
-    let (first, last) = layout.range(layout.first(), layout.last()).expect("it has a first and a last tick");
+    let (first, last) =
+        layout.range(layout.first(), layout.last()).expect("every layout has a first and a last tick");
     assert!(first <= last && last <= layout.last_id());
     let _ = layout.range(UnixMicros(i64::MIN), UnixMicros(i64::MAX));
     for instant in [layout.first(), layout.last(), layout.end(), UnixMicros(i64::MIN), UnixMicros(i64::MAX)] {
@@ -89,7 +90,7 @@ fn check_id(layout: &Layout, id: u64) {
 }
 
 /// Checks that the ID of a position leads back to the position, decodes to its tick and to one of
-/// the workers, and lies above the ID before.
+/// the workers, and lies above the ID of the position before.
 fn check_position(numbering: &Numbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {

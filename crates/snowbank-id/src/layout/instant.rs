@@ -36,11 +36,12 @@ impl UnixMicros {
         self.0.div_euclid(1000)
     }
 
-    /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The
-    /// rest is cut off.
+    /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. Further
+    /// decimals are cut off.
     ///
-    /// Instants that have no such form are written in microseconds. RFC 3339 cannot write those
-    /// before 0000-01-01, and jiff cannot write those a second or more after 9999-12-30T22:00:00Z.
+    /// An instant that has no such form is written in microseconds. RFC 3339 cannot write an
+    /// instant before 0000-01-01, and jiff cannot write an instant that is a second or more after
+    /// 9999-12-30T22:00:00Z.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),
@@ -129,7 +130,7 @@ fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
     }
 }
 
-/// One step of a layout's time field, counted from its epoch.
+/// One step of a layout's time field. Ticks are counted from the layout's epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tick(pub u64);
 

@@ -1,4 +1,4 @@
-//! The layouts with a name, one row each. A new preset needs only a new row.
+//! The presets, which are layouts with a name, one row each. A new preset needs only a new row.
 
 use super::{Layout, Role};
 
@@ -31,8 +31,8 @@ pub const PRESETS: &[Preset] = &[
         about: "A clearing house's trade IDs: decimal digits, so that people can read them",
     },
     Preset {
-        // The code divides Unix time by 10 before it adds the offset, so the time has 12 digits
-        // and not 13. The epoch is that offset in ms: -136040000000 × 10.
+        // The clearing house's code divides Unix time by 10 before it adds the offset, so the time
+        // has 12 digits and not 13. The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
         about: "The clearing house's trade IDs as its code makes them: machine above sequence",
@@ -48,8 +48,8 @@ pub const PRESETS: &[Preset] = &[
         about: "The clearing house's binary layout: 43 bits of time, 278 years",
     },
     Preset {
-        // The epoch is recent, because every year between it and the first ID shortens the layout's
-        // life. It is the start of a year, because people remember such a date.
+        // The epoch is recent, because every year between the epoch and the first ID shortens the
+        // layout's life. The epoch is the start of a year, because people remember such a date.
         name: "game",
         spec: "time:37,server:20,sequence:6;tick=20ms;epoch=1735689600000",
         about: "Game servers that are merged later: a million servers, ticks of 20 ms",
@@ -97,7 +97,7 @@ impl Preset {
     }
 }
 
-/// Returns the preset of that name.
+/// Returns the preset with this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
@@ -107,8 +107,8 @@ pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a preset with as many values of time and of workers as a layout that does not fit. The
-/// refusal recommends it.
+/// Returns a preset that has this number of time values and this number of workers. The error for a
+/// layout that does not fit recommends this preset.
 pub(super) fn like(time_values: u64, workers: u128) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| {
         preset.layout().is_ok_and(|layout| {

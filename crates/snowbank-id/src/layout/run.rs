@@ -1,6 +1,7 @@
 //! Positions, and runs of IDs.
 
-/// A number in the order in which IDs are handed out: tick × IDs per tick + index within the tick.
+/// The number of an ID in the order in which IDs are handed out: tick × IDs per tick + index within
+/// the tick.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(pub u64);
 
@@ -11,8 +12,8 @@ pub struct Run {
     pub first: u64,
     /// The number of IDs, at least 1.
     pub count: u32,
-    /// The distance between neighbours, at least 1. For a single ID, the distance to a possible
-    /// next one.
+    /// The distance between neighbours, at least 1. For a single ID, the distance to the ID that
+    /// would come next.
     pub stride: u64,
 }
 
@@ -29,8 +30,8 @@ impl Run {
         (0..count).map(move |step| first.saturating_add(u64::from(step).saturating_mul(stride)))
     }
 
-    /// Appends `next` if it continues this run at the same stride and the count fits. Returns
-    /// whether `next` was appended.
+    /// Appends `next` if it continues this run with the same stride, and the count of both fits a
+    /// u32. Returns true if `next` was appended.
     pub fn try_append(&mut self, next: Run) -> bool {
         let goes_on = next.stride == self.stride && self.last().checked_add(self.stride) == Some(next.first);
         match self.count.checked_add(next.count) {
@@ -43,7 +44,8 @@ impl Run {
     }
 }
 
-/// Appends a run to `runs`. If it continues the last of them, extends that one instead.
+/// Appends a run to `runs`. If the run continues the last one in `runs`, extends that last one
+/// instead.
 #[inline]
 pub fn append_run(runs: &mut Vec<Run>, run: Run) {
     if !runs.last_mut().is_some_and(|last| last.try_append(run)) {

@@ -10,16 +10,17 @@
 //! ```
 //!
 //! An ID contains neither the epoch nor the length of a tick: both only decide when an ID is made.
-//! So two sources can make the same ID, at any two times, if their parts are equal modulo the
-//! greatest common divisor of W₁ and W₂ ([`collision`]).
+//! So two sources can make the same ID, perhaps at different times, if their parts are equal modulo
+//! the greatest common divisor of W₁ and W₂ ([`collision`]).
 //!
 //! A collision matters only for layouts that *grow alike*: their IDs grow by the same amount in the
-//! same time, because W ÷ tick is equal. IDs of other layouts are independent. For example, trade
-//! IDs in decimal digits and row IDs in bits are equal now and then, and nobody confuses them.
+//! same time, because W ÷ tick is equal. If two layouts do not grow alike, their IDs are
+//! independent. For example, a trade ID in decimal digits may by chance equal a row ID in bits, and
+//! nobody confuses the two.
 //!
 //! If two layouts that grow alike have about the same epoch, they make the same IDs at the same
-//! time ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs
-//! that are years apart. The daemon only warns of their collisions.
+//! time ([`concurrent_collision`]), and the daemon refuses them. If their epochs are years apart,
+//! as those of well-known layouts are, the daemon only warns of collisions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,17 +28,18 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutError, Role, WorkerSet};
 
-/// Epochs closer than this count as equal. A year is longer than any clock's error, any tick, and
-/// any lead of an ID clock.
+/// Epochs that are closer together than this count as equal. A year is longer than the error of any
+/// clock, any tick, and the time by which any ID clock runs ahead.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
 /// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and
 /// a common [number](Layout::number_in_space) hand out the same IDs at the same time.
 ///
-/// All sizes are counts of values. A constant is a node field that holds one value. Neighbours of
-/// one kind are merged. The size of the time field is left out, because it only decides when the
-/// space ends. The text form must not change between releases, because lock files are named after
-/// it: `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
+/// All sizes are counts of values. A constant counts as a node field that always has the same
+/// value. Neighbouring fields of one kind are merged. The size of the time field is left out,
+/// because this size only decides when the space ends. The text form must not change between
+/// releases, because lock files are named after it:
+/// `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Space {
     /// The parts, most significant first. Invariant: neighbours differ in kind, and sizes multiply
@@ -81,7 +83,8 @@ impl Layout {
     }
 
     /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and
-    /// constants together, most significant first. If there are no constants, it is the worker ID.
+    /// constants together, most significant first. If there are no constants, the number is the
+    /// worker ID.
     pub fn number_in_space(&self, worker: u64) -> u64 {
         let mut rest = worker;
         let mut number = 0;
@@ -96,24 +99,25 @@ impl Layout {
                 Role::Constant(value) => value,
                 Role::Time | Role::Sequence | Role::Random => continue,
             };
-            // The number is below the product of the sizes, which fits.
+            // The number is below the product of the sizes, which fits a u64.
             number += digit * scale;
             scale *= field.values();
         }
         number
     }
 
-    /// Returns the numbers of worker IDs in the layout's space, in the set's order.
+    /// Returns the numbers that these worker IDs have in the layout's space, in the order of the
+    /// set.
     pub fn numbers_in_space(&self, workers: &WorkerSet) -> Vec<u64> {
         workers.iter().map(|worker| self.number_in_space(worker)).collect()
     }
 }
 
-/// Returns two worker IDs, one of each source, that can hand out the same ID, at any two times.
-/// Returns `None` if there are none, or if the layouts do not grow alike.
+/// Returns two worker IDs, one of each source, that can hand out the same ID, perhaps at different
+/// times. Returns `None` if there are no such worker IDs, or if the layouts do not grow alike.
 ///
-/// If the weights of the layouts' fields do not divide each other, it returns two worker IDs even
-/// if they never collide.
+/// If the weights of the layouts' fields do not divide each other, this function cannot decide. It
+/// then returns two worker IDs even if they never collide.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = left.0.numbers_in_space(left.1);
     let others = right.0.numbers_in_space(right.1);
@@ -121,7 +125,7 @@ pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> O
     Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
 }
 
-/// Returns a [`collision`] of sources that hand out the same ID at about the same time.
+/// Returns a [`collision`] if the sources can hand out the same ID at about the same time.
 pub fn concurrent_collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     left.0.space().runs_beside(&right.0.space()).then(|| collision(left, right))?
 }
@@ -138,22 +142,22 @@ fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
 }
 
 impl Space {
-    /// Returns how many [numbers](Layout::number_in_space) there are. They start at 0.
+    /// Returns how many [numbers](Layout::number_in_space) this space has. The numbers start at 0.
     pub fn numbers(&self) -> u64 {
         let nodes = self.parts.iter().filter(|part| part.kind == Kind::Node);
         nodes.map(|part| part.values).product()
     }
 
-    /// Returns the indices of two numbers that can make the same ID, at any two times: one of this
-    /// space, and one of the other. Returns `None` if there are none, or if the spaces do not grow
-    /// alike.
+    /// Returns the indices of two numbers, one of this space and one of the other space, that can
+    /// make the same ID, perhaps at different times. Returns `None` if there are no such numbers,
+    /// or if the spaces do not grow alike.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
         if !self.grows_like(other) {
             return None;
         }
         let common = gcd(self.tick_weight(), other.tick_weight());
         let mut cuts = vec![common];
-        // If the larger weights are multiples of `common`, they do not change the remainder.
+        // A weight above `common` does not change the remainder if it is a multiple of `common`.
         let mut is_whole = true;
         for weight in self.weights().chain(other.weights()) {
             if weight < common {
@@ -166,14 +170,15 @@ impl Space {
         if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
             self.same_digits(numbers, other, others, &cuts)
         } else {
-            // Digits cannot decide, so any two numbers count as a collision.
+            // The digits cannot decide this case, so any two numbers count as a collision.
             Some((0, 0))
         }
     }
 
-    /// Finds a collision if each cut divides the next. Then the part of an ID below the time is a
-    /// row of digits, each fixed by the worker or free. Two workers can make the same ID if and
-    /// only if they agree in every digit that both fix.
+    /// Finds a collision between spaces in which each cut divides the next cut. There, the part of
+    /// an ID below the time is a row of digits. Each digit is fixed for a worker, or takes every
+    /// value. Two workers can make the same ID if and only if they agree in every digit that is
+    /// fixed for both.
     fn same_digits(
         &self,
         numbers: &[u64],
@@ -197,13 +202,13 @@ impl Space {
         })
     }
 
-    /// Returns whether both spaces reach a common ID at about the same time: they grow alike, and
+    /// Returns true if both spaces reach the same ID at about the same time: they grow alike, and
     /// their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.grows_like(other)
     }
 
-    /// Returns whether the IDs of both spaces grow by the same amount in the same time.
+    /// Returns true if the IDs of both spaces grow by the same amount in the same time.
     fn grows_like(&self, other: &Space) -> bool {
         u128::from(self.tick_weight()) * u128::from(other.tick_ms)
             == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
@@ -226,7 +231,7 @@ impl Space {
         self.weighed().map(|(_, weight)| weight)
     }
 
-    /// Returns whether the digit between two neighbouring cuts belongs to a node field.
+    /// Returns true if the digit between two neighbouring cuts belongs to a node field.
     fn is_fixed(&self, low: u64, high: u64) -> bool {
         self.weighed().any(|(part, weight)| {
             part.kind == Kind::Node
@@ -235,7 +240,7 @@ impl Space {
         })
     }
 
-    /// Returns the part of an ID that a number of this space makes.
+    /// Returns the part of an ID that is fixed for the worker ID with this number.
     fn fixed_part(&self, number: u64) -> u64 {
         let mut rest = number;
         let mut fixed = 0;

@@ -27,7 +27,7 @@ fn small_size() -> impl Strategy<Value = FieldSize> {
     ]
 }
 
-/// Generates sizes of the time field. The largest decimal ones are cut.
+/// Generates sizes of the time field. The limit of IDs cuts the largest decimal sizes.
 fn time_size() -> impl Strategy<Value = FieldSize> {
     prop_oneof![
         (1..=45_u32).prop_map(FieldSize::Bits),
@@ -46,8 +46,8 @@ fn field() -> impl Strategy<Value = (FieldSize, Role)> {
 }
 
 prop_compose! {
-    /// Generates any layout with up to three fields above the sequence, up to three below it, and
-    /// up to two random ones.
+    /// Generates any layout with up to three fields above the sequence, up to three fields below
+    /// it, and up to two random fields. Generates `None` if the layout does not fit.
     fn any_layout()(
         time in time_size(),
         above in vec(field(), 0..=3),

@@ -2,7 +2,7 @@
 //!
 //! First come the fields, most significant first: `name:size`, `name:size:random` or
 //! `name:size:constant(N)`. Then come the settings, each at most once and in any order. Spaces
-//! around a piece do not matter.
+//! around names and values do not matter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,8 @@ impl Layout {
     /// Builds the layout of a preset name or a text form.
     ///
     /// # Errors
-    /// Returns an error if the text is neither. For an unknown name it lists the presets.
+    /// Returns an error if the text is neither of these. The error for an unknown name lists the
+    /// presets.
     pub fn resolve(name_or_spec: &str) -> Result<Layout, LayoutError> {
         match preset::find(name_or_spec) {
             Some(preset) => preset.spec.parse(),

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use super::text::number;
 use super::{Field, Layout, LayoutError, Role, excerpt};
 
-/// The most worker IDs of one daemon. Each costs some memory, and a key at the coordinator.
-/// Twitter's layout has 1,024 in all.
+/// The largest number of worker IDs of one daemon. Each worker ID costs some memory, and a key at
+/// the coordinator. Twitter's layout has 1,024 worker IDs in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
 /// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) reads another form.
-/// [`Numbering::new`](super::Numbering::new) checks that the layout has them all.
+/// [`Numbering::new`](super::Numbering::new) checks that the layout has all of these worker IDs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
     ids: Arc<[u64]>,
@@ -47,13 +47,14 @@ impl WorkerSet {
         Ok(WorkerSet { ids: ids.into() })
     }
 
-    /// Reads worker IDs by the node fields of a layout, each with its numbers:
-    /// `datacenter=1,worker=0-3` are 32 to 35 of Twitter's layout. If several fields have several
-    /// numbers, the set has every combination.
+    /// Reads worker IDs from a text that gives each node field of a layout its numbers. In
+    /// Twitter's layout, `datacenter=1,worker=0-3` are the worker IDs 32 to 35. If several fields
+    /// have several numbers, the set has every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if it is missing, unknown or given twice, or if a
-    /// number is too large for it. Also returns the errors of [`from_list`](Self::from_list).
+    /// Returns an error if a field is missing, unknown or given twice, or if a number is too large
+    /// for its field. The error names the field. Also returns the errors of
+    /// [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
@@ -96,7 +97,7 @@ impl WorkerSet {
         format!("{noun} {self}")
     }
 
-    /// Returns whether the set has this worker ID.
+    /// Returns true if the set has this worker ID.
     pub fn contains(&self, id: u64) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
@@ -120,7 +121,8 @@ impl FromStr for WorkerSet {
     }
 }
 
-/// Returns the index of the node field of that name, or an error if the field has numbers already.
+/// Returns the index of the node field with this name. Returns an error if there is no such field,
+/// or if the field already has numbers.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
     let Some(index) = nodes.iter().position(|node| node.name() == name) else {
         let nodes = names(nodes);
@@ -136,7 +138,7 @@ fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, 
     Ok(index)
 }
 
-/// Parses the number or the range of a field, within its limit.
+/// Parses a number or a range of numbers for a field, and checks the limit of the field.
 fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutError> {
     let range = worker_range(text).filter(|range| *range.end() < node.values());
     range.ok_or_else(|| {
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(set("datacenter=11,worker=26"), Ok((11 * 32 + 26).to_string()));
         assert_eq!(set("datacenter=0-1,worker=30,31"), Ok("30-31,62-63".to_owned()));
         assert_eq!(set("datacenter=0-31,worker=0-31"), Ok("0-1023".to_owned()));
-        // Fields above and below the sequence.
+        // This layout has node fields above and below the sequence.
         let mixed = Layout::resolve("time:41,region:=3,sequence:10,table:=10").unwrap();
         assert_eq!(WorkerSet::by_field("region=2,table=9", &mixed).unwrap().to_string(), "29");
         let kubernetes = Layout::resolve("kubernetes").unwrap();

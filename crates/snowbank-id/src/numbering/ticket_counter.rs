@@ -9,9 +9,10 @@ pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
 ///
-/// Counters of one name count the same things, so they can hand out the same ID unless increment
-/// and offset keep them apart. Counters of different names are independent, like different tables.
-/// The maximum is not part of a counter's identity.
+/// Counters with the same name count the same things, so they can hand out the same ID unless their
+/// increments and offsets keep them apart. Counters with different names are independent, like
+/// different tables. The maximum is not part of a counter's identity: counters that differ only in
+/// their maximum are equal.
 #[derive(Clone, Debug)]
 pub struct TicketCounter {
     name: String,
@@ -66,7 +67,7 @@ impl TicketCounter {
         self.maximum
     }
 
-    /// Returns the name of its source.
+    /// Returns the name of the counter's source.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -103,7 +104,7 @@ impl TicketCounter {
 
     /// Returns true if the two counters can hand out the same ID.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
-        // Two counters meet unless their offsets differ modulo this divisor.
+        // Two counters have numbers in common unless their offsets differ modulo this divisor.
         let divisor = gcd(self.increment, other.increment);
         self.name == other.name && self.offset % divisor == other.offset % divisor
     }

@@ -20,7 +20,7 @@ impl Kind for Numbering {
         names
     }
 
-    /// Other worker IDs of the same ID space share no ID.
+    /// Two worker IDs of the same ID space never make the same ID.
     fn is_apart_from(&self, lock_name: &str) -> bool {
         let space = fingerprint(&self.layout().space().to_string());
         lock_name.starts_with(&format!("{space:016x}"))
@@ -67,7 +67,7 @@ impl Kind for Numbering {
         StateError::new(Cause::WorkerIdHeld, reason)
     }
 
-    /// Each name, layout and set of worker IDs has a key of its own.
+    /// Each combination of name, layout and worker IDs has a key of its own.
     fn record_key(&self, source: &str) -> String {
         format!("{source} {} {}", self.layout(), self.workers())
     }
@@ -77,7 +77,7 @@ impl Kind for Numbering {
 struct OwnIds<'a> {
     workers: &'a WorkerSet,
     space: Space,
-    /// The numbers of the worker IDs in the space, in the same order.
+    /// The numbers of the worker IDs in the ID space, in the order of `workers`.
     numbers: Vec<u64>,
 }
 
@@ -88,7 +88,8 @@ impl<'a> OwnIds<'a> {
         OwnIds { workers, space: layout.space(), numbers: layout.numbers_in_space(workers) }
     }
 
-    /// Returns a worker ID that can make the same IDs as this number of another space.
+    /// Returns a worker ID of the source that can make the same IDs as the worker ID with this
+    /// number in the other ID space.
     fn colliding_worker(&self, number: u64, other: &Space) -> Option<u64> {
         if !self.space.runs_beside(other) {
             return None;
@@ -98,7 +99,8 @@ impl<'a> OwnIds<'a> {
     }
 }
 
-/// Returns the name of the preset that a layout is, or else its text form.
+/// Returns the name of the preset that equals the layout. If there is no such preset, returns the
+/// layout's text form.
 pub(crate) fn by_name(layout: &Layout) -> String {
     let text = layout.to_string();
     PRESETS.iter().find(|preset| preset.spec == text).map_or(text, |preset| preset.name.to_owned())

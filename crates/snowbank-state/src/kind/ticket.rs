@@ -42,7 +42,7 @@ impl Kind for TicketCounter {
         counter_held(self, self, &holder)
     }
 
-    /// Each name has one key.
+    /// The key depends only on the name, so a changed increment or offset keeps the record.
     fn record_key(&self, _: &str) -> String {
         format!("{} ticket", self.name())
     }
@@ -64,7 +64,7 @@ fn parse(name: &str, lock_name: &str) -> Option<TicketCounter> {
     TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
 }
 
-/// Returns the start of the names of all locks of counters of this name.
+/// Returns the text that the lock names of all counters of this name start with.
 fn prefix_of(counter: &TicketCounter) -> String {
     format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
 }

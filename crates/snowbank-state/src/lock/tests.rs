@@ -29,10 +29,10 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
-/// A lock file that every user can write is removed by the thread that locks it. So a thread may
-/// lock a removed file whose name another thread's new file already has.
+/// A thread that locks a file that every user can write removes this file and makes a new one. So
+/// another thread may lock the removed file when the new file already has its name.
 #[test]
-fn an_open_lock_file_is_made_again_and_held_once() {
+fn a_lock_file_that_all_may_write_is_replaced_and_held_once() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..20 {
         drop(lock(directory.path()).unwrap());
@@ -52,9 +52,10 @@ fn an_open_lock_file_is_made_again_and_held_once() {
     }
 }
 
-/// Over time, a machine gets a lock for each number that a fleet assigned to it.
+/// A start must not read every lock file, because a machine gets one for each worker ID that a
+/// fleet ever assigned to it.
 #[test]
-fn locks_of_other_worker_ids_of_its_space_are_not_read() {
+fn a_start_skips_locks_of_other_worker_ids_in_its_space() {
     let directory = tempfile::tempdir().unwrap();
     let [beside, other_space] = ["twitter", "sonyflake"]
         .map(|layout| lock_workers(directory.path(), &numbering(layout, "5")).unwrap());
@@ -66,7 +67,8 @@ fn locks_of_other_worker_ids_of_its_space_are_not_read() {
     assert!(refused.to_string().contains("in a form that this release does not know"), "{refused}");
 }
 
-/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+/// Worker 1 of Twitter's layout and worker 0 of a layout with a wider sequence can make the same
+/// IDs.
 #[test]
 fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,9 +85,9 @@ fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     let found = colliding("0").unwrap();
     assert_eq!(found.marks().unwrap(), [marked(7, &owner)]);
     assert_eq!(found.marks_of_source().unwrap(), []);
-    assert!(found.is_of_kin(found.furthest()), "the lock of the other layout");
+    assert!(found.is_of_kin(found.furthest()), "the mark is in the lock of the other layout");
     drop(found);
-    assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "it makes other IDs");
+    assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "its worker 1 makes other IDs");
 }
 
 fn marked(id_bound: u64, owner: &Owner) -> Mark {
@@ -99,7 +101,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
     let mut locks = lock(directory.path()).unwrap();
     assert_eq!(locks.marks().unwrap(), []);
     locks.mark_granted(7).unwrap();
-    assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
+    assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves no mark");
     for id_bound in [7, u64::MAX, 3] {
         locks.mark_for(&owner);
         locks.mark_granted(id_bound).unwrap();
@@ -107,7 +109,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
         locks = lock(directory.path()).unwrap();
         assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
     }
-    assert!(!locks.is_of_kin(locks.furthest()), "its own lock");
+    assert!(!locks.is_of_kin(locks.furthest()), "the mark is in its own lock");
     locks.mark_for(&owner);
     locks.mark_returned(3).unwrap();
     assert_eq!(locks.marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(3, &owner) }]);
@@ -116,7 +118,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
 }
 
 #[test]
-fn a_worker_id_of_two_records_is_locked_for_the_furthest() {
+fn a_shared_worker_id_is_locked_for_the_highest_record() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
     let record = |name: &str, workers: &str, tick: u64| {
@@ -153,8 +155,8 @@ fn a_held_lock_names_its_holder() {
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 
-/// A daemon with the other increment may have counted up to the same bound before the counter was
-/// moved away.
+/// Before the counter was moved away, a daemon may have counted up to the same bound with the other
+/// increment.
 #[test]
 fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,7 +170,7 @@ fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     counter(2, 2).mark_granted(7).unwrap();
     counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();
     assert!(counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
-    // An import brings the counter back, even at the same bound.
+    // An import brings the counter back, even if the new mark has the same bound.
     counter(2, 2).mark_kin_back(&marked(7, &owner)).unwrap();
     assert!(!counter(2, 2).marks().unwrap().iter().any(Mark::is_released));
     counter(1, 1).mark(&Mark { fate: Fate::Released, ..marked(7, &owner) }).unwrap();

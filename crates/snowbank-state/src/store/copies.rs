@@ -1,4 +1,4 @@
-//! The text of the state file: two copies of one JSON document. Each copy shows whether it is
+//! The text of the state file: two copies of one JSON document. A checksum shows whether a copy is
 //! whole.
 //!
 //! ```text
@@ -8,10 +8,11 @@
 //! ]}
 //! ```
 //!
-//! Each half of the file is a slot: a copy, then blanks. The checksum covers the header's fields
-//! before it, a line end, and the document. A write replaces one copy, syncs it, and replaces the
-//! other. So one copy is whole at every moment, and after a write the two are equal. Of two whole
-//! copies, the one with the higher number counts.
+//! Each half of the file is a slot: a copy, then blanks. The checksum covers the fields of the
+//! header that come before it, a line end, and the document. A write replaces and syncs one copy,
+//! and then replaces and syncs the other copy. So at least one copy is whole at every moment, and
+//! after a write both copies are equal. If both copies are whole, the copy with the higher number
+//! counts.
 //!
 //! Every later format keeps this header line, so that an older program can distinguish a newer file
 //! from a damaged one.
@@ -23,11 +24,14 @@ use serde::Deserialize;
 
 use super::record::Record;
 
-/// The version of the document. It rises if an older program would misread the document.
+/// The version of the document. A change of the document gets a new version only if an older
+/// program would misread it.
 const FORMAT: u32 = 1;
-/// The longest header line that a reader looks for: twice the longest that a writer writes.
+/// The number of bytes in which a reader looks for the end of the header line: twice the length of
+/// the longest header line that a writer writes.
 const HEADER_BYTES_MAX: usize = 320;
-/// The length of the blank lines after a document, for people who read the file.
+/// The length of each blank line after a document. The line ends are there for people who read the
+/// file.
 const BLANK_LINE_BYTES: usize = 128;
 
 /// The reason why the bytes of a file give no records.
@@ -44,7 +48,7 @@ pub(super) enum CopyError {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) records: Vec<Record>,
-    /// The number of each copy; `None` for one that is not whole.
+    /// The number of each copy; `None` for a copy that is not whole.
     pub(super) numbers: [Option<u64>; 2],
 }
 
@@ -54,14 +58,15 @@ impl Stored {
         self.numbers.into_iter().flatten().max().unwrap_or(0)
     }
 
-    /// Returns the index of the copy to write first: the one that is not whole, or the older one.
+    /// Returns the index of the copy to write first: the copy that is not whole, or otherwise the
+    /// older copy.
     pub(super) fn first_to_write(&self) -> usize {
         usize::from(self.numbers[1] < self.numbers[0])
     }
 }
 
-/// Returns the document of these records, ordered by their keys. Of two records with the same key,
-/// the last one counts.
+/// Returns the document of these records, ordered by their keys. If two records have the same key,
+/// the later one counts.
 pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> serde_json::Result<String> {
     let by_key: BTreeMap<String, &Record> =
         records.into_iter().map(|record| (record.key(), record)).collect();
@@ -75,7 +80,8 @@ pub(super) fn header(number: u64, document: &str) -> String {
     format!("{fields}, sha256 {checksum}\n")
 }
 
-/// Returns a full slot: a copy and blanks, or `None` if the copy is longer than the slot.
+/// Returns the bytes of a full slot: a copy, then blanks. Returns `None` if the copy is longer than
+/// the slot.
 pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Vec<u8>> {
     let mut slot = [header, document].concat().into_bytes();
     if slot.len() > slot_bytes {
@@ -91,9 +97,11 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 /// Reads the records of a state file from all of its bytes.
 ///
 /// # Errors
-/// No copy is whole, or a newer program wrote one.
+/// There are three reasons: no copy is whole, the copy that counts contradicts itself, or a newer
+/// program wrote a copy.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
-    // If the file was cut off, the first copy may take more than half of the bytes.
+    // In a file that was cut off, the first copy may reach beyond the middle of the bytes that are
+    // left.
     let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
     let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));

@@ -20,8 +20,8 @@ use crate::{Cause, StateError, TakenOver};
 const DIRECTORY_MODE: u32 = 0o700;
 /// The advice at the end of messages about a directory that cannot be used.
 const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
-/// The file whose lock is the directory's. A lock on the state file would not do, because a new
-/// file may replace it.
+/// The file whose lock protects the directory. A lock on the state file would not be enough,
+/// because a new state file may replace the locked one.
 const LOCK_NAME: &str = "lock";
 
 /// A state directory that this process alone uses until this value is dropped.
@@ -29,16 +29,18 @@ const LOCK_NAME: &str = "lock";
 pub struct StateDir {
     path: PathBuf,
     lock: LockedFile,
-    /// Syncs the names of the directory and of its files. `None` once its result was taken.
+    /// The thread that syncs the names of the directory and of its files. `None` after its result
+    /// was taken.
     names: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
 impl StateDir {
-    /// Makes the directory if it is missing, and locks it. A thread makes its name durable:
-    /// [`await_names`](StateDir::await_names) waits for that.
+    /// Makes the directory if it is missing, and locks it. Starts a thread that makes the
+    /// directory's name durable; [`await_names`](StateDir::await_names) waits for this thread.
     ///
     /// # Errors
-    /// Another process has it, or the system refuses.
+    /// There are three reasons: another process holds the directory, another user can write it or
+    /// owns it, or the system returns an error.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let shown = path.display();
         make(path).map_err(|error| match error.kind() {
@@ -56,7 +58,8 @@ impl StateDir {
                 let reason = format!("the state directory {shown} is in use{holder}; {advice}");
                 StateError::new(Cause::InUse, reason)
             }
-            // The directory belongs to the daemon, so no other program made this file.
+            // The directory belongs to the daemon, so no other program put the obstacle there. It
+            // is reported like an error of the system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
                 let advice = "make it writable, make room if it is full, choose another";
                 let reason =
@@ -64,8 +67,8 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // The syncs begin once the lock is held: its last holder may have been killed between a
-        // rename and the sync of the new name.
+        // The syncs begin only when this process holds the lock, because its last holder may have
+        // been killed between a rename and the sync of the new name.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -74,9 +77,9 @@ impl StateDir {
         Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
     }
 
-    /// Waits until the names of the directory and of its files are durable. Before that, nothing
-    /// stored in the directory counts: a power failure may remove it, or restore an older file. The
-    /// syncs run while the first copies are written.
+    /// Waits until the names of the directory and of its files are durable. Until then, nothing
+    /// stored in the directory counts: a power failure may remove the state file, or bring an older
+    /// one back. The syncs run at the same time as the write of the first copies.
     ///
     /// # Errors
     /// The names may not be durable.
@@ -93,7 +96,7 @@ impl StateDir {
         &self.path
     }
 
-    /// Returns the stored records; none if there is no state file yet.
+    /// Returns the stored records, or no records if there is no state file yet.
     ///
     /// # Errors
     /// The file cannot be read or trusted.
@@ -101,7 +104,7 @@ impl StateDir {
         read(&self.path)
     }
 
-    /// Checks that the lock is still this process's.
+    /// Checks that this process still holds the lock.
     ///
     /// # Errors
     /// Another process could hold the lock.
@@ -110,10 +113,12 @@ impl StateDir {
     }
 }
 
-/// Returns the records of a directory, locked or not; none if there is no state file.
+/// Returns the records of a directory, or no records if there is no state file. The directory may
+/// be locked or not.
 ///
-/// A daemon may be writing the file. One of its copies is whole at every moment, but reading takes
-/// longer and may find neither copy whole. Then the file is read again.
+/// A daemon may be writing the file. At every moment, one of the two copies is whole. But a read
+/// takes longer than a moment, so it may find neither copy whole. Then this function reads the file
+/// again.
 ///
 /// # Errors
 /// The file cannot be read or trusted.
@@ -153,9 +158,9 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and the missing ones above it. Syncs the names of all directories above it
-/// that were missing, and of the lowest one that existed: an interrupted start may have made that
-/// one without a sync.
+/// Makes the directory and the missing directories above it. Syncs the names of the directories
+/// above it that were missing. Also syncs the name of the lowest directory above it that existed,
+/// because an interrupted start may have made this directory without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -165,7 +170,7 @@ fn make(path: &Path) -> io::Result<()> {
         sync_name(parent)?;
     }
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-        // Another daemon made it at the same time.
+        // Another daemon made the directory at the same time.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let text = format!("{} is not a directory", path.display());
@@ -175,8 +180,9 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the users who may write the files of a state directory. For root, the directory may be
-/// another user's: root exports and imports their state.
+/// Returns the users who may write the files of a state directory. If this process runs as root,
+/// the directory may belong to another user, because root may export and import the state of that
+/// user.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
     Writers::of(path, geteuid().is_root()).map_err(|untrusted| match untrusted {
@@ -208,7 +214,8 @@ fn not_made(path: &Path, error: &io::Error) -> StateError {
     StateError::of_system(error, reason)
 }
 
-/// Returns the parent, whose entry names this directory; `None` for the root.
+/// Returns the parent directory, which contains the name of this directory. Returns `None` for the
+/// root.
 fn parent(path: &Path) -> Option<&Path> {
     path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
@@ -217,9 +224,9 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // If this user may not open the parent, or if its file system cannot sync directories, the
-        // directory's own file system is synced. Unless the directory is a mount point, its name is
-        // on that file system.
+        // If this user may not open the parent, or if the parent's file system cannot sync
+        // directories, sync the whole file system of the directory itself. This file system has the
+        // directory's name, unless the directory is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }
@@ -227,8 +234,8 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns ` (process 123)`, or an empty text, if a process holds the directory's lock; `None` if
-/// no process does.
+/// Returns ` (process 123)` if a process holds the directory's lock, or an empty text if that
+/// process is unknown. Returns `None` if no process holds the lock.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

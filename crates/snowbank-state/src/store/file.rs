@@ -1,11 +1,12 @@
-//! The state file: overwritten in place, one copy after the other, and replaced by a new one after
+//! The state file: overwritten in place, one copy after the other, and replaced by a new file after
 //! a failure.
 //!
 //! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
-//! space if the file system overwrites in place. A new file is made only if no suitable one exists,
-//! or after a write or sync has failed. After a failed sync, the system may count pages as written
-//! that never reached the disk, and a later sync does not report them. Therefore every write
-//! replaces whole slots, and a failed sync is never simply repeated.
+//! space if the file system overwrites in place. A new file is made in two cases only: no suitable
+//! file exists, or a write or sync of the file has failed. After a failed sync, the system may
+//! treat pages as written although they never reached the disk, and a later sync does not report
+//! these pages. Therefore every write replaces whole slots, and a failed sync is never simply
+//! repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -18,29 +19,30 @@ use crate::locked_file::{FileId, file_id, give_to_owner_of, same_file};
 use crate::writers::open_file;
 use crate::{StateError, TakenOver};
 
-/// The state file within its directory.
+/// The name of the state file in its directory.
 pub(super) const FILE_NAME: &str = "ceilings";
-/// A new state file's name until it is whole.
+/// The name of a new state file until the file is complete.
 const UNFINISHED_NAME: &str = "ceilings.new";
 /// Only the daemon's user has access: a process that can write the file can make IDs repeat.
 const FILE_MODE: u32 = 0o600;
-/// The largest file that is read: hundreds of times the size that a daemon's sources need.
+/// The size of the largest file that is read: hundreds of times the size that a daemon's sources
+/// need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger
-/// than this, so is the slot.
+/// The size of the smallest slot. A slot consists of whole memory pages, so that the two copies
+/// share no page. If a page is larger than this size, the smallest slot has the size of a page.
 const SLOT_BYTES_MIN: usize = 16 * 1024;
 
-/// The state file of a locked directory. The first write opens or makes it.
+/// The state file of a locked directory. The first write opens or makes the file.
 #[derive(Debug)]
 pub(super) struct StateFile {
     directory: PathBuf,
-    /// The file with the name `ceilings`; `None` before the first write. It stays open, so that no
-    /// other file gets its inode.
+    /// The file with the name `ceilings`; `None` before the first write. The file stays open, so
+    /// that no other file gets its inode number.
     slots: Option<SlotFile>,
     /// True if every write and sync of the file has succeeded and its name is durable.
     is_sound: bool,
-    /// True if the file's name is durable. After a failed sync of the directory, only a new file
-    /// makes this true again, and not a repeated sync.
+    /// True if the file's name is durable. After a failed sync of the directory, this stays false
+    /// until a new file is made. A repeated sync would not report the earlier failure.
     is_named: bool,
 }
 
@@ -49,11 +51,11 @@ impl StateFile {
         StateFile { directory: directory.to_owned(), slots: None, is_sound: false, is_named: false }
     }
 
-    /// Replaces all records, durably: in place if the file is sound and has room, else with a new
-    /// file.
+    /// Replaces all records, durably: in place if the file is sound and has room, otherwise with a
+    /// new file.
     ///
     /// # Errors
-    /// The file may hold the earlier records or the new ones.
+    /// After an error, the file may contain the earlier records or the new records.
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
@@ -69,8 +71,8 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // There is no room for a new file. Every page of the old one is written again, so its
-        // earlier failed syncs no longer matter.
+        // There is no room for a new file, so the old file is overwritten. This writes every page
+        // of the old file again, so its earlier failed syncs no longer matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
@@ -83,15 +85,15 @@ impl StateFile {
         self.is_sound = false;
     }
 
-    /// Overwrites both copies. Returns false if that failed or there is no room.
+    /// Overwrites both copies. Returns false if a write failed or the document does not fit.
     fn overwrite(&mut self, document: &str) -> bool {
         let Some(written) = self.slots.as_mut().and_then(|slots| slots.write(document)) else { return false };
         self.is_sound = written.is_ok();
         self.is_sound
     }
 
-    /// Makes a new file durable, gives it the name, and makes the name durable. With an error,
-    /// returns true if the disk or a quota is full.
+    /// Makes a new file durable, gives it the name of the state file, and makes this name durable.
+    /// An error comes with true if the disk or a quota is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
@@ -101,12 +103,13 @@ impl StateFile {
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
-            // An unfinished file would only take up room.
+            // The unfinished file would only take up room.
             let _ = remove(&unfinished);
             failed("make", &unfinished, error)
         })?;
         let renamed = fs::rename(&unfinished, path(&self.directory));
-        // The name is checked, because a rename can succeed and still report an error.
+        // After an error, look which file has the name: a rename can succeed and still report an
+        // error.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
             (self.is_sound, self.is_named) = (false, false);
@@ -117,8 +120,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Checks that the name still leads to this file, and that both copies are those written last.
-    /// If the system cannot tell, the file counts as untouched.
+    /// Checks that the name still leads to this file, and that both copies are the ones that this
+    /// process wrote last. If the system cannot tell, the file counts as unchanged.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
@@ -142,8 +145,8 @@ struct SlotFile {
 }
 
 impl SlotFile {
-    /// Opens the state file, if it can be written in place: both slots are there, and one copy is
-    /// whole.
+    /// Opens the state file if it can be written in place. For this, both slots must be there, and
+    /// at least one copy must be whole.
     fn open(directory: &Path) -> Option<SlotFile> {
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
@@ -158,10 +161,10 @@ impl SlotFile {
         Some(opened)
     }
 
-    /// Makes a file of two copies. Everything but its name is durable.
+    /// Makes a file of two copies, and makes all of the file durable except its name.
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
-        // Twice the present length, because records grow.
+        // A slot has room for twice the present length, because records grow.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
             return Err(ErrorKind::FileTooLarge.into());
@@ -195,8 +198,8 @@ impl SlotFile {
     }
 }
 
-/// The two slots of a state file, and where the next write begins. The simulation writes them to a
-/// disk of its own.
+/// The two slots of a state file: their size, and the slot in which the next write begins. The
+/// simulation writes its slots to a simulated disk.
 #[derive(Clone, Debug)]
 pub struct Slots {
     slot_bytes: usize,
@@ -215,7 +218,8 @@ impl Slots {
     /// Reads the slots and the records from all bytes of a disk.
     ///
     /// # Errors
-    /// No copy is whole, or a newer program wrote one.
+    /// There are three reasons: no copy is whole, the copy that counts contradicts itself, or a
+    /// newer program wrote a copy.
     pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
         let stored = copies::read(bytes).map_err(|error| error.to_string())?;
         let slots =
@@ -226,7 +230,7 @@ impl Slots {
     /// Writes the records into both slots, as the daemon does.
     ///
     /// # Errors
-    /// A call on the disk failed, or the records do not fit.
+    /// The disk returned an error, or the records do not fit.
     pub fn write_records(&mut self, disk: &impl Disk, records: &[Record]) -> io::Result<()> {
         let document = copies::document(records)?;
         self.write(disk, &document).ok_or(ErrorKind::FileTooLarge)?.map(drop)
@@ -242,7 +246,7 @@ impl Slots {
     }
 }
 
-/// A file that is overwritten.
+/// A file, or a simulated disk, that is overwritten in place.
 pub trait Disk {
     /// Writes all of the bytes at this offset.
     ///
@@ -250,10 +254,10 @@ pub trait Disk {
     /// Any part of the bytes may have been written.
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
 
-    /// Makes all that was written durable.
+    /// Makes everything that was written durable.
     ///
     /// # Errors
-    /// Any part of it may be durable, and repeating the call does not help.
+    /// Any part of what was written may be durable. A repeated call does not help.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -267,9 +271,9 @@ impl Disk for File {
     }
 }
 
-/// Overwrites both slots, the second only once the first is durable. After an error, `first` is the
-/// slot that failed. The copy in the other slot is whole: the next write must not touch it before
-/// the failed slot is durable.
+/// Overwrites the slot `first` and makes it durable, and then does the same with the other slot.
+/// After an error, `first` is the slot whose write failed. The copy in the other slot is whole, so
+/// the next write must not touch that copy before the failed slot is durable.
 pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;
@@ -283,7 +287,7 @@ fn slot_bytes_min() -> usize {
     SLOT_BYTES_MIN.max(rustix::param::page_size())
 }
 
-/// Makes the names in a directory durable.
+/// Makes the names of the files in a directory durable.
 pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }

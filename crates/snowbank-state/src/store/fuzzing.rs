@@ -1,4 +1,5 @@
-//! Fuzzes with any bytes as a state file, any bytes as damage to one, and any text as an export.
+//! Fuzz targets: any bytes as a state file, any bytes as damage to a state file, and any text as an
+//! export.
 
 use std::sync::OnceLock;
 
@@ -14,11 +15,12 @@ use snowbank_id::numbering::Numbering;
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 const SLOT_BYTES: usize = 16 * 1024;
 
-/// Reads any bytes as a state file, or a real file with one copy damaged. Each copy of the real
-/// file may lack the last write.
+/// Reads any bytes as a state file, or reads a real state file in which one copy is damaged. Each
+/// copy of the real file may lack the last write.
 ///
-/// A refusal is one line. Records that are read are consistent. Damage to the older copy, or to one
-/// of two equal copies, has no effect. After damage to the newer copy, the older one may count.
+/// A refusal must be one line, and records that are read must be consistent. Damage to the older
+/// copy, or to one of two equal copies, must have no effect. After damage to the newer copy, the
+/// older copy may count.
 pub fn state_file(data: &[u8]) {
     let mut choices = Choices(data);
     if choices.bool() {
@@ -66,7 +68,7 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
         [1, 2].map(|number| {
             let record = |layout: &Layout| {
                 let numbering = Numbering::new(layout.clone(), "1-3".parse().expect("worker IDs"));
-                let numbering = numbering.expect("they exist");
+                let numbering = numbering.expect("the worker IDs exist");
                 let ceiling = numbering.first_of(Tick(1_000_000 + number));
                 Record::new("orders", &numbering, ceiling, &owner, &HostIdentity::default())
             };
@@ -74,16 +76,16 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
             records.sort_by_key(Record::key);
             let document = copies::document(&records).expect("records are JSON");
             let slot = copies::slot(&copies::header(number, &document), &document, SLOT_BYTES);
-            (slot.expect("it fits"), records)
+            (slot.expect("the copy fits"), records)
         })
     })
 }
 
-/// Imports two texts as exports, the second after the first.
+/// Reads two texts as exports, and imports the second export after the first.
 ///
-/// A refusal is one line. An export that is written and read again is the same. After an import,
-/// the state still covers every stored and imported record, and no source starts below the bound of
-/// one of them.
+/// A refusal must be one line. An export that is written and read again must be the same. After an
+/// import, the state must still cover every stored and every imported record, and no source may
+/// start below the bound of any of these records.
 pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -111,8 +113,8 @@ pub fn state_import(data: &[u8]) {
     }
 }
 
-/// Checks that a source with a record's name and numbering starts at the record's bound or above,
-/// if it starts.
+/// Plans the start of a source with the name and numbering of a record. The plan must refuse the
+/// source, or start it at the record's bound or above.
 fn check_start(records: &[Record], record: &Record) {
     let numbering = record.numbering.clone();
     let claimant = Claimant {
@@ -125,7 +127,7 @@ fn check_start(records: &[Record], record: &Record) {
     };
     match plan(records, &[claimant], WALL) {
         Ok(Plan { starts, .. }) => {
-            let start: Position = starts[0].expect("a record binds it");
+            let start: Position = starts[0].expect("a record binds the source");
             assert!(numbering.id_bound(start) >= record.id_bound, "{record:?} starts at {start:?}");
         }
         Err(error) => assert_is_a_line(&error.to_string()),

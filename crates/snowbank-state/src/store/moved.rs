@@ -1,5 +1,5 @@
-//! Moving ceilings to another machine: an export releases them first, and an import never lowers
-//! any.
+//! Moves ceilings to another machine. An export first marks the ceilings as released on this
+//! machine. An import never lowers a ceiling.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,22 @@ use super::record::Record;
 use super::{StateDir, StateError};
 use crate::{Cause, HostIdentity, Owner};
 
-/// The version of an export. It rises if an older program would misread the export. The state file
-/// has a version of its own. An older program may import an export, so an export has the oldest
-/// version that fits.
+/// The version of an export. The state file has a version of its own. A new version of the export
+/// is needed only if an older program would misread the export, because an older program may import
+/// what a newer one has exported.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// The version of the export, separate from the state file's.
+    /// The version of the export, which is separate from the version of the state file.
     pub snowbank_state_format: u32,
     /// The records that another machine may continue.
     pub records: Vec<Record>,
 }
 
 impl Export {
-    /// Reads an export and checks that its records hold together.
+    /// Reads an export and checks that each of its records is consistent.
     ///
     /// # Errors
     /// The text is not an export, or a newer program wrote it.
@@ -70,7 +70,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
 /// of the import.
 ///
 /// # Errors
-/// This machine has granted IDs since the export that the import would hand out again.
+/// Since the export, this machine has granted IDs that would be handed out again after the import.
 pub fn merge(
     stored: Vec<Record>,
     export: Export,
@@ -87,7 +87,8 @@ pub fn merge(
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
-    // Of records with the same name and worker IDs, the highest comes last and stays.
+    // If several records have the same name and worker IDs, the record with the highest bound comes
+    // last and stays.
     records.sort_by_key(|record| record.id_bound);
     for arriving in records {
         let arrived = Record {
@@ -106,12 +107,13 @@ pub fn merge(
             higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
             continue;
         }
-        // A record of another name stays, so that a source of that name starts above it, whichever
-        // record was imported first. A released record of any name is replaced.
+        // A record with another name stays, so that a source with that name starts above it. The
+        // order of two imports then makes no difference. A released record is replaced, whatever
+        // its name.
         let replaced = merged.extract_if(.., |record| {
             arrived.says_all_of(record) && (record.released || record.name == arrived.name)
         });
-        // The replaced records may know a higher bound of what a fleet assigned.
+        // A replaced record may have a higher `assigned_bound`.
         let assigned_bound =
             replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
         merged.push(Record { assigned_bound, ..arrived });
@@ -119,10 +121,10 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Returns an error if an export is lower than a stored record for a worker ID that both have. The
-/// export's furthest record with that worker ID counts, because an export may also have older
-/// ones. Worker IDs that a fleet assigned are left out: other daemons may have used them since, and
-/// the fleet knows how far.
+/// Returns an error if the export and a stored record have the same worker ID, and the bound in the
+/// export is lower. If several records of the export have this worker ID, only the record with the
+/// highest bound counts. Worker IDs that a fleet assigned are left out: other daemons may have used
+/// them since, and the coordinator knows up to which bound.
 fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let in_space =
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
@@ -162,7 +164,8 @@ mod tests {
     use super::*;
     use snowbank_id::layout::Position;
 
-    /// Draws a record for an export or a state. There are so few bounds that many are equal.
+    /// Draws a record for an export or a state. There are so few different bounds that many records
+    /// have the same one.
     fn any_record() -> impl Strategy<Value = Record> {
         (any_source(), 0_i64..4).prop_map(|(Configured(name, layout, workers), second)| Record {
             owner: owner(),
@@ -176,7 +179,8 @@ mod tests {
     }
 
     /// Returns the position where each of these sources would start if it were alone. The outer
-    /// `None`: the start is refused. The inner: no record binds the source.
+    /// `Option` is `None` if the start is refused. The inner one is `None` if no record binds the
+    /// source.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
@@ -185,7 +189,7 @@ mod tests {
         sources.iter().map(start).collect()
     }
 
-    /// Returns the bound of each worker ID of each ID space, by these records.
+    /// Returns the highest bound that these records have for each worker ID of each ID space.
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
@@ -220,7 +224,8 @@ mod tests {
         assert_eq!(Export::parse(&later), Ok(export));
     }
 
-    /// Returns a record of source "default" with one worker ID, as a daemon left it in this boot.
+    /// Returns a record of source "default" with one worker ID, as a daemon left it in the boot
+    /// with this name.
     fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
         let record = record("default", "twitter", &worker.to_string(), 0);
         Record { owner: owner(), boot: Some(String::from(boot)), wall_minus_boot_us, ..record }
@@ -254,7 +259,7 @@ mod tests {
             (merged.len(), merged[0].id_bound == assigned(stored.max(arriving)).id_bound)
         };
         assert_eq!(merged(3, 5), (1, true));
-        assert_eq!(merged(5, 3), (1, true), "the fleet has assigned them here again");
+        assert_eq!(merged(5, 3), (1, true), "since then, the fleet has assigned them here again");
     }
 
     #[test]
@@ -266,24 +271,28 @@ mod tests {
         let assigned = |ahead_ms, assigned_bound| Record { assigned: true, ..own(ahead_ms, assigned_bound) };
         let bound_after = |stored: Record, arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
-            let merged = import(&[stored], &export).expect("it is not lower");
+            let merged = import(&[stored], &export).expect("the export is not lower");
             assert_eq!(merged.len(), 1);
             merged[0].assigned_bound
         };
         assert_eq!(bound_after(own(3, Some(9)), own(5, None)), Some(9));
         assert_eq!(bound_after(own(3, Some(9)), own(5, Some(8))), Some(9));
         assert_eq!(bound_after(own(3, None), own(5, Some(8))), Some(8));
-        assert_eq!(bound_after(assigned(5, Some(0)), assigned(3, Some(8))), Some(8), "the stored one stays");
+        assert_eq!(
+            bound_after(assigned(5, Some(0)), assigned(3, Some(8))),
+            Some(8),
+            "the stored record stays"
+        );
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// After an import, each bound is the higher one of the stored and the imported. Importing
-        /// the same export again changes nothing. If two exports can be imported in either order,
-        /// both orders lead to the same starts.
+        /// After an import, each worker ID has its stored bound or its imported bound, whichever is
+        /// higher. Importing the same export again changes nothing. If two exports can be imported
+        /// in either order, both orders lead to the same starts.
         #[test]
-        fn imports_are_the_same_in_any_order_and_never_lower(
+        fn imports_lower_no_bound_and_may_come_in_any_order(
             stored in prop::collection::vec(any_record(), 0..3),
             released: bool,
             exports in (any_export(), any_export()),
@@ -302,8 +311,8 @@ mod tests {
                         prop_assert_eq!(bounds(&both), bounds(once.iter().chain(&second.records)));
                         ends.push(both);
                     }
-                    // The import is refused because worker IDs that it shares are higher here
-                    // already.
+                    // The import is refused because this machine already has higher bounds for some
+                    // of its worker IDs.
                     Err(error) => prop_assert!(error.to_string().contains("the export ends at ID"), "{error}"),
                 }
             }

@@ -1,4 +1,4 @@
-//! The rules of a start: no source starts below an ID that was ever granted.
+//! The rules of a start: no source starts so low that it could repeat an ID that was ever granted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,9 +20,10 @@ pub struct Claimant<'a> {
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// The longest distance of its start from the wall clock at which it hands out IDs at once.
+    /// If its start is ahead of the wall clock by at most this time, the source hands out IDs at
+    /// once.
     pub catch_up: Duration,
-    /// True if a fleet's coordinator has the bounds of its worker IDs, or its counter.
+    /// True if a fleet's coordinator has the bounds of the source's worker IDs, or has its counter.
     pub in_fleet: bool,
     /// The state directory. Refusals name it.
     pub state_dir: Option<&'a Path>,
@@ -33,11 +34,11 @@ impl Claimant<'_> {
         Kind::of(self.numbering, self.in_fleet)
     }
 
-    /// Returns the command that stores the counter where a start looks for it.
+    /// Returns the command that stores the record that a start of this counter needs.
     fn set_command(&self) -> String {
         let mut command = format!("`snowbank ticket set {} VALUE", self.name);
-        // The command names both, because a daemon of this machine may count the same name with
-        // another offset.
+        // The command names increment and offset, because another daemon of this machine may count
+        // under the same name with another offset.
         if let Some(counter) = self.numbering.ticket()
             && (counter.increment() != 1 || counter.offset() != 1)
         {
@@ -53,17 +54,18 @@ impl Claimant<'_> {
 /// The starts of all claimants, and the records to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// By claimant, the first position that it may use; `None` if no stored record binds it.
+    /// For each claimant, the first position that it may use; `None` if no stored record binds the
+    /// claimant.
     pub starts: Vec<Option<Position>>,
-    /// By claimant: the furthest record that binds only the order of its IDs and that a catch-up
-    /// cannot reach. The claimant starts below that record.
+    /// For each claimant, the furthest of the records that bind only the order of its IDs and are
+    /// too far ahead for a catch-up. The claimant starts below that record.
     pub passed_over: Vec<Option<Record>>,
-    /// The other records, which stay unchanged.
+    /// The records that no claimant's new record replaces. They stay unchanged.
     pub retired: Vec<Record>,
 }
 
 impl StateError {
-    /// Returns the refusal of worker IDs, or of a counter, that were moved away.
+    /// Returns the error for a source whose worker IDs, or whose counter, were moved away.
     pub fn released(name: &str, numbering: &Numbering) -> StateError {
         let reason = match numbering.snowflake() {
             Some((layout, workers)) => format!(
@@ -79,7 +81,7 @@ impl StateError {
         StateError::new(Cause::Released, reason)
     }
 
-    /// Returns the refusal of a ticket counter for which nothing is stored.
+    /// Returns the error for a ticket counter that has no stored record.
     fn no_counter(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
@@ -91,8 +93,8 @@ impl StateError {
         StateError::new(Cause::Setting, reason)
     }
 
-    /// Returns the refusal of a counter whose numbers may have been handed out elsewhere: by
-    /// another copy of the machine, or by another daemon that shared the counter.
+    /// Returns the error for a counter whose numbers may have been handed out elsewhere: by another
+    /// copy of the machine, or by another daemon that shared the counter.
     fn restored(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
@@ -108,30 +110,34 @@ impl StateError {
 
 /// Decides where every claimant starts.
 ///
-/// A record binds each claimant that has its name, and each that can hand out the same IDs, now or
-/// later ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no
-/// record binds in this way may be a source that was renamed and changed at once. Such a claimant
-/// is bound by all records that bind no other claimant and were not released. The start is the
-/// first position whose ID is at or above all bounds.
+/// A record binds each claimant that has the same name. It also binds each claimant that can hand
+/// out the same IDs, now or later
+/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record
+/// binds in this way may be a source whose name and worker IDs were changed at the same time. Such
+/// a claimant is bound by all records that bind no other claimant and were not released. The start
+/// is the first position whose ID is at or above the bounds of all records that bind the claimant.
 ///
-/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds only
-/// the order of IDs, and only as far as a catch-up can follow: a worker ID that was never used
-/// starts at the clock, however far ahead another one was. Above the ID clock of its own worker
-/// IDs, such a record does not bind, even if more was granted ([`Record::order_ceiling`]).
+/// A record with the same ID space but other worker IDs is not needed to keep IDs unique. It binds
+/// only the order of IDs, and only if it is not too far ahead for a catch-up: a worker ID that was
+/// never used starts at the clock, however far ahead another worker ID was. After a crash, such a
+/// record binds only up to the ID clock that its own worker IDs had reached, even if higher
+/// positions were granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet assigned to a source belong to the fleet once the source has others.
-/// Their record is dropped once another record of the source is above all IDs that were handed out
-/// under them. The other record keeps their bound as its `assigned_bound`. Without the fleet, a
-/// record with such a bound binds its source, whatever worker IDs the source has now. In the fleet,
-/// the coordinator knows the bound of each worker ID, even of exported ones.
+/// When a fleet assigns new worker IDs to a source, the source's old worker IDs belong to the fleet
+/// again. The record of the old worker IDs is dropped once another record of the source is above
+/// all IDs that were handed out under them. That other record keeps the bound of the old worker IDs
+/// as its `assigned_bound`. If the source has left the fleet, a record with an `assigned_bound`
+/// binds it, whatever worker IDs the source has now. In the fleet, the coordinator knows the bound
+/// of each worker ID, even if the worker ID was exported.
 ///
-/// A ticket counter is bound by the record of its name, whatever its stored increment and offset.
-/// It starts only with such a record, because no clock shows where it may continue. It is refused
-/// after the machine was restored from a snapshot, or after a fleet's coordinator had the counter.
+/// A ticket counter is bound by the record of its name, whatever increment and offset that record
+/// has. A counter without such a record is refused, because no clock shows where it may continue. A
+/// counter is also refused if the machine was restored from a snapshot, or if a fleet's coordinator
+/// had the counter before.
 ///
-/// A start far ahead of the wall clock is no error while the ID space stays the same: the source
+/// A start far ahead of the wall clock is no error if the ID space is still the same: the source
 /// refuses requests until the clock has caught up. If the ID space was changed, such a start is an
-/// error, because waiting does not resolve that.
+/// error, because it may be years ahead, or above all IDs of the new layout.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -174,22 +180,22 @@ pub fn plan<'a>(
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the first position above all records that can make the same IDs. No source with this
-/// numbering starts below it, whatever the source's name.
+/// Returns the first position above the bounds of all records whose numbering can make the same
+/// IDs. No source with this numbering starts below this position, whatever the source's name.
 pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
     let sharing = records.iter().filter(|record| is_bound(record, numbering));
     sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
 }
 
-/// Returns the records that bind a claimant, by its name or its IDs. If there are none, returns
-/// those that bind no claimant at all.
+/// Returns the records that bind a claimant, by its name or its IDs. If there are none, returns the
+/// records that bind no claimant at all.
 fn binding<'a>(
     records: &'a [Record],
     claimants: &[Claimant<'_>],
     claimant: &Claimant<'_>,
 ) -> Vec<&'a Record> {
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
-    // A ticket counter is known by its name: a record of another name is another counter's.
+    // A ticket counter is known by its name: a record with another name belongs to another counter.
     if !binding.is_empty() || claimant.kind().counts_by_itself() {
         return binding;
     }
@@ -202,8 +208,9 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds a claimant: its own if it keeps IDs unique (without
-/// the fleet, at least the bound of all that was assigned), else its order ceiling.
+/// Returns a record with the ceiling that binds the claimant. If the record keeps IDs unique, this
+/// is the record's own ceiling, and without the fleet it is not below the `assigned_bound`.
+/// Otherwise, it is the record's order ceiling.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
@@ -219,22 +226,22 @@ fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
         || record.assigned_bound.is_some() && !claimant.in_fleet
 }
 
-/// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead
-/// than a catch-up can follow.
+/// Returns false if a record binds only the order of the claimant's IDs and is too far ahead for a
+/// catch-up.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
     let start = numbering.position_from(record.id_bound);
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the time of the wall clock at which an ID clock that is `ahead` of it reaches a
-/// position.
+/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock runs
+/// `ahead` of the wall clock by this time.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
 }
 
-/// Returns the first position above a record.
+/// Returns the first position whose ID is at or above the bound of a record.
 fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, StateError> {
     let numbering = claimant.numbering;
     let start = numbering.position_from(record.id_bound);
@@ -246,7 +253,8 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     if !is_changed || (!has_ended && works_from <= wall) {
         return Ok(start);
     }
-    // If IDs were granted for a later instant than now, the clock may be wrong, and not the layout.
+    // If IDs were granted for a later instant than now, the mistake may be in the clock and not in
+    // the layout.
     let may_be_slow = record.instant() > Some(wall);
     let when = if has_ended {
         String::from("all its IDs lie below that")
@@ -264,13 +272,13 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
         stored = by_name(stored),
         configured = by_name(configured),
     );
-    // A clock that is right does not change this soon: the start may be years ahead.
+    // If the clock is right, waiting is no solution, because the start may be years ahead.
     let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
     Err(StateError::new(cause, reason))
 }
 
-/// Returns true if the record binds the IDs of a numbering: none below the record's bound may be
-/// made again.
+/// Returns true if a source with this numbering could repeat IDs below the record's bound, and so
+/// must start above it.
 fn is_bound(record: &Record, numbering: &Numbering) -> bool {
     record.numbering.shares_ids_with(numbering) || record.numbering.is_part_of(numbering)
 }
@@ -284,8 +292,8 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     is_of_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Returns true if the claimant's own record replaces this one. The claimant's ceiling is at least
-/// as high, because a record of the same IDs binds the claimant.
+/// Returns true if the claimant's new record replaces this record. The new record's bound is at
+/// least as high, because a record of the same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();

@@ -14,9 +14,9 @@ use snowbank_id::numbering::{Numbering, TicketCounter};
 /// The ceiling of one source. All IDs that the source ever handed out with this numbering are below
 /// `id_bound`.
 ///
-/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader
-/// checks it. The bound may lie between the IDs of two positions, if a clean stop kept the bound of
-/// other worker IDs, or if `snowbank ticket set` stored it.
+/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the reader of the
+/// state file checks this. The bound may lie between the IDs of two positions, if a clean stop kept
+/// the bound of other worker IDs, or if `snowbank ticket set` stored the bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
@@ -30,37 +30,39 @@ pub struct Record {
     pub id_bound: u64,
     /// The process that raised the ceiling last.
     pub owner: Owner,
-    /// The boot of that raise. `None` if the kernel does not report it, or after an import in a
-    /// boot that had not recorded the time yet.
+    /// The boot in which that process raised the ceiling. `None` if the kernel does not report the
+    /// boot, or after an import in a boot in which no other record was written before.
     pub boot: Option<String>,
-    /// The machine of that raise.
+    /// The machine on which that process raised the ceiling.
     pub machine: Option<String>,
-    /// Wall clock − boot clock as believed at the last write in `boot`, in microseconds.
-    /// Meaningless without `boot`.
+    /// The wall clock minus the boot clock in microseconds, as the daemon believed them at the last
+    /// write in `boot`. It has no meaning if `boot` is `None`.
     pub wall_minus_boot_us: i64,
-    /// An upper bound of ID clock − boot clock until the next write in `boot`, in microseconds.
-    /// `None`: unknown.
+    /// An upper bound of the ID clock minus the boot clock, in microseconds. It holds until the
+    /// next write in `boot`. `None` if no bound is known.
     pub id_minus_boot_us: Option<i64>,
-    /// True after a clean stop: nothing was claimed from the ceiling on.
+    /// True after a clean stop: no position at or above the ceiling was claimed.
     pub clean: bool,
-    /// True after a clean stop if nothing had been claimed since a crash or a first start. The stop
-    /// then kept the ceiling, and the last claim below it is unknown.
+    /// True after a clean stop of a daemon that had claimed nothing since a crash or a first start.
+    /// The stop then kept the ceiling, and it is unknown where the last claim below the ceiling
+    /// ended.
     pub untouched: bool,
     /// True if `snowbank state export` moved the worker IDs away: this machine may not use them.
     pub released: bool,
     /// True if numbers above the ceiling of this counter may have been handed out: the machine was
-    /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes
-    /// a new record.
+    /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set`
+    /// replaces the record by a new one.
     pub restored: bool,
-    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, their keys at the
-    /// coordinator decide where the next holder starts, and this record binds only the order of
-    /// IDs.
+    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, the keys of these
+    /// worker IDs at the coordinator decide where their next holder starts, and this record binds
+    /// only the order of IDs.
     pub assigned: bool,
     /// An ID bound above everything granted under the worker IDs that a fleet assigned to this
-    /// source earlier. Their records may be gone. Without the fleet, the bound binds the source
-    /// under any worker IDs. `None`: a fleet never assigned any to the source.
+    /// source earlier. The records of these worker IDs may be gone. If the source has left the
+    /// fleet, the bound binds it under any worker IDs. `None` if a fleet never assigned worker IDs
+    /// to the source.
     pub assigned_bound: Option<u64>,
-    /// True if no source of the last daemon had these worker IDs.
+    /// True if no source of the daemon that wrote the file last had these worker IDs.
     pub retired: bool,
 }
 
@@ -69,19 +71,19 @@ pub struct Record {
 pub struct Moment<'a> {
     /// The wall clock, as far as it is believed.
     pub wall: UnixMicros,
-    /// The boot of the machine, and the time since it. `None`: unknown.
+    /// The boot of the machine, and the time since that boot. `None` if the boot is unknown.
     pub boot: Option<(&'a str, BootMicros)>,
 }
 
 impl From<UnixMicros> for Moment<'_> {
-    /// Returns the moment in an unknown boot.
+    /// Returns the moment at this time of the wall clock, in an unknown boot.
     fn from(wall: UnixMicros) -> Self {
         Moment { wall, boot: None }
     }
 }
 
-/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers
-/// end at 2^53.
+/// A record in the form that the state file has. Positions and IDs are strings, because
+/// JavaScript's numbers end at 2^53.
 #[derive(Serialize, Deserialize)]
 struct Line {
     name: String,
@@ -194,7 +196,7 @@ impl Line {
 }
 
 impl Record {
-    /// Returns the record of a source that runs here.
+    /// Returns the record of a source of this owner on this host.
     pub fn new(
         name: &str,
         numbering: &Numbering,
@@ -224,14 +226,14 @@ impl Record {
 
     /// Returns the same record with another ceiling.
     pub fn at(&self, ceiling: Position) -> Self {
-        // The record's own bound may lie below the first ID at its ceiling.
+        // If the ceiling stays, so does the bound, which may lie below the ID at the ceiling.
         let is_own = ceiling == self.ceiling;
         let id_bound = if is_own { self.id_bound } else { self.numbering.id_bound(ceiling) };
         Record { ceiling, id_bound, ..self.clone() }
     }
 
-    /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None`: the fleet
-    /// assigned none.
+    /// Returns the bound of all IDs made under worker IDs that a fleet assigned. `None` if no fleet
+    /// assigned any.
     pub fn bound_of_assigned(&self) -> Option<u64> {
         self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
@@ -241,8 +243,8 @@ impl Record {
         Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
     }
 
-    /// Returns its key in the file: there is one record for each name, layout and set of worker
-    /// IDs, and one for each name of a ticket counter.
+    /// Returns the record's key in the file. The file has one record for each combination of name,
+    /// layout and worker IDs, and one record for each name of a ticket counter.
     pub fn key(&self) -> String {
         kind_of(&self.numbering).record_key(&self.name)
     }
@@ -255,9 +257,9 @@ impl Record {
     }
 
     /// Returns the first position above all IDs that were handed out until this moment, as far as
-    /// clocks show. After a kill, this position is below the ceiling. Only the order of IDs may
-    /// depend on it, because a clock that stepped forward and back right before the kill leaves no
-    /// trace.
+    /// the clocks show. After a kill, this position may be below the ceiling. Only the order of IDs
+    /// may depend on this position: if a clock stepped forward and back right before the kill, the
+    /// clocks do not show that.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let Some((boot, now)) = at.boot else { return self.ceiling };
         let Some(id_minus_boot_us) = self.id_minus_boot_us else { return self.ceiling };
@@ -268,26 +270,26 @@ impl Record {
         self.ceiling.min(self.numbering.first_of(Tick(latest.0.saturating_add(1))))
     }
 
-    /// Returns true if a clean stop found that IDs were handed out up to the ceiling.
+    /// Returns true if a clean stop has set the ceiling to the end of the last claim.
     pub fn ends_at_a_claim(&self) -> bool {
         self.clean && !self.untouched
     }
 
-    /// Returns true if this record bounds all IDs that the other record bounds, and at least as
-    /// high.
+    /// Returns true if this record bounds all IDs that the other record bounds, and its bound is at
+    /// least as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
-    /// Returns true if the record may go once the clock is past its IDs. A ticket counter's record
-    /// stays, because no clock is ever past its numbers. A released record stays, so that starts
-    /// with its worker IDs are refused.
+    /// Returns true if the record may be dropped once the clock is past its IDs. A ticket counter's
+    /// record stays, because no clock is ever past its numbers. A released record stays, so that
+    /// starts with its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }
 
-    /// Returns true if the record may go now: the clock is past its IDs, and no later start can
-    /// reach them.
+    /// Returns true if the record may be dropped now: the clock is past its IDs, so no later start
+    /// can reach these IDs.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }
@@ -300,10 +302,11 @@ impl Record {
             && self.id_bound >= other.id_bound
     }
 
-    /// Checks that the record is consistent, like every record that this program writes.
+    /// Checks that the ceiling and the ID bound belong together, as they do in every record that
+    /// this program writes.
     ///
     /// # Errors
-    /// A line that names the contradiction.
+    /// Returns one line that names the contradiction.
     pub fn check(&self) -> Result<(), String> {
         if self.numbering.position_from(self.id_bound) == self.ceiling {
             Ok(())
@@ -316,7 +319,7 @@ impl Record {
     }
 }
 
-/// A number as text.
+/// Writes a number as text, and reads it back.
 mod as_text {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

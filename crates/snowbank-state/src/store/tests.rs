@@ -1,4 +1,4 @@
-//! The store over real files, and the start rules over any history.
+//! Tests of the store with real files, and of the rules of a start with any history.
 
 mod starts;
 
@@ -37,7 +37,7 @@ pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<
     Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
 }
 
-/// Returns a stop that leaves the first source at this position.
+/// Returns the argument of a trim that leaves the first source at this position.
 fn left(numbering: &Numbering, at: Position) -> [Left; 1] {
     [Left { source: 0, id_bound: numbering.id_bound(at), is_untouched: false }]
 }
@@ -61,13 +61,17 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     store.raise(&[(0, Position(600))], 9).unwrap();
     assert_eq!(file_id(&file), file_id(&fs::metadata(file::path(directory.path())).unwrap()));
     let stored = read(directory.path()).unwrap();
-    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(900), false), "a ceiling never sinks");
+    assert_eq!(
+        (stored[0].ceiling, stored[0].clean),
+        (Position(900), false),
+        "a raise never lowers a ceiling"
+    );
     assert_eq!(stored[0].wall_minus_boot_us, 9);
     assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
     store.trim(&left(&numbering, Position(123)), 10).unwrap();
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
-    assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
+    assert_eq!(stored[0].wall_minus_boot_us, 10, "the clocks as believed at the stop");
     let between = numbering.id_bound(Position(4_096)) - 1;
     store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
     let stored = read(directory.path()).unwrap();
@@ -75,7 +79,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!(
         (stored[0].ceiling, stored[0].id_bound),
         (Position(4_096), between),
-        "another worker ID's bound"
+        "the stop kept the bound of another worker ID"
     );
     store.raise(&[(0, Position(8_000))], 11).unwrap();
     let stored = read(directory.path()).unwrap();
@@ -113,8 +117,8 @@ fn a_file_that_others_change_or_replace_is_noticed() {
     fs::write(&path, &after).unwrap();
     assert_eq!(store.still_ours(), Ok(()));
 
-    // Somebody changes one copy alone. The daemon notices that before its next write, if not
-    // sooner.
+    // Another program changes only one of the copies. The daemon notices this before its next write
+    // at the latest.
     let half = after.len() / 2;
     fs::write(&path, [&after[..half], &before[half..]].concat()).unwrap();
     assert!(store.still_ours().unwrap_err().to_string().contains("another program"));
@@ -133,7 +137,7 @@ fn a_file_that_others_change_or_replace_is_noticed() {
 }
 
 #[test]
-fn after_a_failure_a_new_file_takes_its_place() {
+fn after_a_failure_a_new_file_replaces_the_state_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = file::path(directory.path());
     let numbering = numbering("twitter", "1");
@@ -145,7 +149,7 @@ fn after_a_failure_a_new_file_takes_its_place() {
     assert_eq!(read(directory.path()).unwrap()[0].ceiling, Position(700));
     assert_ne!(file_id(&fs::metadata(&path).unwrap()), before);
 
-    // The file was taken over meanwhile: the store does not overwrite it.
+    // Another process has taken over the file meanwhile, so the store must not overwrite it.
     store.file.fail();
     let theirs = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
@@ -173,14 +177,14 @@ fn files_that_root_makes_belong_to_the_directorys_owner() {
     }
 }
 
-/// A configured source of a history: its name, its layout and its worker IDs.
+/// A source that a daemon in a history is configured with: its name, its layout and its worker IDs.
 #[derive(Clone, Debug)]
 pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, pub(super) String);
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Three spellings of one ID space, then one with a slightly earlier epoch, one with longer
-    // ticks, and one with the node in the lowest bits.
+    // Three spellings of one ID space, then three other ID spaces: one has a slightly earlier
+    // epoch, one has longer ticks, and one has the node in the lowest bits.
     let layouts = prop::sample::select(vec![
         "twitter",
         "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -196,16 +200,16 @@ pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     })
 }
 
-/// Draws one life of the daemon: its sources, the change of the clock before it, how far it gets,
-/// and whether it stops cleanly.
+/// Draws one run of the daemon: its sources, the change of the clock before the run, the time for
+/// which the daemon is granted IDs, and true if it stops cleanly.
 fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
     (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
 }
 
 proptest! {
-    /// Over any history of configurations, clocks, crashes and clean stops, every start lies above
-    /// all IDs that were ever granted to a source that can make the same IDs, and above the stored
-    /// records of its name that a catch-up can reach.
+    /// A history consists of any configurations, clocks, crashes and clean stops. Every start must
+    /// lie above all IDs that were ever granted to a source that can make the same IDs. It must
+    /// also lie above those stored records with the same name that a catch-up can reach.
     #[test]
     fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
         let mut wall = WALL;
@@ -241,7 +245,7 @@ proptest! {
                     {
                         continue;
                     }
-                    prop_assert!(numbering.id_bound(start) >= record.id_bound, "the name {}", claimant.name);
+                    prop_assert!(numbering.id_bound(start) >= record.id_bound, "records with the name {}", claimant.name);
                 }
                 let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
                 let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
@@ -260,7 +264,7 @@ fn assigned(workers: &str, ahead_ms: i64) -> Record {
 }
 
 #[test]
-fn a_let_go_record_stays_until_its_sources_own_is_as_high() {
+fn a_let_go_record_stays_until_the_new_record_is_as_high() {
     let directory = tempfile::tempdir().unwrap();
     let numbering = numbering("twitter", "3");
     let home = StateDir::lock(directory.path()).unwrap();
@@ -277,11 +281,15 @@ fn a_let_go_record_stays_until_its_sources_own_is_as_high() {
     };
     let [three, seven, nine] = [("3", false), ("7", true), ("9", true)].map(|(id, is)| (id.to_owned(), is));
     store.raise(&[(0, at(&numbering, 3_000))], 0).unwrap();
-    assert_eq!(stored(), [seven.clone(), three.clone(), nine.clone()], "it binds the order of IDs");
+    assert_eq!(
+        stored(),
+        [seven.clone(), three.clone(), nine.clone()],
+        "record 9 still binds the order of IDs"
+    );
     store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
     assert_eq!(stored(), [seven.clone(), three.clone()]);
     store.trim(&left(&numbering, at(&numbering, 4_000)), 0).unwrap();
-    assert_eq!(stored(), [seven, three, nine], "a stop that left the source lower brings it back");
+    assert_eq!(stored(), [seven, three, nine], "a stop below record 9 brings that record back");
 }
 
 #[test]
@@ -293,13 +301,13 @@ fn without_its_fleet_a_source_starts_above_assigned_bounds() {
         let claimant = Claimant { in_fleet, ..claimant("orders", &given) };
         plan(&records, &[claimant], WALL).unwrap()
     };
-    assert_eq!(start(true).starts, [None], "the coordinator says where it starts");
+    assert_eq!(start(true).starts, [None], "the coordinator decides where the source starts");
     assert_eq!(start(false).starts, [Some(given.position_from(records[0].id_bound))]);
     let dropped = record("orders", "twitter", "9", 2 * hour).id_bound;
     let records = [Record { assigned_bound: Some(dropped), ..assigned("7", hour) }];
     let found = plan(&records, &[claimant("orders", &given)], WALL).unwrap().starts[0];
-    assert!(found >= Some(given.position_from(dropped)), "above records that are gone");
-    assert!(found <= Some(at(&given, 2 * hour + 2)), "and next to them");
+    assert!(found >= Some(given.position_from(dropped)), "the start is above records that are gone");
+    assert!(found <= Some(at(&given, 2 * hour + 2)), "the start is close to the dropped bound");
     let never_assigned = [record("orders", "twitter", "7", hour)];
     assert_eq!(plan(&never_assigned, &[claimant("orders", &given)], WALL).unwrap().starts, [None]);
 }
@@ -314,7 +322,7 @@ fn exported_worker_ids_start_only_within_their_fleet() {
     assert_eq!(planned(false).unwrap_err().cause(), Cause::Released);
     let given = [Record { assigned: false, ..records[0].clone() }];
     let refused = plan(&given, &[Claimant { in_fleet: true, ..claimant("orders", &again) }], WALL);
-    assert_eq!(refused.unwrap_err().cause(), Cause::Released, "a fleet knows nothing of it");
+    assert_eq!(refused.unwrap_err().cause(), Cause::Released, "the fleet did not assign this worker ID");
 }
 
 #[test]
@@ -322,7 +330,7 @@ fn only_retired_records_behind_the_clock_are_forgotten() {
     let retired = |ahead_ms| Record { retired: true, ..record("orders", "twitter", "7", ahead_ms) };
     let forgotten = |record: Record| record.may_be_forgotten(WALL);
     assert!(forgotten(retired(-5)) && forgotten(retired(0)));
-    assert!(!forgotten(retired(1)), "its IDs may be handed out again until then");
+    assert!(!forgotten(retired(1)), "without the record, its IDs could be handed out again");
     assert!(!forgotten(Record { retired: false, ..retired(-5) }));
     assert!(!forgotten(Record { released: true, ..retired(-5) }));
 }

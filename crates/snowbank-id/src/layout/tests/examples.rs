@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Decodes `id` and compares the result with an instant and `name=value` fields, without the time.
+/// Decodes `id` and compares the result with an instant, and with a `name=value` text for each
+/// field except the time.
 #[track_caller]
 fn decodes(name_or_spec: &str, id: u64, time: &str, fields: &str) {
     let layout = layout(name_or_spec);
@@ -20,18 +21,18 @@ fn published_ids_decode_to_their_published_fields() {
     assert_eq!(layout(hours).epoch_unix_ms(), -28_800_000);
     let highest = "datacenter=1 worker=1 sequence=4095";
     let lowest = "datacenter=1 worker=1 sequence=0";
-    // The node of the published key hQnT0wuETI, 94.100.191.
+    // The node of the published key hQnT0wuETI: 94.100.191 are the low bytes of its IPv4 address.
     let node = format!("node={} sequence=0", 94 * 65536 + 100 * 256 + 191);
     for (name, id, time, fields) in [
         ("simple-2020", 3125927076831231, "2020-08-09T07:01:19.092Z", highest),
         ("simple-2020", 3248473482862591, "2020-08-09T15:08:16.432Z", highest),
         (hours, 6698247966366502912, "2020-08-09T07:26:02.611Z", lowest),
         (hours, 6698248033827688448, "2020-08-09T07:26:18.695Z", lowest),
-        // The vector of Snowbank's protocol.
+        // The test vector of Snowbank's protocol.
         ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0"),
         ("clearing", 1613024787541981316, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316"),
-        // As the clearing house's code makes it: Unix ms / 10 + 136040000000, machine above
-        // sequence.
+        // The clearing house's code makes this ID: the time is Unix ms / 10 + 136040000000, and the
+        // machine is above the sequence.
         ("clearing-code", 283888478754819316, "2016-11-07T02:13:07.540Z", "machine=81 sequence=9 table=316"),
         ("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81"),
         ("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &node),
@@ -45,7 +46,7 @@ fn published_ids_decode_to_their_published_fields() {
     let clearing = layout("clearing");
     let clearing = clearing.decode(1613024787541981316).unwrap();
     assert_eq!((clearing.worker, clearing.sequence), (81, 9));
-    // The offset: Unix ms + 136040000000.
+    // In this layout, the time is Unix ms + 136040000000.
     assert_eq!(layout("clearing-bits").decode(136040000000 << 20).unwrap().instant, UnixMicros(0));
 }
 
@@ -118,7 +119,7 @@ fn ranges_hold_whole_ticks_and_are_clamped_to_the_life() {
     let layout = layout("time:41,worker:10,sequence:12;tick=10ms");
     let range = |from: &str, to: &str| layout.range(instant(from), instant(to)).unwrap();
     let weight = 1 << 22;
-    assert_eq!(range("0", "0"), (0, weight - 1), "an instant is its whole tick");
+    assert_eq!(range("0", "0"), (0, weight - 1), "an instant stands for its whole tick");
     assert_eq!(range("1970-01-01T00:00:00.0199999Z", "29"), (weight, 3 * weight - 1));
     assert_eq!(range("-1000", "1970-01-01"), (0, weight - 1), "cut at the first tick");
     let after = "2900-01-01";

@@ -1,4 +1,5 @@
-//! Positions to IDs and back, compared with a simple model: all IDs of a tick, sorted.
+//! Tests that convert positions to IDs and back, and compare them with a simple model: all IDs of a
+//! tick, sorted.
 
 use super::*;
 
@@ -38,8 +39,8 @@ fn progression(ids: &[u64]) -> usize {
     1 + ids.windows(2).take_while(|pair| pair[1] - pair[0] == ids[1] - ids[0]).count()
 }
 
-/// Returns the length of the longest run at an index within the tick. Only if a whole tick is one
-/// run, a run leaves the group of its first ID.
+/// Returns the length of the longest run at an index within the tick. A run leaves the group of its
+/// first ID only if a whole tick is one run.
 fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
     let rest = &ids[index..];
     if progression(ids) == ids.len() {
@@ -54,7 +55,7 @@ fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
 /// Generates a layout with some of its workers. Its ticks are small enough to check every ID.
 fn a_numbering() -> impl Strategy<Value = Numbering> {
     let picks = prop_oneof![
-        // Neighbours, whose runs may continue each other.
+        // Neighbouring workers, whose runs may continue each other.
         (any::<u64>(), 1..=24_u64)
             .prop_map(|(first, count)| (0..count).map(|n| first.wrapping_add(n)).collect()),
         vec(any::<u64>(), 1..=24),
@@ -161,7 +162,10 @@ fn random_fields_and_wide_strides_need_lists() {
     assert_eq!(numbering("clearing", "81").random_parts(), [(1000, 1)]);
     assert!(numbering("time:20,sequence:8,node:33", "0").needs_list());
     assert!(!numbering("time:20,sequence:8,node:31", "0").needs_list());
-    assert!(!numbering("time:20,node:30,sequence:8", "0,100000000").needs_list(), "no run leaves a worker");
+    assert!(
+        !numbering("time:20,node:30,sequence:8", "0,100000000").needs_list(),
+        "no run has IDs of two workers"
+    );
 }
 
 #[test]

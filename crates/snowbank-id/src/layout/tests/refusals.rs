@@ -48,7 +48,7 @@ fn layouts_that_just_fit_are_allowed() {
 }
 
 #[test]
-fn names() {
+fn unknown_layouts_and_wrong_field_names_are_refused() {
     refused("nope", &["\"nope\"", "the presets are twitter, simple-2020,", "js53"]);
     refused("", &["\"\""]);
     refused("Twitter", &["\"Twitter\""]);
@@ -61,7 +61,7 @@ fn names() {
 }
 
 #[test]
-fn roles() {
+fn fields_with_a_wrong_role_or_order_are_refused() {
     refused("worker:5,time:41,sequence:12", &["the first field is \"worker\"; it must be time"]);
     refused("sequence:12", &["the first field is \"sequence\"; it must be time"]);
     refused("time:41,worker:10", &["no sequence field"]);
@@ -80,7 +80,7 @@ fn roles() {
 }
 
 #[test]
-fn sizes() {
+fn sizes_that_no_field_can_have_are_refused() {
     for size in " 0 64 -1 +5 0d 20d d = =0 =1 =-5 =9223372036854775809 1.5 x".split(' ') {
         refused(
             &format!("time:41,worker:{size},sequence:12"),
@@ -90,7 +90,7 @@ fn sizes() {
 }
 
 #[test]
-fn syntax() {
+fn texts_with_wrong_syntax_are_refused() {
     for field in
         "worker worker:5: worker:5:Random worker:5:constant worker:5:constant(x) a:1:random:2 ".split(' ')
     {
@@ -104,7 +104,7 @@ fn syntax() {
 }
 
 #[test]
-fn ticks_and_epochs() {
+fn wrong_ticks_and_epochs_are_refused() {
     for tick in "0ms 0s 1 1m ms -1ms 1.5s 86401s 99999999999999999999s 18446744073709551615s".split(' ') {
         refused(&format!("time:41,sequence:12;tick={tick}"), &["a tick of", "is not allowed"]);
     }
@@ -117,7 +117,7 @@ fn ticks_and_epochs() {
 }
 
 #[test]
-fn ids() {
+fn ids_that_a_layout_cannot_make_are_refused() {
     let layout = layout("time:41,region:2:constant(1),sequence:12");
     let above = layout.decode(1 << 55).unwrap_err().to_string();
     assert!(above.contains("ID 36028797018963968 is above this layout's last, 36028797018963967"), "{above}");
@@ -136,7 +136,7 @@ fn ids() {
 }
 
 #[test]
-fn worker_ids() {
+fn worker_ids_that_a_layout_does_not_have_are_refused() {
     let refusal = |spec: &str, workers: &str| {
         Numbering::new(layout(spec), workers.parse().unwrap()).unwrap_err().to_string()
     };

@@ -30,7 +30,7 @@ fn meet(left: (&str, &str), right: (&str, &str)) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn spaces_are_equal_if_ids_are() {
+fn spaces_are_equal_if_their_ids_are_equal() {
     assert_eq!(space("twitter"), "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657");
     assert_eq!(space("twitter"), space("time:41,worker:10,sequence:12;epoch=2010-11-04T01:42:54.657Z"));
     assert_eq!(space("twitter"), space("time:40,a:=16,b:6,sequence:=4096;epoch=1288834974657"));
@@ -82,7 +82,7 @@ fn only_the_canonical_text_of_a_space_is_read() {
 fn constants_are_part_of_the_number() {
     let layout = layout("time:41,region:2:constant(1),worker:8,sequence:6,zone:2:constant(2),host:4");
     assert_eq!(layout.space().to_string(), "time,node:=1024,sequence:=64,node:=64;tick=1ms;epoch=0");
-    // worker 5, host 3
+    // The worker ID consists of worker 5 and host 3.
     assert_eq!(layout.number_in_space(5 * 16 + 3), ((256 + 5) * 4 + 2) * 16 + 3);
     let workers = WorkerSet::from_list([0, 1, 15, 16, 4095]).unwrap();
     assert!(layout.numbers_in_space(&workers).is_sorted_by(|left, right| left < right));
@@ -97,7 +97,7 @@ fn layouts_that_make_the_same_ids_collide() {
     assert_eq!(meet((constant, "5"), (node, "5")), None);
     // The same bits, divided into fields at another place.
     assert_eq!(meet((node, "5"), ("time:41,worker:11,sequence:11", "9-11")), Some((5, 10)));
-    // Ten ticks of one are one tick of the other.
+    // Ten ticks of the short layout are one tick of the long layout.
     let short = "time:13d,worker:2d,sequence:3d";
     let long = "time:12d,worker:2d,sequence:4d;tick=10ms";
     assert_eq!(meet((short, "7"), (long, "0-99")), Some((7, 0)));
@@ -109,10 +109,10 @@ fn layouts_that_make_the_same_ids_collide() {
     let kind = |kind: u64| format!("time:41,worker:2d,sequence:2d,kind:1d:constant({kind}),table:1d:random");
     assert_eq!(meet((&kind(1), "3"), (&kind(2), "3")), None);
     assert_eq!(meet((&kind(1), "3"), (&kind(1), "3")), Some((3, 3)));
-    // Sizes that do not divide each other.
+    // The sizes of these layouts do not divide each other.
     let hundreds = "time:40,worker:=60,sequence:=100";
     let sixties = "time:40,worker:=100,sequence:=60";
-    assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "they may collide");
+    assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "these workers may collide");
 }
 
 /// Returns a layout of few IDs whose fields have these sizes, or `None` if the kinds make no
@@ -152,7 +152,8 @@ fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     })
 }
 
-/// Joins two neighbours into one field, so that the two layouts are cut differently.
+/// Joins two neighbouring fields into one, so that the two layouts divide an ID at different
+/// places.
 fn joined(factors: &[u64], at: usize) -> Vec<u64> {
     let mut factors = factors.to_vec();
     if at + 1 < factors.len() {
@@ -165,7 +166,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     /// The layouts grow alike and have any epochs. Two workers that have an ID in common must
-    /// collide. If the weights divide each other and the ticks are equal, no other workers collide.
+    /// collide. If the weights divide each other and the ticks are equal, no other workers may
+    /// collide.
     #[test]
     fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
@@ -194,7 +196,7 @@ proptest! {
                 prop_assert!(!is_exact || is_common == found.is_some(), "{} {} and {} {}", left, worker, right, other);
             }
         }
-        // All workers together collide if two of them do.
+        // The sets of all workers collide if any two workers do.
         let everyone = |layout: &Layout| WorkerSet::from_list(0..layout.workers()).unwrap();
         let all = collision((&left, &everyone(&left)), (&right, &everyone(&right)));
         let is_common = left_ids.iter().any(|mine| right_ids.iter().any(|theirs| !mine.is_disjoint(theirs)));

@@ -1,9 +1,9 @@
-//! The text form.
+//! Tests of the text form.
 
 use super::*;
 
 #[test]
-fn the_canonical_form_writes_everything() {
+fn the_canonical_form_has_every_field_and_setting() {
     let spec = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
     assert_eq!(layout("twitter").to_string(), spec);
     for (written, canonical) in [
@@ -24,7 +24,8 @@ fn the_canonical_form_writes_everything() {
 }
 
 proptest! {
-    /// The input is any layout's text, that text with a piece replaced, or any other text.
+    /// There are three inputs: the text of a layout, the same text with a piece replaced, and any
+    /// other text.
     #[test]
     fn every_accepted_text_is_written_back(
         layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()d .TZ+-]{0,60}",

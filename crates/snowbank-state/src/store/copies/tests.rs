@@ -5,7 +5,7 @@ use crate::store::tests::record;
 use snowbank_id::layout::Position;
 
 const SLOT_BYTES: usize = 16 * 1024;
-/// The smallest part of a disk that is written whole.
+/// The size of a sector, the smallest part of a disk that is written as a whole.
 const SECTOR_BYTES: usize = 512;
 
 /// Returns records of two sources at this ceiling, ordered by their keys.
@@ -23,7 +23,10 @@ pub(in crate::store) fn slot_at(number: u64, ceiling: u64) -> Vec<u8> {
 pub(in crate::store) fn ceiling_of(bytes: &[u8]) -> Result<u64, CopyError> {
     let records = read(bytes)?.records;
     assert_eq!(records.len(), 2);
-    assert!(records.iter().all(|record| record.ceiling == records[0].ceiling), "half of two writes");
+    assert!(
+        records.iter().all(|record| record.ceiling == records[0].ceiling),
+        "the records are from two writes"
+    );
     Ok(records[0].ceiling.0)
 }
 
@@ -57,8 +60,8 @@ fn the_checksum_is_that_of_sha256sum() {
     assert_eq!(sum, expected.map(|byte| format!("{byte:02x}")).concat());
 }
 
-/// Calls `check` with each damaged file. One byte of a copy is changed, or one sector is lost, full
-/// of noise, or from an older write.
+/// Calls `check` with many damaged versions of a file. In each version, one byte of a copy is
+/// changed, or one sector is zero, full of noise, or from an older write.
 fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
     let document_end = whole.windows(3).position(|end| end == b"]}\n").unwrap() + SECTOR_BYTES;
     for copy in [0, SLOT_BYTES] {
@@ -85,8 +88,8 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     let older = slot_at(6, 600).repeat(2);
     let whole = slot_at(7, 700).repeat(2);
     damage(&whole, &older, |damaged, what| assert_eq!(ceiling_of(damaged), Ok(700), "{what}"));
-    // One copy is lost: the file was cut off, the copy was never written, or it is still the
-    // earlier one.
+    // One copy is lost, for one of three reasons: the file was cut off, the copy was never written,
+    // or the copy is still from the earlier write.
     for end in 0..whole.len() {
         let is_first_there = end > 4_096;
         if end % 97 == 0 || end > whole.len() - 10 {

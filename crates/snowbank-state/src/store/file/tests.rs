@@ -15,7 +15,7 @@ enum Act {
     Sync,
 }
 
-/// A disk that notes what is done to it.
+/// A disk that notes each write and each sync.
 #[derive(Default)]
 struct Noted(RefCell<Vec<Act>>);
 
@@ -31,8 +31,8 @@ impl Disk for Noted {
     }
 }
 
-/// Applies acts up to a power failure: all that was synced, and of the rest the sectors for which
-/// `reaches_disk` is true.
+/// Applies acts to a disk that then loses power. All writes before the last sync reach the disk. Of
+/// each later write, only the sectors for which `reaches_disk` returns true do.
 fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> bool) {
     let synced = acts.iter().rposition(|act| matches!(act, Act::Sync)).unwrap_or(0);
     for (index, act) in acts.iter().enumerate() {
@@ -48,11 +48,12 @@ fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> b
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Processes may die at any point of a write, and any sectors may reach the disk: the file's
-    /// ceiling is never below what was granted. That also holds if one copy is damaged or has lost
-    /// its last write. In that case, however, the file may be refused if a write was cut short.
+    /// A process may die at any point of a write, and any sectors of that write may reach the disk.
+    /// The ceiling in the file must never be below what was granted. This must also hold if, in
+    /// addition, one copy is damaged or has lost its last write. But then the file may be refused
+    /// if the last write was cut short.
     #[test]
-    fn a_power_failure_at_any_point_leaves_what_was_granted(
+    fn a_power_failure_never_lowers_a_granted_ceiling(
         lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
     ) {
         let mut disk = slot_at(1, 100).repeat(2);
@@ -115,7 +116,7 @@ fn a_start_writes_in_place_unless_the_file_is_unfit() {
     let before = inode(directory);
     let bytes = start();
     assert_eq!(inode(directory), before);
-    // One copy is damaged: it is written first.
+    // If one copy is damaged, a start writes this copy first.
     for copy in [0, length / 2] {
         let mut damaged = bytes.clone();
         damaged[copy + 300] ^= 1;
@@ -145,7 +146,7 @@ fn a_file_without_room_for_the_records_is_replaced() {
         let found = copies::read(&fs::read(path(directory.path())).unwrap()).unwrap();
         assert_eq!(found.records.len(), records.len());
     }
-    assert!(records.len() > 16, "room for {} only", records.len());
+    assert!(records.len() > 16, "the first file has room for {} records only", records.len());
 }
 
 #[test]

@@ -12,14 +12,14 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
     ];
     let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
     assert_eq!(plan.starts, [Some(wanted.position_from(records[1].id_bound))]);
-    assert_eq!(plan.retired, records, "worker IDs that it does not have may come back");
+    assert_eq!(plan.retired, records, "a later source may have these worker IDs again");
 }
 
 #[test]
-fn a_start_between_two_ids_takes_the_higher_one() {
+fn a_bound_between_two_ids_starts_at_the_higher_one() {
     let stored = numbering("twitter", "2");
     let wanted = numbering("twitter", "1");
-    // Worker 2's first ID of the tick lies above all of worker 1's.
+    // In each tick, the first ID of worker 2 lies above all IDs of worker 1.
     let bound = stored.id_bound(at(&stored, 0));
     let start = wanted.position_from(bound);
     assert_eq!(start, at(&wanted, 1));
@@ -35,7 +35,11 @@ fn a_record_of_no_source_binds_sources_without_a_record() {
     let starts = plan(&records, &both, WALL).unwrap().starts;
     assert_eq!(starts[0], Some(known.position_from(records[0].id_bound)));
     assert_eq!(starts[1], Some(fresh.position_from(records[1].id_bound)));
-    assert_eq!(plan(&records[..1], &both, WALL).unwrap().starts[1], None, "new beside known ones");
+    assert_eq!(
+        plan(&records[..1], &both, WALL).unwrap().starts[1],
+        None,
+        "no record binds a new source beside a known one"
+    );
     let released = Record { released: true, ..records[1].clone() };
     assert_eq!(plan(&[records[0].clone(), released], &both, WALL).unwrap().starts[1], None);
 }
@@ -56,7 +60,8 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
     let records = [record("orders", "twitter", "1", 3_600_000)];
     let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
     assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
-    // An epoch ten seconds later reaches the bound ten seconds later, which max_ahead makes up for.
+    // With an epoch ten seconds later, IDs reach the bound ten seconds later. But max_ahead lets
+    // the source start ten seconds before that.
     for (epoch, expected) in
         [(1288834974657_i64 + 10_000, Err(3_600_000)), (1288834974657 - 3_600_000, Ok(0))]
     {
@@ -66,7 +71,11 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
             (Err(refused), Err(ms)) => {
                 let when = UnixMicros(WALL.0 + ms * 1_000).rfc3339(3);
                 assert!(refused.to_string().contains(&format!("it can start from {when} on")), "{refused}");
-                assert_eq!(refused.cause(), Cause::ClockBehind, "an hour before what was granted");
+                assert_eq!(
+                    refused.cause(),
+                    Cause::ClockBehind,
+                    "the clock is an hour before what was granted"
+                );
             }
             (found, expected) => panic!("{epoch}: {found:?}, expected {expected:?}"),
         }
@@ -93,25 +102,32 @@ fn after_a_crash_only_other_worker_ids_start_at_the_id_clock() {
         plan(std::slice::from_ref(record), &[claimant], at).unwrap().starts[0].unwrap()
     };
     let record = crashed(3_000, 100_500);
-    assert_eq!(start(&record, &unused, "this boot", false), at(&unused, 101), "above its ID clock's tick");
+    assert_eq!(
+        start(&record, &unused, "this boot", false),
+        at(&unused, 101),
+        "the tick after that of the ID clock"
+    );
     assert_eq!(
         start(&crashed(50, 100_500), &unused, "this boot", false),
         at(&unused, 50),
-        "nothing was granted there"
+        "nothing above that was granted"
     );
     for its_own in [&used, &both] {
-        assert!(start(&record, its_own, "this boot", true) >= at(its_own, 3_000), "they may have been used");
+        assert!(
+            start(&record, its_own, "this boot", true) >= at(its_own, 3_000),
+            "all granted IDs may have been used"
+        );
     }
     assert_eq!(
         start(&record, &unused, "another", false),
         at(&unused, 3_000),
-        "its boot clock means nothing here"
+        "the boot clock of that boot means nothing here"
     );
     let was_assigned = Record { assigned_bound: Some(0), ..record };
     assert_eq!(start(&was_assigned, &unused, "this boot", true), at(&unused, 101));
     assert_eq!(
         start(&was_assigned, &unused, "this boot", false),
         at(&unused, 3_000),
-        "records of others are gone"
+        "records of other assigned worker IDs may be gone"
     );
 }
