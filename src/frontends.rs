@@ -210,7 +210,7 @@ pub enum Step<F> {
     },
 }
 
-/// One protocol on one connection. Its default is for a new connection.
+/// One protocol on one connection. `default` returns the state of a new connection.
 pub trait FrontEnd: Default {
     /// The protocol.
     const PROTOCOL: Protocol;
@@ -274,7 +274,8 @@ pub trait FrontEnd: Default {
         rng: &mut fastrand::Rng,
     );
 
-    /// Encodes the reason why the connection is closed, to follow its last reply.
+    /// Encodes the reason why the connection is closed. It is sent after the connection's last
+    /// reply.
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
 
     /// Encodes a refusal.

@@ -26,8 +26,8 @@ use snowbank_client::tls::provider;
 /// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
-/// The longest that a handshake may take, whatever `stall_timeout` allows. It takes one or two
-/// round trips, so this limit outlasts a few lost packets.
+/// The longest time that a handshake may take, even if `stall_timeout` allows more. A handshake
+/// takes one or two round trips, so this limit outlasts a few lost packets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// The remaining life at which a certificate causes a warning.

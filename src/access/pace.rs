@@ -39,7 +39,7 @@ pub struct Permit {
     pub count: u64,
     /// The time from which the IDs may be drawn.
     pub at: BootMicros,
-    /// The cursor after the IDs.
+    /// The cursor after these IDs were reserved.
     end: u64,
 }
 
@@ -234,7 +234,7 @@ mod tests {
     proptest! {
         /// Since the start, the client has drawn at most what the rate yields, plus a burst. In any
         /// span, it draws at most what the rate yields in the span and one longest wait, plus a
-        /// burst. It draws nothing before its time or after its deadline.
+        /// burst. No request draws before its permit's time or after its deadline.
         #[test]
         fn draws_stay_within_the_rate_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));
@@ -298,7 +298,8 @@ mod tests {
                     1 if !waiting.is_empty() => waiting.swap_remove(0).settle(0, now),
                     _ => waiting.extend(pace.reserve(now, BootMicros(now.0 + wait_us), count, action == 2)),
                 }
-                // After the other actions, requests whose time has come may still give back theirs.
+                // Waiting requests draw only after actions above 3. After the other actions,
+                // requests whose time has come may still give back their IDs.
                 drawn.extend(waiting.extract_if(.., |permit| permit.at <= now && action > 3));
             }
             drawn.append(&mut waiting);

@@ -129,8 +129,8 @@ impl Rules {
         names::names(own).iter().find_map(|name| self.by_certificate.get(name))
     }
 
-    /// Returns the identity of a token, if it has one. The outer `None`: the token is not one of
-    /// the daemon's.
+    /// Returns the identity of a token, if it has one. The outer `None` means that the token is not
+    /// one of the daemon's.
     pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // The reader of the token file refuses names that no identity has.

@@ -31,7 +31,7 @@ impl Usage {
         Usage { ids: ids.into(), ..Usage::default() }
     }
 
-    /// Counts IDs that a shard hands out. Only that shard's thread may do so.
+    /// Counts IDs that a shard hands out. Only that shard's thread may call this.
     #[inline]
     pub(crate) fn note_ids(&self, shard: usize, source: usize, count: u64) {
         if let Some(of_shard) = self.ids.get(shard) {

@@ -42,8 +42,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let layout = chosen.as_ref().map(|chosen| &chosen.layout);
     let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
-    // Nothing is printed before all IDs are read, so that a mistake in the last one leaves no half
-    // answer.
+    // Nothing is printed before all IDs are read, so that a mistake in the last ID does not leave
+    // half of an answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
         let id = match (&arguments.from, layout) {
@@ -88,7 +88,7 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
 
 #[derive(Serialize)]
 struct Line<'a> {
-    /// A string, because JavaScript's numbers end at 2^53.
+    /// A string, because JavaScript's numbers are exact only up to 2^53.
     id: String,
     layout: &'a str,
     time: String,

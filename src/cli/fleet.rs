@@ -1,5 +1,5 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and
-//! frees one.
+//! frees a worker ID.
 
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -140,8 +140,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. A source that
-/// is too slow to fill one in time sends a part.
+/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. If a source
+/// is too slow to fill a batch in time, the daemon sends a part of the batch.
 async fn fetch(
     client: &Client,
     arguments: &Arguments,

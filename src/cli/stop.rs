@@ -119,6 +119,6 @@ async fn standard_input_ended() {
         tracing::error!(%error, "cannot watch standard input; stopping");
         return;
     }
-    // The thread always sends, so there is no error; without the thread, stopping is right.
+    // An error would mean that the thread is gone. To stop is then right, too.
     let _ = end.await;
 }

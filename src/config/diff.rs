@@ -28,7 +28,8 @@ impl fmt::Display for Changed {
 
 const WHAT_TO_DO: &str = "restart the daemon, or put it back";
 
-/// Returns the changes of identities, which are compared by name. All take effect at a reload.
+/// Returns the changes of identities, which are compared by name. All these changes take effect at
+/// a reload.
 fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
     let both = running.identities.iter().chain(&wanted.identities);
     let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();

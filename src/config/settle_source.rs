@@ -97,8 +97,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
     false
 }
 
-/// Checks that the layout has the worker IDs. Worker IDs that were given by its fields become
-/// numbers.
+/// Checks that the layout has the worker IDs. Worker IDs that were given by the layout's fields
+/// become numbers.
 ///
 /// # Errors
 /// The key of the setting that does not fit, and why.
@@ -154,9 +154,9 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// are picked or if the daemon belongs to a fleet. Other daemons may then get any worker ID of
 /// either layout, so constants and worker IDs do not count.
 ///
-/// Two sources of one ID space pass: a coordinator gives each worker ID once, and worker IDs from
-/// the machine are compared when they are picked. Outside a fleet, that comparison is also enough
-/// for a source whose `worker_ids` leaves only some of the fields to the machine.
+/// Two sources with the same ID space are not refused: a coordinator gives each worker ID once, and
+/// worker IDs from the machine are compared when they are picked. Outside a fleet, that comparison
+/// is also enough for a source whose `worker_ids` leaves only some of the fields to the machine.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,
@@ -184,7 +184,7 @@ pub(super) fn check_open_overlaps(
     }
 }
 
-/// Returns how far apart the epochs of two sources are, in words; `None` if they are the same.
+/// Returns how far apart the epochs of two sources are, in words; `None` if the epochs are equal.
 pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<String> {
     match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
         0 => None,

@@ -19,8 +19,8 @@ use snowbank_client::layout::{Layout, WorkerSet};
 pub const SOURCES_MAX: usize = 64;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
-/// while in use, so two syncs may fail or be slow before a request has to wait for one. A crash
-/// skips at most this time, plus the rest of a tick.
+/// while the source is in use, so two syncs may fail or be slow before a request has to wait for a
+/// sync. A crash skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -222,8 +222,8 @@ impl SourceSettings {
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
     /// After a crash, the ceiling is up to a tick above the horizon. A second crash in that tick
-    /// adds another. Two ticks are kept free below `max_ahead`, so that the next start still hands
-    /// out IDs at once.
+    /// adds another tick. Two ticks are kept free below `max_ahead`, so that the next start still
+    /// hands out IDs at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

@@ -152,7 +152,8 @@ impl Settings {
         warnings
     }
 
-    /// Warns of listeners that other machines reach without a token, a certificate or encryption.
+    /// Warns of listeners that other machines can reach without a token, a certificate or
+    /// encryption.
     fn open_to_everyone(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.auth.token_file.is_none()

@@ -9,7 +9,7 @@
 //! - `lookup`: answers about IDs and sources that need no IDs.
 //!
 //! No request needs a body. A request with a body is refused, unless it asks for the OpenAPI
-//! description. In both cases the connection closes.
+//! description. The connection closes after every request with a body.
 
 mod head;
 mod listing;

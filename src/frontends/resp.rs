@@ -110,7 +110,7 @@ pub struct Resp {
 
 /// The outcome of one request.
 enum Reply {
-    /// The reply is encoded. The error code, if it is an error.
+    /// The reply is encoded. Has the error code, if the reply is an error.
     Encoded(Option<ErrorCode>),
     /// The request asks for IDs.
     Ids(Ask, Form),

@@ -41,8 +41,8 @@
 //!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns
 //!   [`Error::SameWorkerIds`].
-//! - A server of another protocol is passed over while another endpoint serves.
-//!   [`Client::endpoint_errors`] names it.
+//! - The client passes over a server of another protocol while another endpoint serves.
+//!   [`Client::endpoint_errors`] names such a server.
 //! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
 //!   child. The client notices forks that use the C library's `fork`, but not a bare `clone` system
 //!   call.

@@ -16,9 +16,10 @@
 //! - [`info`]: the JSON of an INFO reply.
 //! - [`code`]: the error codes. [`one_line`]: text of other programs, safe to show.
 //!
-//! Both `parse` functions take the bytes so far and return one frame or [`Parsed::Incomplete`].
-//! They keep no state, copy nothing and allocate nothing. So a stream parses in the same way
-//! however it is split. `docs/protocol.md` describes the format for users, with test vectors.
+//! Both `parse` functions take the bytes that have arrived, and return one frame or
+//! [`Parsed::Incomplete`]. They keep no state, copy nothing and allocate nothing. So a stream
+//! parses in the same way however it is split. `docs/protocol.md` describes the format for users,
+//! with test vectors.
 
 pub mod code;
 pub mod collect;

@@ -70,7 +70,7 @@ struct Snapshot {
 }
 
 /// The most attempts to read the state. An attempt fails if a daemon raises a ceiling meanwhile. On
-/// an overloaded machine ten failed in a row.
+/// an overloaded machine, ten attempts in a row have failed.
 const ATTEMPTS: usize = 100;
 
 /// Reads the records, their marks and the holder as of one moment. Otherwise a mark that is newer
@@ -102,7 +102,8 @@ struct Output<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output: its record, as in the state file, and what follows from it now.
+/// One source in the output: its record, as in the state file, and the facts that follow from the
+/// record at this time.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]

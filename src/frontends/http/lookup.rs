@@ -1,4 +1,4 @@
-//! Answers about sources and IDs. They draw nothing.
+//! Answers to requests about sources and IDs. These requests draw no IDs.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
     }))
 }
 
-/// An object, whose members keep their order.
+/// A JSON object whose members keep their order.
 struct Members<'a, V>(Vec<(&'a str, V)>);
 
 impl<V: Serialize> Serialize for Members<'_, V> {

@@ -247,7 +247,7 @@ pub(in crate::frontends) fn info(json: &[u8]) -> String {
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
     );
-    // The daemon makes valid JSON. Tests have none.
+    // The daemon's JSON is always valid. Some tests pass other bytes.
     if let Ok(info) = Info::from_json(json) {
         let instance = info.instance.unwrap_or_default();
         text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");

@@ -71,7 +71,7 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
     Ok(Reply::Ids(ask, Form::List))
 }
 
-/// Returns true for a number. The name of a source is not all digits.
+/// Returns true for a number. It cannot be the name of a source, because no name is all digits.
 fn is_count(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)

@@ -54,7 +54,7 @@ impl<'b> Arguments<'b> {
 pub(super) enum Miss {
     /// The request is not complete yet.
     Incomplete,
-    /// An inline command has a control character, which no text has.
+    /// An inline command has a control character, so it is not text.
     NoText,
     /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),

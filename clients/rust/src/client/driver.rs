@@ -1,5 +1,5 @@
 //! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try
-//! the next.
+//! the next daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Health {
         self.not_before.max(self.exhausted_until).max(Instant::now())
     }
 
-    /// Leaves the endpoint alone for its back-off, plus the time that it asked for.
+    /// Keeps the client away from the endpoint for its back-off, plus the time that it asked for.
     fn rest(&mut self, shared: &Shared, error: &Error) {
         let asked = asked(shared, error);
         self.failures = self.failures.saturating_add(1);
@@ -52,8 +52,8 @@ struct Greeted {
     connection: Connection,
 }
 
-/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves
-/// on after a failure. It ends with the last handle.
+/// The task's state. The task connects when a call needs a connection, stays with a daemon that
+/// serves, and moves on after a failure. It ends when the last handle is dropped.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
@@ -148,7 +148,8 @@ impl Driver {
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those
     /// that are not exhausted, then those that have not failed, then the next in the circle. The
-    /// circle begins with the current endpoint, or with the first if that is preferred.
+    /// circle begins with the current endpoint, or with the first endpoint if the options prefer
+    /// it.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -162,9 +163,9 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Prefers the other endpoints to one that has no IDs before a call's deadline. The next call
-    /// may ask for another source or wait longer. So if all others fail, the driver tries this one
-    /// after a short pause.
+    /// Makes the driver prefer the other endpoints to this one, which has no IDs before a call's
+    /// deadline. The next call may ask for another source or allow a longer wait. So if all other
+    /// endpoints fail, the driver tries this one again after a short pause.
     fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
         self.health[index].not_before = now + self.shared.backoff(1);
@@ -173,7 +174,8 @@ impl Driver {
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
     ///
-    /// A call fails over an endpoint that speaks another protocol only if all endpoints do.
+    /// An endpoint that speaks another protocol makes calls fail only if all endpoints speak
+    /// another protocol.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
         self.health[index].rest(&self.shared, &error);
         self.shared.fail(index, error.clone());

@@ -19,7 +19,8 @@ pub(super) struct Shared {
 struct Progress {
     /// The endpoint that serves, with the IP address if its name has several.
     serving: Option<Arc<str>>,
-    /// The index of the endpoint that is being connected to, and what it has not done yet.
+    /// The index of the endpoint that the driver is connecting to, and the step that this endpoint
+    /// has not done yet.
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
@@ -55,7 +56,7 @@ impl Shared {
         self.progress().collision.clone().map_or(Ok(()), Err)
     }
 
-    /// Notes what the endpoint that the driver connects to has not done yet.
+    /// Notes the step that the endpoint has not done yet while the driver connects to it.
     pub(super) fn awaits(&self, index: usize, unfinished: String) {
         self.progress().awaited = Some((index, unfinished.into()));
     }
@@ -71,8 +72,9 @@ impl Shared {
         progress.awaited = None;
     }
 
-    /// Notes that the endpoint of that index failed: its next address comes first. If the first
-    /// address is preferred, an endpoint that has served begins with it again.
+    /// Notes that an endpoint failed. From now on the next address of its name is tried first.
+    /// There is one exception: if the options prefer the first address and an endpoint was serving,
+    /// the number stays as it is.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let has_served = progress.serving.take().is_some();
@@ -90,13 +92,14 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. It counts modulo the name's
-    /// addresses.
+    /// Returns the number of the address that is tried first. It counts modulo the number of the
+    /// name's addresses.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }
 
-    /// Records the number of the address that accepted. The next failure leads to the one after it.
+    /// Records the number of the address that accepted. After the next failure, the address after
+    /// this one is tried first.
     pub(super) fn set_address_number(&self, index: usize, number: usize) {
         self.progress().address_numbers[index] = number;
     }

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// The length, body or flags do not fit.
+    /// The length, body or flags of the request are not allowed.
     Malformed = 1,
     /// The kind of the request is unknown.
     Unsupported = 2,

@@ -140,8 +140,8 @@ impl Info {
     }
 
     /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
-    /// the same time. Returns `None` if there is none, if the two are one daemon, or if one of them
-    /// does not name its instance.
+    /// the same time. There are three reasons for `None`: there is no such worker ID; the two are
+    /// one daemon; or one of them does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
@@ -170,8 +170,8 @@ impl Info {
 }
 
 impl Source {
-    /// Returns the name, the layout and the worker IDs. A source that has none, or unreadable ones,
-    /// is not compared.
+    /// Returns the name, the layout and the worker IDs. Returns `None` if the source has none of
+    /// these, or if they cannot be read: such a source is not compared.
     fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
         let layout: Layout = self.layout.as_ref()?.parse().ok()?;
         let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;

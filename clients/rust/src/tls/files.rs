@@ -14,13 +14,13 @@ use x509_cert::ext::pkix::BasicConstraints;
 use super::fault;
 
 /// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without a
-/// limit, the path of a disk or an endless device would be read on and on.
+/// limit, the reading of a disk or an endless device would not end.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemFile {
-    /// This side's certificate, and those that lead from it to an authority.
+    /// This side's certificate, and the certificates that lead from it to an authority.
     Certificate,
     /// The private key of that certificate.
     Key,

@@ -11,7 +11,7 @@ use crate::fake_daemon::FakeDaemon;
 
 const PARENTS_IDS: u64 = 1_000_000;
 
-/// The exit code of a child without a finding.
+/// The exit code of a child whose checks all passed.
 const FINE: i32 = 40;
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -36,7 +36,7 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await
     });
-    // The ID is above all that the daemon has handed to the parent.
+    // The ID is above all IDs that the daemon has handed out to the parent.
     if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 32) {
         return 4;
     }
@@ -74,7 +74,7 @@ fn in_a_process_of_its_own() {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             in_child(&client, &mut ids, &shared, &daemon)
         }));
-        // SAFETY: it does not return and runs no destructors, so nothing of the parent's is
+        // SAFETY: `_exit` does not return and runs no destructors, so nothing of the parent's is
         // touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }

@@ -56,6 +56,6 @@ async fn an_exhausted_call_leaves_the_others_their_connection() {
     });
     let both = client(&[&refusing, &other]);
     let (large, small) = tokio::join!(both.batch(1_000), both.batch(1));
-    assert_eq!(large.expect("IDs from the other").endpoint(), other.name());
+    assert_eq!(large.expect("IDs from the other daemon").endpoint(), other.name());
     assert_eq!(small.expect("the reply that was in flight").endpoint(), refusing.name());
 }
