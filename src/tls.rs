@@ -103,7 +103,8 @@ impl ServerCertificate {
         Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
     }
 
-    /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.
+    /// Returns a warning if the certificate ends soon, is not valid yet, or is the certificate of
+    /// an authority itself.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
@@ -231,7 +232,7 @@ pub enum HandshakeFailure {
     /// The peer closed the connection without a fault, as health checks do.
     #[error("the peer left before the handshake was over")]
     Left,
-    /// It took too long.
+    /// The handshake took too long.
     #[error("the handshake was not over within {0:?}")]
     TooSlow(Duration),
     /// One side rejected the other. The text says why, and what to do.

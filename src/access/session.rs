@@ -36,11 +36,11 @@ pub enum Denial {
 /// The certificates that a TLS client has shown in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'c> {
-    /// The client's own certificate, then its intermediate ones. Empty if the daemon asked for
-    /// none.
+    /// The client's own certificate, then its intermediate certificates. The list is empty if the
+    /// daemon asked for no certificate.
     pub chain: &'c [CertificateDer<'c>],
     /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0
-    /// for none.
+    /// if there were none.
     pub checked_by: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct Session {
 
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens` is false for
-    /// a protocol that has no place for a token: its clients need none.
+    /// a protocol that has no place for a token: clients of that protocol need no token.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
@@ -93,8 +93,8 @@ impl Session {
     /// Replaces the session's identity, and updates the connection counts of the old and the new
     /// one.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        // The counts tell identities apart: one that a reload removed and a later reload added
-        // again has new counts.
+        // The counts distinguish identities: if a reload removes an identity and a later reload
+        // adds it again, it has new counts.
         let stays = match (&self.identity, identity) {
             (Some(old), Some(new)) => Arc::ptr_eq(&new.usage, &old.usage),
             _ => false,
@@ -266,7 +266,8 @@ fn digest_of(rules: &Rules) -> u64 {
     rules.authorities.as_ref().map_or(0, Authorities::digest)
 }
 
-/// Returns the identity of a certificate or of a token. If both have one, it must be the same.
+/// Returns the identity of a certificate or of a token. If both have an identity, it must be the
+/// same identity.
 fn one_of<'r>(
     of_certificate: Option<&'r Arc<Identity>>,
     of_token: Option<&'r Arc<Identity>>,

@@ -16,11 +16,11 @@ pub struct Usage {
     pub connections: AtomicU64,
     /// Connections that had this identity so far.
     pub connected: AtomicU64,
-    /// Requests that were checked against its limits.
+    /// Requests that were checked against the identity's limits.
     pub asked: AtomicU64,
-    /// Requests to sources that it may not draw from.
+    /// Requests to sources that the identity may not draw from.
     pub denied: AtomicU64,
-    /// Requests that waited or were refused because of its rate.
+    /// Requests that waited or were refused because of the identity's rate.
     pub slowed: AtomicU64,
 }
 

@@ -93,7 +93,7 @@ struct Line<'a> {
     layout: &'a str,
     time: String,
     unix_ms: i64,
-    /// The worker ID, if several node fields hold it together.
+    /// The worker ID, if it consists of several node fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<u64>,
     /// In the layout's order.

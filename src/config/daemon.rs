@@ -72,7 +72,8 @@ pub(super) fn tables() -> Vec<&'static str> {
 }
 
 settings! {
-    /// The configuration of a daemon, checked: each value is in its range, and they fit each other.
+    /// The configuration of a daemon after its checks: each value is in its range, and the values
+    /// fit each other.
     pub struct Settings at |settings, _index| (settings) {
         /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for
         /// IPv6, port 0 for any free one), or "unix:/path" for a socket file. With "tls:" in front

@@ -73,7 +73,7 @@ impl Origins {
 /// One mistake: `FILE:LINE: key: what was found, what is allowed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its place.
+    /// The place of the mistake.
     pub origin: Origin,
     /// The full key of the setting, as in [`Origins`]; empty if the mistake belongs to no setting.
     pub key: String,

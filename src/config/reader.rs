@@ -114,7 +114,8 @@ impl Reader {
         }
     }
 
-    /// Returns the tables of a list, with their places; none if there are too many or too few.
+    /// Returns the tables of a list, with their places. Returns no table if there are too many or
+    /// too few.
     fn tables_of<'v>(
         &mut self,
         list: &str,

@@ -212,8 +212,8 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     findings.mistake_of_source(index, key, text);
 }
 
-/// Checks that a ticket source has a state. Without one, each start would begin at the first number
-/// again.
+/// Checks that a ticket source has a state. Without a state, each start would begin at the first
+/// number again.
 fn check_state(settings: &Settings, findings: &mut Findings) {
     if settings.state_dir != StateDirChoice::None {
         return;

@@ -22,8 +22,8 @@ pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     })
 }
 
-/// Returns the suggestion for the known key that is most like a name. Of equally similar keys, it
-/// is for the last one.
+/// Returns the suggestion for the known key that is most like a name. If several keys are equally
+/// similar, it suggests the last of them.
 pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
     known
         .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))

@@ -26,7 +26,7 @@ const TOKEN_BYTES_SAFE: usize = 16;
 /// The SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// The tokens of a file, at least one. They are never printed.
+/// The tokens of a file. There is at least one. They are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
     tokens: Vec<Token>,
@@ -38,7 +38,7 @@ pub struct Tokens {
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
     hash: TokenHash,
-    /// The name of its identity, if it has one.
+    /// The name of the token's identity, if it has one.
     identity: Option<Box<str>>,
 }
 

@@ -216,7 +216,7 @@ impl<'v> Value<'v> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
-    /// Reads one address or an array of them, at least one.
+    /// Reads one address, or an array of at least one address.
     pub(crate) fn addresses(self) -> Result<Vec<Address>, String> {
         let addresses = self.front_end_addresses()?;
         let allowed = "at least one address, as in [\"127.0.0.1:7660\"]";

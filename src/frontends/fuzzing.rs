@@ -181,8 +181,8 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame. Its tag is the message's, or 0 if the message has no
-/// end.
+/// Checks that the answer is one whole frame. Its tag is that of the message, or 0 if the end of
+/// the message is unknown.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,

@@ -74,7 +74,7 @@ impl Address {
         matches!(self, Address::Tcp { port: 0, .. } | Address::Tls { port: 0, .. })
     }
 
-    /// Parses an address to connect to. Port 0 is not allowed, because no daemon listens on it.
+    /// Parses an address to connect to. Port 0 is not allowed, because no daemon listens on port 0.
     ///
     /// # Errors
     /// Returns an error if the text is not an address, or if its port is 0.

@@ -191,9 +191,9 @@ fn check_fork(process: &forkguard::Guard) -> Result<(), Error> {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy, because a guard reports a fork only once. The check is one load and one
-/// comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when measured, too
-/// much for every ID.
+/// It checks a copy of the guard, because a guard reports a fork only once. The check is one load
+/// and one comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when
+/// measured, too much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

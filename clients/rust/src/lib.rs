@@ -18,7 +18,7 @@
 //!
 //! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
 //!   freely: the clones share one connection and pipeline their calls on it. A `Client` needs a
-//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs none.
+//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs no runtime.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
 //!   as signed integers, for columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.

@@ -71,7 +71,7 @@ pub const MAX_REPLY_SIZE: usize = MAX_REPLY_LENGTH as usize + 4;
 /// The most bytes of a PING.
 pub const MAX_PING_SIZE: usize = 64;
 
-/// The most bytes of a token, which has at least one.
+/// The most bytes of a token. A token has at least one byte.
 pub const MAX_TOKEN_SIZE: usize = 512;
 
 const _: () = assert!(

@@ -26,7 +26,7 @@ pub(super) struct MarkShown {
     time: Option<String>,
     /// The identity of the state that granted the IDs below `id`. `None` without a mark.
     state: Option<String>,
-    /// True if that is the state in this directory. `None` without a mark.
+    /// True if that state is the one in this directory. `None` without a mark.
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
     next_start: NextStart,

@@ -109,9 +109,10 @@ struct Shown<'a> {
     #[serde(flatten)]
     record: &'a Record,
     kind: &'static str,
-    /// The time of the ceiling. A ticket counter has none.
+    /// The time of the ceiling. A ticket counter has no time.
     ceiling_time: Option<String>,
-    /// The time by which the ceiling is ahead of the wall clock. Negative: behind it.
+    /// The time by which the ceiling is ahead of the wall clock. It is negative if the ceiling is
+    /// behind the wall clock.
     ahead_ms: Option<i64>,
     this_boot: Option<bool>,
     this_machine: Option<bool>,

@@ -50,7 +50,7 @@ fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let wide = format!("time:41,worker:9,sequence:13;{epoch}");
     let constant = format!("time:41,half:1:constant(1),worker:8,sequence:13;{epoch}");
     let picked = "worker_id_from = \"coordinator\"";
-    // Other daemons may have any other worker IDs.
+    // Other daemons of the fleet may have any other worker IDs.
     let given = ["worker_ids = 3", "worker_ids = 200"];
     let restricted = ["0-255", "200-255"].map(|ids| format!("{picked}\nworker_ids = \"{ids}\""));
     for worker_ids in [[picked; 2], given, restricted.each_ref().map(String::as_str)] {

@@ -11,7 +11,7 @@ pub(crate) struct Head<'a> {
     pub(crate) path: &'a str,
     /// The query, still encoded. Empty, if there is none.
     pub(crate) query: &'a str,
-    /// The media types that the client accepts. Empty, if it does not say.
+    /// The media types that the client accepts. Empty, if the client does not name any.
     pub(crate) accept: &'a str,
     /// The headers that show where the request comes from, and the client's name for the daemon.
     pub(crate) site: SiteHeaders<'a>,

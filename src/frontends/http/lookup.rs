@@ -17,7 +17,7 @@ pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
     Reply::with_body(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
 
-/// Returns the layout of a source. A ticket source has none.
+/// Returns the layout of a source. A ticket source has no layout, and the result is then a refusal.
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
         malformed(&format!(

@@ -16,11 +16,11 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// The error code, if it is a refusal.
+    /// The error code, if the reply is a refusal.
     pub(crate) error: Option<ErrorCode>,
-    /// The time after which to ask again.
+    /// The time after which the client may ask again.
     pub(crate) retry_after: Option<Duration>,
-    /// The methods that the path takes, if the request had another.
+    /// The methods that the path takes, if the request had another method.
     pub(crate) allow: Option<&'static str>,
 }
 

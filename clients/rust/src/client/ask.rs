@@ -12,7 +12,7 @@ use super::options::{SourceChoice, check_time};
 use crate::protocol::collect::IdCollector;
 use crate::protocol::{Next, Wait};
 
-/// A call for a batch of IDs. Set its options, then await it.
+/// A call for a batch of IDs. Set the call's options, then await the call.
 ///
 /// # Errors
 /// Returns an [`Error`] when awaited. The error is `bad_count` if the count is 0 or above the

@@ -15,7 +15,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns the number of IDs, at least one.
+    /// Returns the number of IDs, which is at least 1.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()

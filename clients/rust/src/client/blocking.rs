@@ -91,8 +91,8 @@ impl Client {
     }
 }
 
-/// A buffer that hands out IDs one at a time. Clones share it, and any thread may use them.
-/// Its promises are those of [`SharedIds`].
+/// A buffer that hands out IDs one at a time. Clones share the buffer, and any thread may use them.
+/// The buffer makes the promises of [`SharedIds`].
 #[derive(Debug, Clone)]
 pub struct Ids {
     ids: SharedIds,
@@ -131,7 +131,7 @@ impl Ids {
     }
 }
 
-/// The thread that runs a client. It ends when the last handle is dropped.
+/// The thread that runs a client. The thread ends when the last handle is dropped.
 #[derive(Debug)]
 struct Worker {
     stop: Option<oneshot::Sender<()>>,

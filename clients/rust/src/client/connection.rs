@@ -82,8 +82,8 @@ pub(super) struct Connection {
     stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
-    /// True once the connection takes no further calls. It ends after the reply to the last call in
-    /// flight.
+    /// True once the connection takes no further calls. The connection ends after the reply to the
+    /// last call in flight.
     is_finishing: bool,
     /// The time at which connecting began.
     began: Instant,

@@ -19,13 +19,14 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which the endpoint may have IDs for every call again. Until then, the driver
+    /// The time from which the endpoint may again have IDs for every call. Until then, the driver
     /// tries other endpoints first.
     exhausted_until: Instant,
 }
 
 impl Health {
-    /// Returns when the endpoint may be tried again: now, if its pauses are over.
+    /// Returns the time from which the endpoint may be tried again. If its pauses are over, this is
+    /// now.
     fn due_at(&self) -> Instant {
         self.not_before.max(self.exhausted_until).max(Instant::now())
     }
@@ -112,8 +113,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Serves until the connection ends, or until an endpoint earlier in the list has connected.
-    /// Returns that endpoint's connection, if there is one.
+    /// Serves until the connection ends, or until an endpoint earlier in the list has connected. In
+    /// the second case, it returns the connection to that endpoint.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
         self.shared.serves(index, &connection.endpoint);
@@ -197,8 +198,8 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each is
-/// tried as soon as its pauses are over.
+/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each
+/// endpoint is tried as soon as its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
         let index = (0..health.len()).min_by_key(|index| health[*index].due_at()).unwrap_or_default();

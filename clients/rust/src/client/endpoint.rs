@@ -77,8 +77,8 @@ struct Dial<'a> {
     address_number: usize,
 }
 
-/// Resolves the name, and tries its addresses until one accepts, beginning with that of
-/// `address_number`. `limit` covers all of this, and the TLS handshake.
+/// Resolves the name, and tries its addresses until one accepts, beginning with the address that
+/// has the number `address_number`. `limit` covers all of this, and the TLS handshake.
 pub(super) async fn connect(
     endpoint: &Address,
     tls: &TlsChoice,
@@ -154,7 +154,7 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
 
 /// Connects to the first address that accepts, beginning with the one whose number is
 /// `dial.address_number` modulo their count. Each address gets an equal share of the remaining
-/// time, so that an address that drops packets leaves time for the others.
+/// time, so that time is left for the others if one address drops packets.
 async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
@@ -164,7 +164,7 @@ async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(T
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without this, the kernel may delay a small request until an earlier one is
+                // Without this, the kernel may delay a small request until an earlier request is
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());

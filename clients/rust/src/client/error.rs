@@ -23,7 +23,7 @@ pub enum Error {
         allowed: Duration,
         /// The daemon that the client was connected to. `None` if there was no connection.
         endpoint: Option<Arc<str>>,
-        /// The error of the last try, if there was one. Without a connection, the errors of all
+        /// The error of the last try, if a try has failed. Without a connection, the errors of all
         /// endpoints.
         last: Option<Arc<Error>>,
     },
@@ -213,7 +213,7 @@ impl Error {
         }
     }
 
-    /// Joins the errors of all endpoints, at least one.
+    /// Joins the errors of all endpoints. There is at least one error.
     pub(super) fn join(errors: Vec<Error>) -> Error {
         match &errors[..] {
             [only] => only.clone(),

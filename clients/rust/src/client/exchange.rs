@@ -18,7 +18,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 /// One try of a call. The code that holds an exchange must answer it.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// IDs. The index in the request of `ids` is not used: the daemon's index of `source` replaces
+    /// A request for IDs. The index in `ids` is not used: the daemon's index of `source` replaces
     /// it.
     Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
     /// The daemon's INFO.

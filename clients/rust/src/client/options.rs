@@ -67,7 +67,7 @@ impl ClientOptions {
         }
     }
 
-    /// Sets the token for daemons that require one: 1 to 512 bytes.
+    /// Sets the token, of 1 to 512 bytes, for daemons that require a token.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(Token(token.into().into()));
@@ -101,16 +101,16 @@ impl ClientOptions {
 
     /// Sets the time (default 1 s) for a connected daemon to answer, beyond the wait that the
     /// request allows. That wait begins when the connection's earlier requests are answered. A
-    /// daemon that takes longer counts as stalled, and the client tries the next one.
+    /// daemon that takes longer counts as stalled, and the client tries the next daemon.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout.min(FOREVER);
         self
     }
 
-    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (default
-    /// 50 ms) after its first failure. That limit doubles with each further failure, up to `max`
-    /// (default 5 s).
+    /// Sets how long the client does not try a failed endpoint again: a random time up to `min`
+    /// (default 50 ms) after its first failure. That limit doubles with each further failure, up to
+    /// `max` (default 5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
@@ -126,7 +126,7 @@ impl ClientOptions {
 
     /// Makes calls take turns over the endpoints, as clients of a pair of ticket servers do. The
     /// client then has a connection for each endpoint. While an endpoint fails, its calls go to the
-    /// next one. IDs of successive calls no longer increase.
+    /// next endpoint. IDs of successive calls no longer increase.
     ///
     /// By default the client uses one endpoint as long as that endpoint serves.
     #[must_use]

@@ -61,7 +61,8 @@ impl Shared {
         self.progress().awaited = Some((index, unfinished.into()));
     }
 
-    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address.
+    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address. If
+    /// the options prefer the first address, the next connection begins with it again.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
         progress.failures[index] = None;
@@ -73,8 +74,8 @@ impl Shared {
     }
 
     /// Notes that an endpoint failed. From now on the next address of its name is tried first.
-    /// There is one exception: if the options prefer the first address and an endpoint was serving,
-    /// the number stays as it is.
+    /// There is one exception: if the options prefer the first address and the endpoint was
+    /// serving, the first address is tried again.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let has_served = progress.serving.take().is_some();
@@ -85,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Records that the endpoint of that index failed while another one serves.
+    /// Records that an endpoint failed while another endpoint serves.
     pub(super) fn fail_in_background(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         progress.failures[index] = Some(failure);
@@ -99,7 +100,7 @@ impl Shared {
     }
 
     /// Records the number of the address that accepted. After the next failure, the address after
-    /// this one is tried first.
+    /// this one is tried first, unless the options prefer the first address.
     pub(super) fn set_address_number(&self, index: usize, number: usize) {
         self.progress().address_numbers[index] = number;
     }

@@ -20,7 +20,7 @@ pub struct Info {
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The name of this start of the daemon. Each start has another name.
+    /// The name of this start of the daemon. Each start has a different name.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.
@@ -157,7 +157,8 @@ impl Info {
         })
     }
 
-    /// Returns the name, the layout and the worker IDs of each source that has readable ones.
+    /// Returns the name, the layout and the worker IDs of each source, if its layout and worker IDs
+    /// can be read.
     fn generators(&self) -> Vec<(&str, Layout, WorkerSet)> {
         self.sources.iter().filter_map(Source::generator).collect()
     }

@@ -1,8 +1,8 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
 //! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`]
-//! at a time. So a server encodes the next frame only when the socket has taken earlier ones. Every
-//! frame but the last has `more`.
+//! at a time. So a server need not encode a frame before the socket has taken the frames before it.
+//! Every frame but the last has `more`.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ pub enum Reply<'a> {
         /// True if another frame of this reply follows.
         more: bool,
     },
-    /// IDs one by one.
+    /// IDs, listed one by one.
     List {
         /// The IDs. The parser does not compare them with each other.
         ids: WireIds<'a>,
@@ -238,7 +238,7 @@ pub fn encode_list_frame(
     more: bool,
 ) -> Result<(), Unencodable> {
     let start = out.len();
-    // The size of the body is known only at its end. The header is overwritten then.
+    // The size of the body is known only at its end. So the header is written twice.
     out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
     let mut count = 0;
     for id in ids {

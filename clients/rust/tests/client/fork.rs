@@ -18,7 +18,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs the child's checks. Returns the number of the first that fails, or [`FINE`].
+/// Runs the child's checks. Returns the number of the first check that fails, or [`FINE`].
 fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDaemon) -> i32 {
     if ids.try_next() != Err(Error::Forked) || shared.try_next() != Err(Error::Forked) {
         return 1;

@@ -85,8 +85,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the next request, or `None` once the client has closed the connection. It answers
-    /// the greeting's PING itself.
+    /// Returns the next request, or `None` once the client has closed the connection. This function
+    /// itself answers the greeting's PING.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
             Some((Asked::Ping(body), tag)) if !body.is_empty() => {

@@ -93,7 +93,7 @@ impl Ids {
             Err(error) => {
                 self.fetch = None;
                 // This error tells the caller that the IDs went back, so the next fetch accepts
-                // lower ones.
+                // lower IDs.
                 if matches!(error, Error::WentBack { .. }) {
                     self.highest = None;
                 }

@@ -10,11 +10,11 @@ use super::options::IdsOptions;
 use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
-/// cost some 40 ns. With a smaller slice they would cost more for each ID. With a larger one a
-/// blocked runtime would keep IDs for longer.
+/// cost some 40 ns. With smaller slices the checks would cost more for each ID. With larger slices
+/// a blocked runtime would keep IDs for longer.
 const SLICE: usize = 256;
 
-/// The largest factor by which one fetch may exceed the one before it.
+/// The largest factor by which a fetch may ask for more IDs than the fetch before it.
 const GROWTH: u32 = 4;
 
 /// A batch should last for the maximum age divided by this, so that few of its IDs get too old.

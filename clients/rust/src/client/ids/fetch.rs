@@ -26,9 +26,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The longest time for which a fetch repeats a request that brings lower IDs. It repeats for at
-/// most half of its timeout. This time exceeds any common burst window, within which a shard that
-/// is behind catches up.
+/// The longest time for which a fetch repeats a request that brings lower IDs. A fetch never
+/// repeats a request for more than half of its timeout. This time exceeds any common burst window,
+/// within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request that follows a batch of lower IDs. The request may bring lower IDs
@@ -84,7 +84,7 @@ pub(super) struct TaskGuard {
 
 impl Drop for TaskGuard {
     fn drop(&mut self) {
-        // A forked child must leave the runtime alone: its locks and wake-ups belong to the parent.
+        // A forked child must not touch the runtime, whose locks and wake-ups belong to the parent.
         if !forked(&self.process) {
             self.task.abort();
         }
@@ -125,7 +125,7 @@ impl FetchRequest {
         let wait = Wait::at_most(GATHERING);
         let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
         // The time of the first batch of lower IDs, and the pause before the next request for
-        // higher ones.
+        // higher IDs.
         let mut lower_since = None;
         let mut lower_pause = PAUSE;
         loop {
@@ -145,7 +145,7 @@ impl FetchRequest {
                 pause
             } else {
                 // The request allowed the daemon only a short wait. The fetch's deadline may allow
-                // a longer one.
+                // a longer wait.
                 match error.retry_after() {
                     Some(pause) if error.code() == Some(ErrorCode::Exhausted) && pause < deadline.left() => {
                         pause.max(PAUSE)

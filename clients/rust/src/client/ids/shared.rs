@@ -9,8 +9,8 @@ use super::{Ids, check_fork, forked};
 use crate::client::call::Deadline;
 use crate::client::error::{Error, signed};
 
-/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server makes one,
-/// and gives each request a clone.
+/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server creates one
+/// buffer, and gives each request a clone.
 ///
 /// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. Each ID takes a
 /// lock, which no thread holds for longer than a few hundred nanoseconds. A buffer for each thread

@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
-    /// One reply in this many is lost. 0: no reply is lost.
+    /// One reply in this many is lost. 0 means that no reply is lost.
     pub(super) loses_one_in: u32,
     pub(super) connects: u64,
     /// The number of IDs that daemons handed out.
