@@ -133,7 +133,7 @@ fn cores() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The result of every command. Output goes to the writer that the command gets.
+/// The result of every command. Each command writes its output to a writer that it is given.
 pub type Outcome = Result<(), Failure>;
 
 /// Runs the command line that the process was started with.

@@ -88,8 +88,8 @@ use snowbank_client::layout::UnixMicros;
 /// ended.
 ///
 /// # Errors
-/// All mistakes of the first kind that occurs: lines that are not TOML, mistakes in values, or
-/// mistakes between settings. Each has its place.
+/// There are three kinds of mistakes: lines that are not TOML, mistakes in values, and mistakes
+/// between settings. The error has all mistakes of the first kind that occurs, each with its place.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -99,8 +99,8 @@ pub fn load(
     settle::settle(read(file, overrides)?, cores, now)
 }
 
-/// Reads a configuration as [`load`] does, and the files that the configuration names. Their
-/// mistakes count as the configuration's.
+/// Reads a configuration as [`load`] does, and the files that the configuration names. Mistakes in
+/// these files count as mistakes of the configuration.
 ///
 /// # Errors
 /// As for [`load`].
@@ -126,8 +126,8 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
     Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
-/// The largest configuration or token file. It is far above any real file. A larger one is probably
-/// a disk.
+/// The largest configuration or token file. This limit is far above the size of any real file. A
+/// larger file is probably a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The reason why a file cannot be read as text.
@@ -154,7 +154,7 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 /// Reads a file.
 ///
 /// # Errors
-/// The system refuses it, or it has more than [`FILE_BYTES_MAX`].
+/// The system refuses to read the file, or the file has more than [`FILE_BYTES_MAX`].
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -167,7 +167,7 @@ pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Opens a file for reading.
 ///
 /// # Errors
-/// The system refuses it, or it is a pipe, whose other end may never write.
+/// The system refuses to open the file, or the file is a pipe, whose other end may never write.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if fs::metadata(path)?.file_type().is_fifo() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, allowed: a regular file"));

@@ -137,7 +137,8 @@ pub struct Conditions<'f> {
 pub const CLOCK_BYTES_MAX: usize = 40;
 
 impl Conditions<'_> {
-    /// Takes a token that the client shows. A refusal is noted for the log.
+    /// Gives the session the token that the client shows. Keeps the reason of a refusal for the
+    /// log.
     fn show_token(&mut self, token: &[u8]) -> Result<(), Denial> {
         let shown = self.session.show_token(token, &self.facts.access);
         self.rejection = shown.err().map(|denial| denial.to_string());
@@ -148,7 +149,7 @@ impl Conditions<'_> {
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();
         let mut json = identity.map_or(&self.facts.info_json, |identity| &identity.info_json).clone();
-        // Another member goes in front of the closing brace.
+        // This removes the closing brace, so that another member can follow.
         json.pop();
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
@@ -210,12 +211,12 @@ pub enum Step<F> {
     },
 }
 
-/// One protocol on one connection. Its default is for a new connection.
+/// One protocol on one connection. `default` returns the state of a new connection.
 pub trait FrontEnd: Default {
     /// The protocol.
     const PROTOCOL: Protocol;
 
-    /// The most bytes of a message with a token. A pending connection keeps no more.
+    /// The most bytes of a message with a token. A pending connection keeps no more bytes.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
     /// The number of this protocol's request bytes that cost as much as one byte of a small request
@@ -274,7 +275,8 @@ pub trait FrontEnd: Default {
         rng: &mut fastrand::Rng,
     );
 
-    /// Encodes the reason why the connection is closed, to follow its last reply.
+    /// Encodes the reason why the connection is closed. It is sent after the connection's last
+    /// reply.
     fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
 
     /// Encodes a refusal.

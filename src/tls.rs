@@ -26,8 +26,8 @@ use snowbank_client::tls::provider;
 /// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
-/// The longest that a handshake may take, whatever `stall_timeout` allows. It takes one or two
-/// round trips, so this limit outlasts a few lost packets.
+/// The longest time that a handshake may take, even if `stall_timeout` allows more. A handshake
+/// takes one or two round trips, so this limit outlasts a few lost packets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// The remaining life at which a certificate causes a warning.
@@ -103,7 +103,8 @@ impl ServerCertificate {
         Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
     }
 
-    /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.
+    /// Returns a warning if the certificate ends soon, is not valid yet, or is the certificate of
+    /// an authority itself.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
@@ -231,7 +232,7 @@ pub enum HandshakeFailure {
     /// The peer closed the connection without a fault, as health checks do.
     #[error("the peer left before the handshake was over")]
     Left,
-    /// It took too long.
+    /// The handshake took too long.
     #[error("the handshake was not over within {0:?}")]
     TooSlow(Duration),
     /// One side rejected the other. The text says why, and what to do.

@@ -3,10 +3,10 @@
 //!
 //! A line rises with the boot clock, at `rate × time`. A cursor counts the IDs drawn. Each draw
 //! moves the cursor up, to at most one burst above the line. So a client that was idle draws at
-//! most `rate × span + burst` IDs in the next time span. Requests that wait reserve their IDs now
-//! and take them later. So in a span that begins while requests wait, a client may draw
-//! `rate × (span + longest wait) + burst` IDs. Rounding errors do not add up: only a change of the
-//! rate loses a part of an ID.
+//! most `rate × span + burst` IDs in the next time span. A request that waits reserves its IDs when
+//! it arrives, and takes them later. So in a span that begins while requests wait, a client may
+//! draw `rate × (span + longest wait) + burst` IDs. Rounding errors do not add up: only a change of
+//! the rate loses a part of an ID.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,8 +15,9 @@ use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
-/// A rate, and the IDs drawn at it. The burst of an idle client is one second's IDs, because a
-/// request waits for a second by default. Only requests of clients with a rate take the lock.
+/// A rate, and the IDs that were drawn at this rate. The burst of an idle client is one second's
+/// IDs, because a request waits for a second by default. Only requests of clients with a rate take
+/// the lock.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
@@ -28,18 +29,19 @@ struct State {
     cursor: u64,
 }
 
-/// IDs that a request may draw, and the time from which the client's rate allows it.
+/// IDs that a request may draw, and the time from which the client's rate allows them.
 #[derive(Clone, Debug)]
 pub struct Permit {
     /// `None`: the client has no rate.
     pace: Option<Arc<Pace>>,
     /// The rate at which the IDs were reserved.
     per_second: u32,
-    /// The number of IDs. It is lower than the request's only if the request accepts fewer.
+    /// The number of IDs. It is lower than the number in the request only if the request accepts
+    /// fewer IDs.
     pub count: u64,
     /// The time from which the IDs may be drawn.
     pub at: BootMicros,
-    /// The cursor after the IDs.
+    /// The cursor after these IDs were reserved.
     end: u64,
 }
 
@@ -48,8 +50,8 @@ pub struct Permit {
 pub struct TooFast {
     /// The rate, in IDs.
     pub per_second: u32,
-    /// The time after which the client may ask again. `None`: this wait can never yield this many
-    /// IDs.
+    /// The time after which the client may ask again. `None` means that a request with this wait
+    /// can never get this many IDs.
     pub retry_after: Option<Duration>,
 }
 
@@ -64,7 +66,7 @@ impl Pace {
     pub(super) fn set(&self, per_second: u32, now: BootMicros) {
         let mut state = self.lock();
         let ahead = state.cursor.saturating_sub(state.line(now));
-        // Rounded up, because the line to which this is added is rounded down.
+        // This is rounded up, because the line to which it is added is rounded down.
         let ahead = (u128::from(ahead) * u128::from(per_second)).div_ceil(u128::from(state.per_second));
         state.per_second = per_second;
         state.cursor = state.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
@@ -234,7 +236,7 @@ mod tests {
     proptest! {
         /// Since the start, the client has drawn at most what the rate yields, plus a burst. In any
         /// span, it draws at most what the rate yields in the span and one longest wait, plus a
-        /// burst. It draws nothing before its time or after its deadline.
+        /// burst. No request draws before its permit's time or after its deadline.
         #[test]
         fn draws_stay_within_the_rate_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));
@@ -298,7 +300,8 @@ mod tests {
                     1 if !waiting.is_empty() => waiting.swap_remove(0).settle(0, now),
                     _ => waiting.extend(pace.reserve(now, BootMicros(now.0 + wait_us), count, action == 2)),
                 }
-                // After the other actions, requests whose time has come may still give back theirs.
+                // Waiting requests draw only after actions above 3. After the other actions,
+                // requests whose time has come may still give back their IDs.
                 drawn.extend(waiting.extract_if(.., |permit| permit.at <= now && action > 3));
             }
             drawn.append(&mut waiting);

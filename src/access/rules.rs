@@ -15,12 +15,12 @@ use snowbank_client::tls::names::{self, CertificateName};
 /// A client that has a name of its own, and its limits.
 #[derive(Debug)]
 pub struct Identity {
-    /// Its name in logs and metrics.
+    /// The identity's name in logs and metrics.
     pub name: String,
-    /// The sources that it may draw from: one bit for each, by index.
+    /// The sources that the client may draw from: one bit for each, by index.
     sources: u64,
     has_all_sources: bool,
-    /// The IDs per second that it may draw. `None`: no rate is set.
+    /// The IDs per second that the client may draw. `None`: no rate is set.
     pub rate: Option<u32>,
     /// The IDs that all its connections have drawn at its rate. A reload keeps the count.
     pub(super) pace: Option<Arc<Pace>>,
@@ -64,20 +64,20 @@ impl Identity {
         }
     }
 
-    /// Returns whether it may draw from every source at any rate.
+    /// Returns whether the client may draw from every source at any rate.
     pub(super) fn is_unlimited(&self) -> bool {
         self.pace.is_none() && self.has_all_sources
     }
 
-    /// Returns whether it may draw from the source of this index.
+    /// Returns whether the client may draw from the source of this index.
     #[inline]
     pub fn may_draw(&self, source: usize) -> bool {
         self.sources >> source & 1 == 1
     }
 }
 
-/// Everything that decides who a client is. By default every client is accepted, and none has an
-/// identity.
+/// Everything that decides who a client is. By default every client is accepted, and no client has
+/// an identity.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The tokens, one of which a client must send first. `None`: no token is required.
@@ -116,7 +116,7 @@ impl Rules {
     }
 
     /// Returns the identity [`ANONYMOUS`], if it is configured. Clients without another identity
-    /// have it.
+    /// have this one.
     pub(super) fn anonymous(&self) -> Option<&Arc<Identity>> {
         self.identities.get(ANONYMOUS)
     }
@@ -124,13 +124,14 @@ impl Rules {
     /// Returns the identity of the client's own certificate, the first of the chain. The
     /// certificate's first name that has an identity decides.
     pub(super) fn of_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
-        // Most configurations name no certificates. Then no certificate is read.
+        // Most configurations name no certificates. With such a configuration, no certificate is
+        // read.
         let own = chain.first().filter(|_| !self.by_certificate.is_empty())?;
         names::names(own).iter().find_map(|name| self.by_certificate.get(name))
     }
 
-    /// Returns the identity of a token, if it has one. The outer `None`: the token is not one of
-    /// the daemon's.
+    /// Returns the identity of a token, if it has one. The outer `None` means that the token is not
+    /// one of the daemon's.
     pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // The reader of the token file refuses names that no identity has.

@@ -36,11 +36,11 @@ pub enum Denial {
 /// The certificates that a TLS client has shown in the handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'c> {
-    /// The client's own certificate, then its intermediate ones. Empty if the daemon asked for
-    /// none.
+    /// The client's own certificate, then its intermediate certificates. The list is empty if the
+    /// daemon asked for no certificate.
     pub chain: &'c [CertificateDer<'c>],
     /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0
-    /// for none.
+    /// if there were none.
     pub checked_by: u64,
 }
 
@@ -57,21 +57,21 @@ pub struct Session {
     /// The reason, if a reload has revoked the token or the certificate. The client then draws
     /// nothing.
     revoked: Option<Denial>,
-    /// True if its protocol has no place for a token.
+    /// True if the connection's protocol has no place for a token.
     needs_no_token: bool,
-    /// The digest of the authorities that last trusted its certificate.
+    /// The digest of the authorities that last trusted the client's certificate.
     trusted_by: u64,
     is_unlimited: bool,
 }
 
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens` is false for
-    /// a protocol that has no place for a token: its clients need none.
+    /// a protocol that has no place for a token: clients of that protocol need no token.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
-        // A handshake may have begun before a reload of the authorities. Its certificate is then
-        // checked again.
+        // A handshake may have begun before a reload of the authorities. The client's certificate
+        // is then checked again.
         let is_current = shown.is_none() || trusted_by == digest_of(rules);
         let mut session = Session {
             version: if is_current { version } else { OUTDATED },
@@ -90,10 +90,11 @@ impl Session {
         session
     }
 
-    /// Replaces the session's identity, and counts its connections.
+    /// Replaces the session's identity, and updates the connection counts of the old and the new
+    /// one.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        // The counts tell identities apart: one that a reload removed and a later reload added
-        // again has new counts.
+        // The counts distinguish identities: if a reload removes an identity and a later reload
+        // adds it again, it has new counts.
         let stays = match (&self.identity, identity) {
             (Some(old), Some(new)) => Arc::ptr_eq(&new.usage, &old.usage),
             _ => false,
@@ -109,14 +110,15 @@ impl Session {
         }
     }
 
-    /// Returns whether it may draw from every source at any rate. Then no other check is needed.
+    /// Returns whether the client may draw from every source at any rate. Then no other check is
+    /// needed.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
     }
 
     /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rate
-    /// of its identity. A `partial` request accepts fewer.
+    /// of the client's identity. A `partial` request accepts fewer.
     ///
     /// # Errors
     /// The rate does not allow the IDs by `due`. Nothing is reserved.
@@ -139,31 +141,31 @@ impl Session {
         self.is_unlimited = is_unlimited && self.revoked.is_none();
     }
 
-    /// Returns whether it may ask for IDs.
+    /// Returns whether the client may ask for IDs.
     #[inline]
     pub fn is_authorized(&self) -> bool {
         self.is_authorized
     }
 
-    /// Returns its identity, if it has one.
+    /// Returns the client's identity, if it has one.
     #[inline]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()
     }
 
-    /// Returns whether it may draw from the source of this index.
+    /// Returns whether the client may draw from the source of this index.
     #[inline]
     pub fn may_draw(&self, source: usize) -> bool {
         self.revoked.is_none() && self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
     }
 
-    /// Returns the name of its identity.
+    /// Returns the name of the client's identity.
     pub fn name(&self) -> &str {
         self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
     }
 
-    /// Takes a token that the client shows. A daemon that requires no token keeps it, because a
-    /// reload may require one.
+    /// Takes a token that the client shows. The session keeps the token even if the daemon requires
+    /// none, because a reload may require one.
     ///
     /// # Errors
     /// The connection must be closed, for this reason.
@@ -198,7 +200,7 @@ impl Session {
         self.revoked
     }
 
-    /// Returns whether it follows the configuration of this version.
+    /// Returns whether the session follows the configuration of this version.
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {
         self.version == version
@@ -264,7 +266,8 @@ fn digest_of(rules: &Rules) -> u64 {
     rules.authorities.as_ref().map_or(0, Authorities::digest)
 }
 
-/// Returns the identity of a certificate or of a token. If both have one, it must be the same.
+/// Returns the identity of a certificate or of a token. If both have an identity, it must be the
+/// same identity.
 fn one_of<'r>(
     of_certificate: Option<&'r Arc<Identity>>,
     of_token: Option<&'r Arc<Identity>>,

@@ -16,11 +16,11 @@ pub struct Usage {
     pub connections: AtomicU64,
     /// Connections that had this identity so far.
     pub connected: AtomicU64,
-    /// Requests that were checked against its limits.
+    /// Requests that were checked against the identity's limits.
     pub asked: AtomicU64,
-    /// Requests to sources that it may not draw from.
+    /// Requests to sources that the identity may not draw from.
     pub denied: AtomicU64,
-    /// Requests that waited or were refused because of its rate.
+    /// Requests that waited or were refused because of the identity's rate.
     pub slowed: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl Usage {
         Usage { ids: ids.into(), ..Usage::default() }
     }
 
-    /// Counts IDs that a shard hands out. Only that shard's thread may do so.
+    /// Counts IDs that a shard hands out. Only that shard's thread may call this.
     #[inline]
     pub(crate) fn note_ids(&self, shard: usize, source: usize, count: u64) {
         if let Some(of_shard) = self.ids.get(shard) {

@@ -42,8 +42,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let layout = chosen.as_ref().map(|chosen| &chosen.layout);
     let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
-    // Nothing is printed before all IDs are read, so that a mistake in the last one leaves no half
-    // answer.
+    // Nothing is printed before all IDs are read, so that a mistake in the last ID does not leave
+    // half of an answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
         let id = match (&arguments.from, layout) {
@@ -88,12 +88,12 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
 
 #[derive(Serialize)]
 struct Line<'a> {
-    /// A string, because JavaScript's numbers end at 2^53.
+    /// A string, because JavaScript's numbers are exact only up to 2^53.
     id: String,
     layout: &'a str,
     time: String,
     unix_ms: i64,
-    /// The worker ID, if several node fields hold it together.
+    /// The worker ID, if it consists of several node fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_id: Option<u64>,
     /// In the layout's order.

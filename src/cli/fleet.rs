@@ -1,5 +1,5 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and
-//! frees one.
+//! frees a worker ID.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -253,7 +253,7 @@ fn above(
     now: UnixMicros,
 ) -> Result<UnixMicros, Failure> {
     if text == "now" {
-        // A daemon whose clock is right makes no IDs further ahead.
+        // A daemon whose clock is right makes no IDs that are further ahead than this.
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
         return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
     }

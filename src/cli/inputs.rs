@@ -112,7 +112,7 @@ pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
 
 /// Raises the soft limit of open files to the hard limit, because each connection is an open file.
 /// Lowers `max_connections` to the number that fits, so that the daemon refuses further connections
-/// instead of leaving them waiting.
+/// instead of letting them wait.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

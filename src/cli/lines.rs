@@ -116,7 +116,7 @@ impl<'a, W: Write> Lines<'a, W> {
 
 #[derive(Serialize)]
 struct Line<'a> {
-    /// A string, because JavaScript's numbers end at 2^53.
+    /// A string, because JavaScript's numbers are exact only up to 2^53.
     id: String,
     /// The ID in the format of `--format`; `None` if that is decimal.
     #[serde(skip_serializing_if = "Option::is_none")]

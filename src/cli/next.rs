@@ -59,8 +59,8 @@ impl Daemon {
     /// Returns a client of these daemons. It fails at once if none of them can be reached.
     pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
         let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
-        // With several addresses the client's shorter timeouts apply, so that a daemon that hangs
-        // leaves time for the others.
+        // With several addresses the client's shorter timeouts apply, so that time is left for the
+        // other daemons if one hangs.
         if addresses.len() == 1 {
             options = options.connect_timeout(self.timeout).answer_timeout(self.timeout);
         }
@@ -140,8 +140,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. A source that
-/// is too slow to fill one in time sends a part.
+/// Fetches and writes IDs, batch by batch. Batches are as large as the daemon allows. If a source
+/// is too slow to fill a batch in time, the daemon sends a part of the batch.
 async fn fetch(
     client: &Client,
     arguments: &Arguments,

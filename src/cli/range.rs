@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (first, last) = chosen.layout.range(from, to).map_err(Failure::usage)?;
     let mut answer = Vec::new();
     if arguments.json {
-        // IDs are strings, because JavaScript's numbers end at 2^53.
+        // IDs are strings, because JavaScript's numbers are exact only up to 2^53.
         let bounds = json!({
             "layout": chosen.label(),
             "from": from.to_string(),

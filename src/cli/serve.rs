@@ -137,7 +137,7 @@ struct Process<'a, W> {
 }
 
 impl<W: Write> Process<'_, W> {
-    /// Takes the worker IDs, and waits as long as only these are missing. Returns `None` if the
+    /// Takes the worker IDs, and waits as long as nothing else is missing. Returns `None` if the
     /// daemon is stopped meanwhile.
     fn take_numbers(
         &mut self,

@@ -9,7 +9,8 @@ use crate::config::{FileRef, Settings};
 /// The user and the group of the packaged service.
 const USER: &str = "snowbank";
 
-/// A script that prints the numbers of the arguments that the caller cannot read.
+/// A script whose arguments are files. It prints the index of each file that the caller cannot
+/// read.
 const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
 
 /// Returns a warning for each file that the service's user cannot read. Returns no warning if the

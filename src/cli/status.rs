@@ -208,7 +208,7 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     )
 }
 
-/// Returns the time since the earlier status, 0 without one.
+/// Returns the time since the earlier status, or 0 if there is none.
 fn elapsed_s(status: &Status, last: Option<&Status>) -> f64 {
     last.map_or(0.0, |last| status.uptime_s - last.uptime_s)
 }

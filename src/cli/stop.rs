@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::server::{Health, StartError, TRY_TIMEOUT};
 use crate::service::{self, Notifier};
 
-/// The signals that stop the daemon, caught.
+/// The signals that stop the daemon. They are caught, so they do not end the process.
 pub(super) struct Stops {
     interrupt: Signal,
     terminate: Signal,
@@ -89,7 +89,7 @@ impl Stops {
     }
 }
 
-/// Catches a signal from now on. It no longer ends the process.
+/// Catches a signal from now on. From then on, the signal does not end the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -119,6 +119,6 @@ async fn standard_input_ended() {
         tracing::error!(%error, "cannot watch standard input; stopping");
         return;
     }
-    // The thread always sends, so there is no error; without the thread, stopping is right.
+    // An error would mean that the thread is gone. To stop is then right, too.
     let _ = end.await;
 }

@@ -131,8 +131,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
     // The bound is not rounded up to a number of this increment and offset, because the
-    // configuration may have others. The record has no boot: a start would take the clock offsets
-    // in a record of this boot for a daemon's.
+    // configuration may have a different increment and offset. The record names no boot: from a
+    // record of this boot, a start would take clock offsets as if a daemon had stored them.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks()?;

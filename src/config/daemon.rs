@@ -43,8 +43,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
-/// Returns the settings of the daemon, and those of this many sources, each with its source's
-/// index.
+/// Returns the settings of the daemon, and for each of this many sources the settings of a source
+/// with its index.
 pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Option<usize>)> {
     let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
     of_daemon.chain(
@@ -72,7 +72,8 @@ pub(super) fn tables() -> Vec<&'static str> {
 }
 
 settings! {
-    /// The configuration of a daemon, checked: each value is in its range, and they fit each other.
+    /// The configuration of a daemon after its checks: each value is in its range, and the values
+    /// fit each other.
     pub struct Settings at |settings, _index| (settings) {
         /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for
         /// IPv6, port 0 for any free one), or "unix:/path" for a socket file. With "tls:" in front
@@ -149,8 +150,8 @@ settings! {
         /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
         /// its own.
         identities: Vec<IdentitySettings>,
-        /// The place where each setting was given, for a reload that is refused and for worker IDs
-        /// that cannot be picked.
+        /// The place where each setting was given. The messages of a refused reload, and of worker
+        /// IDs that cannot be picked, name it.
         origins: Origins,
     }
 }

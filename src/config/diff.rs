@@ -12,7 +12,7 @@ use super::setting::Change;
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// Its full key, as in [`Origins`](super::Origins).
+    /// The setting's full key, as in [`Origins`](super::Origins).
     pub key: String,
     /// The value that the daemon runs with, as a file would have it.
     pub from: String,
@@ -28,7 +28,8 @@ impl fmt::Display for Changed {
 
 const WHAT_TO_DO: &str = "restart the daemon, or put it back";
 
-/// Returns the changes of identities, which are compared by name. All take effect at a reload.
+/// Returns the changes of identities, which are compared by name. All these changes take effect at
+/// a reload.
 fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
     let both = running.identities.iter().chain(&wanted.identities);
     let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();

@@ -34,10 +34,10 @@ impl fmt::Display for Shards {
     }
 }
 
-/// The settings of sources with a layout alone.
+/// The settings that only sources with a layout have.
 const OF_LAYOUTS: [&str; 7] =
     ["layout", "worker_ids", "worker_id_from", "burst_window", "max_ahead", "on_step_back", "sequence_start"];
-/// The settings of ticket sources alone.
+/// The settings that only ticket sources have.
 const OF_COUNTERS: [&str; 3] = ["increment", "offset", "maximum"];
 
 /// Returns the settings that only sources of other kinds have.
@@ -50,14 +50,16 @@ pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
 pub struct WorkerIds {
     /// The worker IDs.
     pub set: WorkerSet,
-    /// True if they were given, rather than worker 0 by default.
+    /// True if the configuration gives them. False for worker 0, the default.
     pub are_given: bool,
     /// The text of worker IDs that were given by the layout's fields. `settle` turns it into `set`
-    /// once the layout is known. If an origin gives the other fields, the text stays.
+    /// once the layout is known. If an origin gives the numbers of the other fields, the text is
+    /// kept.
     pub(super) by_field: Option<String>,
     /// True once the daemon has picked them from the machine.
     pub(super) are_picked: bool,
-    /// True while the daemon waits for its worker IDs. It then has none, and reports none.
+    /// True while the daemon waits for its worker IDs. The source then has no worker IDs, and
+    /// reports none.
     pub are_awaited: bool,
 }
 

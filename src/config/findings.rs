@@ -68,7 +68,7 @@ impl Findings {
         self.mistake(origin, full, text);
     }
 
-    /// Reports a mistake that passes once the clock is right.
+    /// Reports a mistake that goes away once the clock is right.
     pub(super) fn clock_behind(&mut self, index: usize, text: String) {
         let (key, origin) = self.origins.in_source(index, "layout");
         self.mistakes.push(Mistake { origin, key, text, is_clock_behind: true });

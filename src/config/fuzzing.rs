@@ -65,7 +65,7 @@ fn check_settings(settings: &Settings) {
             assert_eq!(
                 concurrent_collision(ids, (&other.layout, &other.worker_ids.set)),
                 None,
-                "two sources of the same IDs"
+                "two sources can make the same IDs"
             );
         }
     }

@@ -26,7 +26,8 @@ pub enum Purpose {
 pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
 impl Overrides {
-    /// Makes the daemon listen on inherited sockets, in place of its own of the same use.
+    /// Makes the daemon listen on inherited sockets, instead of the configured addresses for the
+    /// same use.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
         // Several sockets may have one address and share its connections (`ReusePort=`).
         let mut by_key: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();

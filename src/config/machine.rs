@@ -9,7 +9,7 @@ use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
 
 /// The environment variable with the machine's address, for machines such as pods, whose interfaces
-/// do not show it.
+/// do not show that address.
 pub(super) const IPV4_VARIABLE: &str = "SNOWBANK_IPV4";
 
 /// The facts of a machine that worker IDs can come from.
@@ -51,8 +51,8 @@ impl Machine {
         interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
     }
 
-    /// Returns the number below `numbers` that an origin gives, and in words the place where it was
-    /// found.
+    /// Returns the number below `numbers` that an origin gives, and words for the place where the
+    /// number was found.
     ///
     /// # Errors
     /// The origin gives no number, or one that is too large.
@@ -133,7 +133,7 @@ fn lasting(text: String) -> NoNumber {
     NoNumber { text, may_pass: false }
 }
 
-/// Returns true if one machine alone can have this address.
+/// Returns true if only one machine can have this address.
 fn is_a_machines(address: Ipv4Addr) -> bool {
     !address.is_loopback() && !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
 }
@@ -143,7 +143,7 @@ fn in_words(found: &[&(String, Ipv4Addr)]) -> String {
     if found.is_empty() { "none".into() } else { found.join(", ") }
 }
 
-/// The characters of Kubernetes' random suffixes of [`POD_SUFFIX_LENGTH`] characters.
+/// The characters that Kubernetes uses in random suffixes.
 const POD_SUFFIX: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The length of the random suffix of a pod of a Deployment, a DaemonSet or a Job.
 const POD_SUFFIX_LENGTH: usize = 5;
@@ -178,7 +178,8 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
 /// Returns the number in a file that has nothing else except white space.
 ///
 /// # Errors
-/// The file is missing or empty, which may pass. Or it cannot be read, or has more than a number.
+/// There are three reasons: the file is missing or empty, which may change without the operator; it
+/// cannot be read; or it has more than a number.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {

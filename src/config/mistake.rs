@@ -73,14 +73,14 @@ impl Origins {
 /// One mistake: `FILE:LINE: key: what was found, what is allowed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its place.
+    /// The place of the mistake.
     pub origin: Origin,
     /// The full key of the setting, as in [`Origins`]; empty if the mistake belongs to no setting.
     pub key: String,
     /// The line that says what was found, what is allowed and what to do.
     pub text: String,
-    /// True if the clock may be at fault, and not the setting: the mistake passes once the clock is
-    /// right.
+    /// True if the clock may be at fault, and not the setting: the mistake goes away once the clock
+    /// is right.
     pub is_clock_behind: bool,
 }
 
@@ -106,7 +106,7 @@ impl Mistakes {
         mistakes.sort_by(|left, right| {
             (&left.origin, &left.key, &left.text).cmp(&(&right.origin, &right.key, &right.text))
         });
-        // A mistake in a setting at the top of the file was found for each source.
+        // A mistake in a setting at the top of the file is found again for each source.
         mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
     }
@@ -117,7 +117,7 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Returns true if all mistakes pass once the clock is right.
+    /// Returns true if all mistakes go away once the clock is right.
     pub fn are_all_of_the_clock(&self) -> bool {
         self.0.iter().all(|mistake| mistake.is_clock_behind)
     }

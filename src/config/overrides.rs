@@ -29,8 +29,8 @@ pub struct Override {
     pub origin: String,
 }
 
-/// The settings that options and environment variables give. Options override variables, and these
-/// the file.
+/// The settings that options and environment variables give. Options override variables, and
+/// variables override the file.
 ///
 /// Every command that reads a configuration flattens this into its arguments, so that all commands
 /// read it in the same way.

@@ -35,7 +35,7 @@ impl fmt::Display for Unpicked {
 }
 
 impl Settings {
-    /// Picks the worker IDs of all sources that take them from the machine and have none yet.
+    /// Picks the worker IDs of all sources that take them from the machine and have not picked yet.
     /// Returns a line for each of these sources.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
 
-/// The settings that were read so far. A refused setting has its default. There is at least one
-/// source.
+/// The settings that were read so far. A setting whose value was refused has its default. There is
+/// at least one source.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) settings: Settings,
@@ -114,7 +114,8 @@ impl Reader {
         }
     }
 
-    /// Returns the tables of a list, with their places; none if there are too many or too few.
+    /// Returns the tables of a list, with their places. Returns no table if there are too many or
+    /// too few.
     fn tables_of<'v>(
         &mut self,
         list: &str,

@@ -37,7 +37,7 @@ pub struct Secrets {
     pub warnings: Vec<String>,
 }
 
-/// A hash of a file's contents. A reload compares it, to log whether they changed.
+/// A hash of a file's contents. A reload compares the hash, to log whether the contents changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDigest {
     /// The setting that names the file.

@@ -48,11 +48,12 @@ impl Section {
 /// One setting. Its functions take an index, which only the settings of sources and identities use.
 pub(crate) struct Row {
     pub(crate) section: Section,
-    /// Its name in its section.
+    /// The setting's name in its section.
     pub(crate) key: &'static str,
-    /// Its default, as a file would have it.
+    /// The setting's default, as a file would have it.
     pub(crate) default: &'static str,
-    /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
+    /// The setting's meaning, its unit, and the reason for its default. An empty line ends a
+    /// paragraph.
     #[cfg(test)]
     pub(crate) doc: &'static str,
     /// When a change of the setting takes effect.
@@ -80,8 +81,8 @@ impl Row {
         }
     }
 
-    /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in
-    /// capitals.
+    /// Returns the name of the setting's environment variable: `SNOWBANK_`, its section and its key
+    /// in capitals.
     pub(crate) fn variable(&self) -> String {
         format!("SNOWBANK_{}", self.full_key(None).replace('.', "_").to_uppercase())
     }

@@ -23,7 +23,7 @@ use snowbank_client::layout::UnixMicros;
 /// Completes and checks the settings that were read.
 ///
 /// # Errors
-/// Every mistake found here and before.
+/// Every mistake that was found here or while the values were read.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { mut settings, mut findings } = reader;
     settings.shards = settings.shards.or_cores(cores);
@@ -157,7 +157,7 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return findings.mistake_of_source(index, "worker_id_from", text);
     }
-    // An explicit coordinator = "none" is a choice, and no forgotten line. If peers are given, even
+    // An explicit coordinator = "none" is a choice, not a forgotten line. If peers are given, even
     // as [], the settings for their TLS need no coordinator.
     if findings.origins.is_given("fleet.coordinator") {
         return;
@@ -206,13 +206,14 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     if findings.origins.is_given("fleet.horizon") {
         return findings.mistake_of("fleet.horizon", text);
     }
-    // A default `max_ahead` that is too long is four ticks of the layout.
+    // If the default of `max_ahead` is too long, it is four ticks of the layout. So the layout is
+    // at fault.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
     findings.mistake_of_source(index, key, text);
 }
 
-/// Checks that a ticket source has a state. Without one, each start would begin at the first number
-/// again.
+/// Checks that a ticket source has a state. Without a state, each start would begin at the first
+/// number again.
 fn check_state(settings: &Settings, findings: &mut Findings) {
     if settings.state_dir != StateDirChoice::None {
         return;

@@ -56,7 +56,8 @@ pub(super) fn settle_source(
 /// Reports settings of a source that its kind does not have. Settings for all sources, at the top
 /// of the file, do not count.
 fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findings: &mut Findings) {
-    // The default values of a counter pass, because the reference states them for every source.
+    // The default values of a counter are not refused, because the reference states them for every
+    // source.
     let has_default_counter = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
     if source.kind.follows_the_clock() && has_default_counter {
         return;
@@ -97,8 +98,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
     false
 }
 
-/// Checks that the layout has the worker IDs. Worker IDs that were given by its fields become
-/// numbers.
+/// Checks that the layout has the worker IDs. Worker IDs that were given by the layout's fields
+/// become numbers.
 ///
 /// # Errors
 /// The key of the setting that does not fit, and why.
@@ -154,9 +155,10 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// are picked or if the daemon belongs to a fleet. Other daemons may then get any worker ID of
 /// either layout, so constants and worker IDs do not count.
 ///
-/// Two sources of one ID space pass: a coordinator gives each worker ID once, and worker IDs from
-/// the machine are compared when they are picked. Outside a fleet, that comparison is also enough
-/// for a source whose `worker_ids` leaves only some of the fields to the machine.
+/// Two sources with the same ID space are not refused: a coordinator gives each worker ID once, and
+/// worker IDs from the machine are compared when they are picked. Outside a fleet, that comparison
+/// is also enough for a source if the machine gives only some of the worker ID's fields, and
+/// `worker_ids` gives the rest.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,
@@ -184,7 +186,7 @@ pub(super) fn check_open_overlaps(
     }
 }
 
-/// Returns how far apart the epochs of two sources are, in words; `None` if they are the same.
+/// Returns words for the time between the epochs of two sources, or `None` if the epochs are equal.
 pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<String> {
     match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
         0 => None,

@@ -19,8 +19,8 @@ use snowbank_client::layout::{Layout, WorkerSet};
 pub const SOURCES_MAX: usize = 64;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
-/// while in use, so two syncs may fail or be slow before a request has to wait for one. A crash
-/// skips at most this time, plus the rest of a tick.
+/// while the source is in use, so two syncs may fail or be slow before a request has to wait for a
+/// sync. A crash skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -35,8 +35,8 @@ const MS: Duration = Duration::from_millis(1);
 const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 
 settings! {
-    /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each
-    /// other and its tick.
+    /// One source after its checks: its worker IDs fit its layout, its layout has begun and not
+    /// ended, and its durations fit each other and its tick.
     pub struct SourceSettings at |settings, index| (settings.sources[index]) {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
         /// all digits, and different for each source. A file with `[[sources]]` must name each of
@@ -134,7 +134,7 @@ settings! {
 }
 
 impl SourceSettings {
-    /// Returns its numbering: by its layout and worker IDs, or by its counter.
+    /// Returns the source's numbering: by its layout and worker IDs, or by its counter.
     ///
     /// # Errors
     /// A line that names what does not fit.
@@ -149,13 +149,13 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if the coordinator picks the worker IDs. `worker_ids` then has those that it
-    /// may pick from.
+    /// Returns true if the coordinator picks the worker IDs. `worker_ids` then has the worker IDs
+    /// that the coordinator may pick.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
     }
 
-    /// Returns its worker IDs, unless the coordinator picks them.
+    /// Returns the source's worker IDs, unless the coordinator picks them.
     pub(crate) fn own_workers(&self) -> Option<&WorkerSet> {
         (!self.is_assigned()).then_some(&self.worker_ids.set)
     }
@@ -168,7 +168,7 @@ impl SourceSettings {
         }
     }
 
-    /// Returns the layout of its IDs. A ticket source has none.
+    /// Returns the layout of its IDs. A ticket source has no layout.
     pub fn own_layout(&self) -> Option<&Layout> {
         self.kind.follows_the_clock().then_some(&self.layout)
     }
@@ -198,7 +198,7 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if its worker IDs are known: none is picked later.
+    /// Returns true if the source's worker IDs are known, and none of them is picked later.
     pub(crate) fn has_worker_ids(&self) -> bool {
         self.kind.follows_the_clock() && !self.is_assigned() && !self.is_unpicked()
     }
@@ -222,8 +222,8 @@ impl SourceSettings {
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
     /// After a crash, the ceiling is up to a tick above the horizon. A second crash in that tick
-    /// adds another. Two ticks are kept free below `max_ahead`, so that the next start still hands
-    /// out IDs at once.
+    /// adds another tick. Two ticks are kept free below `max_ahead`, so that the next start still
+    /// hands out IDs at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

@@ -64,7 +64,7 @@ impl StateDirChoice {
     /// reads the environment.
     ///
     /// # Errors
-    /// No directory was given, and the environment names none.
+    /// No directory was given, and the environment names no directory.
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
         match self {
             StateDirChoice::None => return Ok(StatePlace { directory: None, named_by: "" }),
@@ -91,7 +91,7 @@ impl StateDirChoice {
 }
 
 /// Returns the first path of a variable such as `$STATE_DIRECTORY`, in which systemd puts colons
-/// between paths. Returns `None` if it is not absolute; systemd's paths always are.
+/// between paths. Returns `None` if that path is not absolute; systemd's paths are always absolute.
 pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }

@@ -2,7 +2,7 @@
 
 use snowbank_client::layout::{Layout, PRESETS};
 
-/// The least likeness (1: equal) at which a message suggests a known key for an unknown one.
+/// The least likeness (1 means equal) at which a message suggests a known key for an unknown key.
 const LIKENESS_MIN: f64 = 0.6;
 
 /// Returns the layout that a preset's name or a text form describes.
@@ -22,8 +22,8 @@ pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     })
 }
 
-/// Returns the suggestion for the known key that is most like a name. Of equally similar keys, the
-/// last one counts.
+/// Returns the suggestion for the known key that is most like a name. If several keys are equally
+/// similar, it suggests the last of them.
 pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
     known
         .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))

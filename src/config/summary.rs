@@ -152,7 +152,8 @@ impl Settings {
         warnings
     }
 
-    /// Warns of listeners that other machines reach without a token, a certificate or encryption.
+    /// Warns of listeners that other machines can reach without a token, a certificate or
+    /// encryption.
     fn open_to_everyone(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.auth.token_file.is_none()
@@ -202,7 +203,7 @@ impl Settings {
     }
 
     /// Returns true if the coordinator keeps every source of this daemon unique. Then it does not
-    /// matter which daemons see this one's locks.
+    /// matter which daemons see the locks of this daemon.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }

@@ -1,8 +1,8 @@
 //! The tokens that clients must send, read from their file.
 //!
 //! The daemon keeps only the SHA-256 of a token. The file may have the hash in place of the token,
-//! too. A slow hash would protect passwords, which can be guessed. Tokens are random, and a slow
-//! hash would cost each new connection the time of a thousand requests.
+//! too. Passwords need a slow hash, because they can be guessed. Tokens are random, so a fast hash
+//! protects them. A slow hash would cost each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ const TOKEN_BYTES_SAFE: usize = 16;
 /// The SHA-256 of a token.
 pub type TokenHash = [u8; 32];
 
-/// The tokens of a file, at least one. Never printed.
+/// The tokens of a file. There is at least one. They are never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tokens {
     tokens: Vec<Token>,
@@ -38,13 +38,13 @@ pub struct Tokens {
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
     hash: TokenHash,
-    /// The name of its identity, if it has one.
+    /// The name of the token's identity, if it has one.
     identity: Option<Box<str>>,
 }
 
 impl Tokens {
     /// Reads the tokens in the bytes of a file. `path` is for messages. A name before a token must
-    /// be one of the identities'.
+    /// be the name of one of `identities`.
     ///
     /// # Errors
     /// A line for each mistake. No line repeats a token.
@@ -98,8 +98,8 @@ impl Tokens {
     }
 
     /// Returns the name of the identity of the token with this hash, if the token has an identity.
-    /// The outer `None`: no token has this hash. The time that the search takes depends only on the
-    /// number of tokens, not on which of them matches.
+    /// The outer `None` means that no token has this hash. The time that the search takes depends
+    /// only on the number of tokens, not on which of them matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
         // `found` is the index of the last match plus 1, or 0. All tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {

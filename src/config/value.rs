@@ -67,8 +67,9 @@ fn each<'v, T>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'v> {
     pub(crate) toml: &'v Spanned<DeValue<'v>>,
-    /// The directory where relative paths start. It is that of the file, so that a path leads to
-    /// the same place whatever directory the daemon starts in. Empty for an override.
+    /// The directory where relative paths start. For the file, it is the file's own directory, so
+    /// that a path leads to the same place whatever directory the daemon starts in. For an
+    /// override, it is empty.
     pub(crate) directory: &'v Path,
 }
 
@@ -178,8 +179,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads a path; an empty text is none. Refuses control characters: a zero byte would end the
-    /// path, and a line feed would break a log message in two.
+    /// Reads a path; an empty text means none. Refuses control characters: a zero byte would end
+    /// the path, and a line feed would break a log message in two.
     pub(crate) fn path(self) -> Result<Option<PathBuf>, String> {
         let path = self.path_text()?;
         Ok((!path.is_empty()).then(|| self.directory.join(path)))
@@ -198,7 +199,7 @@ impl<'v> Value<'v> {
         self.path().map(StateDirChoice::from)
     }
 
-    /// Reads a file, by its path or as a credential; an empty text is none.
+    /// Reads a file, by its path or as a credential; an empty text means none.
     pub(crate) fn file(self) -> Result<Option<FileRef>, String> {
         let text = self.path_text()?;
         if text.is_empty() {
@@ -215,25 +216,25 @@ impl<'v> Value<'v> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
-    /// Reads one address or an array of them, at least one.
+    /// Reads one address, or an array of at least one address.
     pub(crate) fn addresses(self) -> Result<Vec<Address>, String> {
         let addresses = self.front_end_addresses()?;
         let allowed = "at least one address, as in [\"127.0.0.1:7660\"]";
         if addresses.is_empty() { Err(self.refuse(allowed)) } else { Ok(addresses) }
     }
 
-    /// Reads one address or an array of them; an empty text is none.
+    /// Reads one address or an array of them; an empty text means none.
     pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, String> {
         self.addresses_by(str::parse)
     }
 
-    /// Reads an address to connect to, or an array of them; an empty text is none.
+    /// Reads an address to connect to, or an array of them; an empty text means none.
     pub(crate) fn peers(self) -> Result<Vec<Address>, String> {
         self.addresses_by(Address::parse_remote)
     }
 
     /// Reads one address or an array of them; a port alone is a port of 127.0.0.1, and an empty
-    /// text is none.
+    /// text means none.
     pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
         self.addresses_by(Address::of_admin)
     }
@@ -308,7 +309,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
-    /// is none.
+    /// means none.
     pub(crate) fn worker_ids(self) -> Result<WorkerIds, String> {
         let items = self.items_or_itself();
         let texts: Option<Vec<String>> = items.into_iter().map(Value::number_or_text).collect();
@@ -346,7 +347,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads the name of one of the sources; an empty text is none.
+    /// Reads the name of one of the sources; an empty text means none.
     pub(crate) fn source(self) -> Result<Option<String>, String> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }

@@ -48,9 +48,9 @@ type Check<F> =
 /// Runs the server's side of a connection. `data` is two choices (tokens and draining; the size of
 /// pieces), then the client's stream.
 ///
-/// However the stream is cut, it gives the same requests and replies. No request asks for IDs
-/// before a token, while draining, or out of bounds. `make` starts a connection, and `check`
-/// receives each message with its answer.
+/// However the stream is cut, it gives the same requests and replies. A request for IDs never comes
+/// before a required token or while the daemon drains, and is always within its bounds. `make`
+/// starts a connection, and `check` receives each message with its answer.
 fn any_pieces<F: FrontEnd>(data: &[u8], make: fn() -> F, check: Check<F>) -> Vec<u8> {
     let [kind, size, stream @ ..] = data else { return Vec::new() };
     let asks_token = kind & 1 == 1;
@@ -116,7 +116,7 @@ fn serve<'a, F: FrontEnd>(
     (asks, out)
 }
 
-/// The messages that are served with an earlier one, because they equal it.
+/// The messages that are served together with an earlier message, because they equal it.
 #[derive(Default)]
 struct Alike {
     /// The number of messages that are still to come.
@@ -126,7 +126,8 @@ struct Alike {
 }
 
 impl Alike {
-    /// Checks that a message that is served with an earlier one asks for the same.
+    /// Checks a message. If it is served together with an earlier message, it must ask for the same
+    /// IDs.
     fn check<F: FrontEnd>(&mut self, front: &F, bytes: &[u8], step: &Step<F::Form>) {
         if self.left > 0 {
             assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks for something else");
@@ -180,8 +181,8 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame. Its tag is the message's, or 0 if the message has no
-/// end.
+/// Checks that the answer is one whole frame. Its tag is that of the message, or 0 if the end of
+/// the message is unknown.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,

@@ -29,7 +29,7 @@ pub(super) const ABOUT: About = About {
 pub struct Form {
     /// The client's tag.
     pub tag: u16,
-    /// The reply lists every ID instead of runs.
+    /// True if the reply lists every ID instead of runs.
     pub explicit: bool,
 }
 
@@ -61,7 +61,7 @@ impl Conditions<'_> {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(_) => reply::encode_ok(out, tag),
             Request::Info => reply::encode_info(out, tag, &self.info_json()),
-            // Refused above, or passed to its source.
+            // A NEXT was refused above, or is passed to its source.
             Request::Next(_) => {}
         }
         None

@@ -76,7 +76,8 @@ macro_rules! front_ends {
                 }
             }
 
-            /// Returns true if its clients can show a token. Those of other protocols need none.
+            /// Returns true if clients of the protocol can show a token. Clients of protocols
+            /// without tokens need none.
             pub(crate) fn has_tokens(self) -> bool {
                 self.about().token_exemption.is_none()
             }

@@ -110,7 +110,7 @@ pub struct Resp {
 
 /// The outcome of one request.
 enum Reply {
-    /// The reply is encoded. The error code, if it is an error.
+    /// The reply is encoded. Has the error code, if the reply is an error.
     Encoded(Option<ErrorCode>),
     /// The request asks for IDs.
     Ids(Ask, Form),
@@ -224,7 +224,8 @@ impl FrontEnd for Resp {
     }
 }
 
-/// Returns how many of the `most` messages behind the first in `bytes` equal it. `size` is not 0.
+/// Returns how many of the `most` messages behind the first message in `bytes` are equal to the
+/// first. `size` is not 0.
 fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
     let (message, later) = bytes.split_at(size);
     let most = most.min(later.len() / size);

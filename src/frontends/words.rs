@@ -28,7 +28,7 @@ impl From<Refusal> for Reason {
 pub struct Words {
     /// The code, by which programs distinguish refusals.
     pub code: ErrorCode,
-    /// The time after which to ask again; `None`: asking again does not help.
+    /// The time after which the client may ask again. `None` means that asking again does not help.
     pub retry_after: Option<Duration>,
     /// The reason, for people.
     pub message: String,
@@ -55,8 +55,8 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
 /// Puts a refusal into words, with the names of the client's identity and of the source.
-/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's wait was
-/// as long.
+/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's own wait
+/// was that long.
 pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
     let longer_or_fewer = match longer_wait {
         Some(most) => format!("wait longer (up to {most:?}) or ask for fewer"),

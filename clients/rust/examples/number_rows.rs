@@ -28,8 +28,8 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// One of the application's tasks. Its clone of the client shares the connection. The buffer is its
-/// own.
+/// One of the application's tasks. All tasks share the client's connection. Each task has a buffer
+/// of its own.
 async fn write_rows(client: Client, writer: u32) -> Result<Vec<Row>, Error> {
     let mut ids = client.ids(IdsOptions::default().max_age(Duration::from_millis(500)))?;
     let mut rows = Vec::new();

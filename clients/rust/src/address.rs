@@ -5,14 +5,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108 with its closing
-/// zero.
+/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108, of which the last is
+/// a zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or
 /// `unix:/path`.
 ///
-/// This module resolves no names. The code that opens the socket does.
+/// This module resolves no host names. The code that opens the socket resolves them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port.
@@ -44,7 +44,7 @@ impl Address {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let parsed = if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() };
         parsed.map_err(|AddressError { text, reason }| {
-            // The advice in `reason` names the clients' port, 7660.
+            // The advice in `reason` names 7660, the port for clients. Admin listeners use 9660.
             AddressError { reason: reason.replace(":7660", ":9660"), text }
         })
     }
@@ -74,10 +74,10 @@ impl Address {
         matches!(self, Address::Tcp { port: 0, .. } | Address::Tls { port: 0, .. })
     }
 
-    /// Parses an address to connect to. Port 0 is not allowed, because no daemon listens on it.
+    /// Parses an address to connect to. Port 0 is not allowed, because no daemon listens on port 0.
     ///
     /// # Errors
-    /// Returns an error if the text is not an address, or has port 0.
+    /// Returns an error if the text is not an address, or if its port is 0.
     pub fn parse_remote(text: &str) -> Result<Self, AddressError> {
         let address: Address = text.parse()?;
         if address.has_any_port() {
@@ -113,7 +113,7 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    /// Returns what is wrong and what would be right, without the text itself.
+    /// Returns what is wrong and what to write instead, without repeating the text.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -1,4 +1,5 @@
-//! The client: handles that applications hold, and for each connection a task that owns it.
+//! The client: the handles that applications hold, and for each connection a task that owns the
+//! connection.
 //!
 //! ```text
 //!   Client ─┐                            ┌─ endpoint: connects
@@ -31,7 +32,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// The address of a daemon: any [`Address`](crate::address::Address) but one with port 0.
+/// The address of a daemon: any [`Address`](crate::address::Address) whose port is not 0.
 pub use crate::address::Address as Endpoint;
 /// The error for a text that is not an [`Endpoint`].
 pub use crate::address::AddressError as BadEndpoint;
@@ -50,8 +51,8 @@ use shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::collect::InfoCollector;
 
-/// The most calls that wait to be sent. Without a connection, twice as many can wait. A further
-/// call waits for a place, within its deadline.
+/// The most calls that can wait to be sent. While there is no connection, twice as many can wait.
+/// Any further call waits for a free place until its deadline.
 const MAX_QUEUED: usize = 1_024;
 
 /// A handle to one daemon, or to several. It uses one daemon at a time, unless its calls
@@ -66,7 +67,8 @@ pub struct Client {
     process: forkguard::Guard,
 }
 
-/// One connection of a client: what it shares with its driver, and the queue of its calls.
+/// One connection of a client: the state that the handles share with the connection's driver, and
+/// the queue of calls.
 #[derive(Debug)]
 struct Lane {
     shared: Arc<Shared>,
@@ -99,17 +101,19 @@ impl Client {
         Ok(Self { lanes, calls: Arc::default(), runtime, process })
     }
 
-    /// Returns the connection of the next call. A client that takes turns uses each endpoint in
-    /// turn.
+    /// Returns the lane that the next call uses. If calls take turns, each call uses the lane after
+    /// that of the call before it.
     fn lane(&self) -> &Lane {
         match &*self.lanes {
-            // One connection needs no count of calls, which all clones would write.
+            // With one connection, calls need not be counted, so clones do not compete for the
+            // counter.
             [only] => only,
             lanes => &lanes[self.calls.fetch_add(1, Ordering::Relaxed) % lanes.len()],
         }
     }
 
-    /// Returns the state of the first connection, whose options hold for all.
+    /// Returns the state of the first connection. All connections have its options, except for the
+    /// order of the endpoints.
     fn shared(&self) -> &Shared {
         &self.lanes[0].shared
     }
@@ -165,9 +169,9 @@ impl Client {
         self.call(&deadline, Exchange::Ping).await
     }
 
-    /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a
-    /// wrong port shows here while another one serves. If calls take turns, the errors of all
-    /// connections are returned, equal ones once.
+    /// Returns the error of each endpoint that failed when it was last tried. So an endpoint with a
+    /// wrong port can be noticed while another endpoint serves. If calls take turns, the result has
+    /// the errors of all connections, but equal errors only once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
         let mut errors = Vec::new();
@@ -187,9 +191,9 @@ fn check_fork(process: &forkguard::Guard) -> Result<(), Error> {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy, because a guard reports a fork only once. The check is one load and one
-/// comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when measured, too
-/// much for every ID.
+/// It checks a copy of the guard, because a guard reports a fork only once. The check is one load
+/// and one comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when
+/// measured, too much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

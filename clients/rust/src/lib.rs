@@ -18,7 +18,7 @@
 //!
 //! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
 //!   freely: the clones share one connection and pipeline their calls on it. A `Client` needs a
-//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs none.
+//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs no runtime.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
 //!   as signed integers, for columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.
@@ -41,8 +41,8 @@
 //!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns
 //!   [`Error::SameWorkerIds`].
-//! - A server of another protocol is passed over while another endpoint serves.
-//!   [`Client::endpoint_errors`] names it.
+//! - The client passes over a server of another protocol while another endpoint serves.
+//!   [`Client::endpoint_errors`] names such a server.
 //! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
 //!   child. The client notices forks that use the C library's `fork`, but not a bare `clone` system
 //!   call.

@@ -16,9 +16,10 @@
 //! - [`info`]: the JSON of an INFO reply.
 //! - [`code`]: the error codes. [`one_line`]: text of other programs, safe to show.
 //!
-//! Both `parse` functions take the bytes so far and return one frame or [`Parsed::Incomplete`].
-//! They keep no state, copy nothing and allocate nothing. So a stream parses in the same way
-//! however it is split. `docs/protocol.md` describes the format for users, with test vectors.
+//! Both `parse` functions take the bytes that have arrived, and return one frame or
+//! [`Parsed::Incomplete`]. They keep no state, copy nothing and allocate nothing. So a stream
+//! parses in the same way however it is split. `docs/protocol.md` describes the format for users,
+//! with test vectors.
 
 pub mod code;
 pub mod collect;
@@ -70,7 +71,7 @@ pub const MAX_REPLY_SIZE: usize = MAX_REPLY_LENGTH as usize + 4;
 /// The most bytes of a PING.
 pub const MAX_PING_SIZE: usize = 64;
 
-/// The most bytes of a token, which has at least one.
+/// The most bytes of a token. A token has at least one byte.
 pub const MAX_TOKEN_SIZE: usize = 512;
 
 const _: () = assert!(

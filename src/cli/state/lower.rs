@@ -75,8 +75,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns a record whose ceiling is the end of this instant's tick. It has no boot: a start would
-/// take the clock offsets in a record of this boot for a daemon's.
+/// Returns a record whose ceiling is the end of this instant's tick. The record names no boot: from
+/// a record of this boot, a start would take clock offsets as if a daemon had stored them.
 fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
@@ -88,8 +88,8 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     Record { owner, boot, id_minus_boot_us, assigned_bound, clean: true, untouched: true, ..lower }
 }
 
-/// Returns the higher one of a record's bound and its worker IDs' highest mark. If an earlier run
-/// of this command was interrupted, a mark may be above the record.
+/// Returns the higher of two bounds: that of the record, and the highest mark of its worker IDs. If
+/// an earlier run of this command was interrupted, a mark may be above the record.
 fn highest(record: &Record, locks: &WorkerLocks) -> Result<u64, Failure> {
     let marks = locks.own_marks()?;
     let marked = marks.iter().map(|mark: &Mark| mark.id_bound).max().unwrap_or(0);

@@ -12,7 +12,7 @@ use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 /// The mark of one or several worker IDs whose marks are equal. IDs are strings, because
-/// JavaScript's numbers end at 2^53.
+/// JavaScript's numbers are exact only up to 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
     /// `None` for a ticket counter.
@@ -26,7 +26,7 @@ pub(super) struct MarkShown {
     time: Option<String>,
     /// The identity of the state that granted the IDs below `id`. `None` without a mark.
     state: Option<String>,
-    /// True if that is the state in this directory. `None` without a mark.
+    /// True if that state is the one in this directory. `None` without a mark.
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
     next_start: NextStart,
@@ -83,7 +83,7 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
 
 /// Returns the entry for worker IDs of a record whose marks are equal.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
-    // The worker IDs come from a set, so they always form one.
+    // The worker IDs come from a set, so they always form a set.
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();
     let workers = workers.filter(|_| record.numbering.snowflake().is_some());
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {

@@ -70,7 +70,7 @@ struct Snapshot {
 }
 
 /// The most attempts to read the state. An attempt fails if a daemon raises a ceiling meanwhile. On
-/// an overloaded machine ten failed in a row.
+/// an overloaded machine, ten attempts in a row have failed.
 const ATTEMPTS: usize = 100;
 
 /// Reads the records, their marks and the holder as of one moment. Otherwise a mark that is newer
@@ -102,15 +102,17 @@ struct Output<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output: its record, as in the state file, and what follows from it now.
+/// One source in the output: its record, as in the state file, and the facts that follow from the
+/// record at this time.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
     record: &'a Record,
     kind: &'static str,
-    /// The time of the ceiling. A ticket counter has none.
+    /// The time of the ceiling. A ticket counter has no time.
     ceiling_time: Option<String>,
-    /// The time by which the ceiling is ahead of the wall clock. Negative: behind it.
+    /// The time by which the ceiling is ahead of the wall clock. It is negative if the ceiling is
+    /// behind the wall clock.
     ahead_ms: Option<i64>,
     this_boot: Option<bool>,
     this_machine: Option<bool>,

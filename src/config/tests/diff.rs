@@ -118,7 +118,7 @@ fn a_reload_names_every_refusal_and_keeps_the_sources() {
     let line = "/etc/snowbank.toml:2: shards: found 9, the daemon runs with 4: ";
     assert!(refused.to_string().starts_with(line), "{refused}");
     assert_eq!(refusals("shards = 9"), ["shards", "sources", "sources[0].name"]);
-    // If one setting cannot change, none does.
+    // If one setting cannot change, no setting changes.
     assert_eq!(refusals(&format!("shards = 9\n{a}{b}[limits]\nmax_count = 1")), ["shards"]);
 }
 

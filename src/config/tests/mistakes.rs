@@ -50,7 +50,7 @@ fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let wide = format!("time:41,worker:9,sequence:13;{epoch}");
     let constant = format!("time:41,half:1:constant(1),worker:8,sequence:13;{epoch}");
     let picked = "worker_id_from = \"coordinator\"";
-    // Other daemons may have any other worker IDs.
+    // Other daemons of the fleet may have any other worker IDs.
     let given = ["worker_ids = 3", "worker_ids = 200"];
     let restricted = ["0-255", "200-255"].map(|ids| format!("{picked}\nworker_ids = \"{ids}\""));
     for worker_ids in [[picked; 2], given, restricted.each_ref().map(String::as_str)] {
@@ -71,7 +71,7 @@ fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let [low, high] = halves.map(|layout| format!("{layout};{epoch}"));
     let text = mistake(&two([picked; 2], &high).replace("\"twitter\"", &format!("{low:?}")));
     assert!(text.contains("can make the same IDs"), "{text}");
-    // More worker IDs than a check could compare one by one.
+    // These layouts have more worker IDs than a check could compare one by one.
     let seconds =
         ["time:32,worker:18,sequence:13;tick=1s", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s"];
     let origins = ["worker_id_from = \"ipv4\"", picked];

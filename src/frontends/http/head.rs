@@ -11,7 +11,7 @@ pub(crate) struct Head<'a> {
     pub(crate) path: &'a str,
     /// The query, still encoded. Empty, if there is none.
     pub(crate) query: &'a str,
-    /// The media types that the client accepts. Empty, if it does not say.
+    /// The media types that the client accepts. Empty, if the client does not name any.
     pub(crate) accept: &'a str,
     /// The headers that show where the request comes from, and the client's name for the daemon.
     pub(crate) site: SiteHeaders<'a>,
@@ -19,15 +19,15 @@ pub(crate) struct Head<'a> {
     pub(crate) token: Option<&'a [u8]>,
     /// The number of Authorization headers.
     authorizations: usize,
-    /// The request has a body.
+    /// True if the request has a body.
     pub(crate) has_body: bool,
-    /// The client reads bodies in chunks.
+    /// True if the client reads bodies in chunks.
     pub(crate) takes_chunks: bool,
-    /// The client may send another request on the connection.
+    /// True if the client may send another request on the connection.
     pub(crate) keeps_connection: bool,
-    /// More was read behind the request.
+    /// True if more bytes were read behind the request.
     pub(crate) has_next: bool,
-    /// A `Connection: close` was read. It wins over `keep-alive`.
+    /// True if a `Connection: close` was read. It wins over `keep-alive`.
     says_close: bool,
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         head.read(header);
     }
     head.read_target(target);
-    // Empty lines behind a request count as part of it. They would otherwise pass for half a
-    // request, and hold up a stop.
+    // Empty lines behind a request count as part of it. Otherwise they would count as the start of
+    // another request, and delay a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     head.has_next = bytes.len() > size;
     Parsed::Head(head, size)
@@ -96,8 +96,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Checks that there is at most one Authorization header. If there are several, a proxy may
-    /// read another one than the daemon does.
+    /// Checks that there is at most one Authorization header. If there are several, a proxy may use
+    /// a different one than the daemon.
     ///
     /// # Errors
     /// There are several: the request must be refused with 400.

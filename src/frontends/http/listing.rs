@@ -29,7 +29,7 @@ impl Listing {
         Listing { prefix, separator: "", suffix: "}", is_json: true, codec: None, has_begun: false }
     }
 
-    /// Returns the form of IDs in lines, with `suffix` behind the last.
+    /// Returns the form of IDs in lines, with `suffix` behind the last line.
     pub(super) fn lines(suffix: &'static str, codec: Option<Codec>) -> Listing {
         Listing { prefix: String::new(), separator: "\n", suffix, is_json: false, codec, has_begun: false }
     }

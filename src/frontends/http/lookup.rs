@@ -1,4 +1,4 @@
-//! Answers about sources and IDs. They draw nothing.
+//! Answers to requests about sources and IDs. These requests draw no IDs.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
     Reply::with_body(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
 
-/// Returns the layout of a source. A ticket source has none.
+/// Returns the layout of a source. A ticket source has no layout, and the result is then a refusal.
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
         malformed(&format!(
@@ -58,7 +58,7 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
     }))
 }
 
-/// An object, whose members keep their order.
+/// A JSON object whose members keep their order.
 struct Members<'a, V>(Vec<(&'a str, V)>);
 
 impl<V: Serialize> Serialize for Members<'_, V> {

@@ -16,11 +16,11 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
-    /// The error code, if it is a refusal.
+    /// The error code, if the reply is a refusal.
     pub(crate) error: Option<ErrorCode>,
-    /// The time after which to ask again.
+    /// The time after which the client may ask again.
     pub(crate) retry_after: Option<Duration>,
-    /// The methods that the path takes, if the request had another.
+    /// The methods that the path takes, if the request had another method.
     pub(crate) allow: Option<&'static str>,
 }
 
@@ -57,8 +57,9 @@ impl Reply {
         Reply { status, error: Some(code), retry_after, ..problem }
     }
 
-    /// Returns the refusal of a host name that is not a loopback address's. Without it, a script of
-    /// another site could read the answer (DNS rebinding).
+    /// Returns the refusal of a request with a host name that does not belong to a loopback
+    /// address. Without this refusal, a script of another site could read the answer (DNS
+    /// rebinding).
     pub(super) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
@@ -79,8 +80,8 @@ impl Reply {
         matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown))
     }
 
-    /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to
-    /// retry after if a retry helps.
+    /// Returns the refusal of a request for IDs. A temporary refusal is a 503, with the time to
+    /// retry after if that is known.
     pub(super) fn from_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,

@@ -13,9 +13,9 @@ use super::reply::Reply;
 pub(super) enum Body<'a> {
     /// All of it follows the head.
     Whole(&'a [u8]),
-    /// It is left out, and only its size is sent: the answer to HEAD.
+    /// The body is not sent, but its size is: the answer to HEAD.
     Left(&'a [u8]),
-    /// It follows piece by piece.
+    /// The body follows piece by piece.
     InPieces,
 }
 
@@ -39,7 +39,7 @@ impl Reply {
         if !form.keeps_connection {
             out.extend_from_slice(b"connection: close\r\n");
         } else if !form.takes_chunks {
-            // HTTP/1.0 closes unless both sides say otherwise.
+            // An HTTP/1.0 connection closes unless both sides ask to keep it.
             out.extend_from_slice(b"connection: keep-alive\r\n");
         }
         match body {

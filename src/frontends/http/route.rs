@@ -84,7 +84,7 @@ fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply
     })
 }
 
-/// Returns the codec of a source for a format. Decimal digits need none.
+/// Returns the codec of a source for a format. Decimal digits need no codec.
 pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
     let Some(format) = format else { return Ok(None) };
     let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;

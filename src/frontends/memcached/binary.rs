@@ -143,7 +143,7 @@ pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
     reply(out, echo, DONE, &[0; 4], key, itoa::Buffer::new().format(id).as_bytes());
 }
 
-/// Encodes a refusal. Quiet commands get it too.
+/// Encodes a refusal. Quiet commands get refusals too.
 pub(super) fn refusal(out: &mut Vec<u8>, echo: Echo, words: &Words, reason: &str) {
     let status = match words.code {
         ErrorCode::ShuttingDown | ErrorCode::TooBusy => BUSY,

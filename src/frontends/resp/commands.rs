@@ -208,7 +208,8 @@ impl Resp {
         Ok(())
     }
 
-    /// Answers CONFIG GET for the settings that redis-benchmark prints. There are no others.
+    /// Answers CONFIG GET for the settings that redis-benchmark prints. Snowbank has no other
+    /// settings of Redis.
     fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
         let names = &operands[1..];
         if !operands[0].eq_ignore_ascii_case(b"get") || names.is_empty() {
@@ -247,7 +248,7 @@ pub(in crate::frontends) fn info(json: &[u8]) -> String {
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
     );
-    // The daemon makes valid JSON. Tests have none.
+    // The daemon's JSON is always that of an INFO. Some tests pass something else.
     if let Ok(info) = Info::from_json(json) {
         let instance = info.instance.unwrap_or_default();
         text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");

@@ -20,7 +20,7 @@ pub enum IdForm {
 /// The library that a connection's client has announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Announced {
-    /// True if it is a library for JavaScript.
+    /// True if the client announced a library for JavaScript.
     is_javascript: bool,
     /// True once the connection is counted in [`IncrConnections`].
     is_counted: bool,

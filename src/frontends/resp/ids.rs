@@ -11,8 +11,9 @@ pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Ref
     Ok(Reply::Ids(Ask::new(source_of(key, facts)?, 1), Form::One(form)))
 }
 
-/// Asks for the IDs of an INCRBY: one if its number is 1. For other numbers, a ticket counter with
-/// increment 1 gives that many IDs, and the reply is the last of them. Other sources refuse.
+/// Asks for the IDs of an INCRBY: one if its number is 1. For another number, a ticket counter with
+/// increment 1 gives that many IDs, and the reply is the last of them. All other sources refuse
+/// another number.
 pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     let source = source_of(operands[0], facts)?;
     match parse::number(operands[1]) {
@@ -71,7 +72,7 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
     Ok(Reply::Ids(ask, Form::List))
 }
 
-/// Returns true for a number. The name of a source is not all digits.
+/// Returns true for a number. It cannot be the name of a source, because no name is all digits.
 fn is_count(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)

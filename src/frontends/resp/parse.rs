@@ -1,6 +1,6 @@
 //! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! It reads requests only, byte by byte in order, so the result does not depend on how a stream is
+//! It reads each request byte by byte, in order. So the result does not depend on how a stream is
 //! cut.
 
 use crate::frontends::MESSAGE_BYTES_MAX;
@@ -16,7 +16,8 @@ const ARGUMENTS_READ: usize = 8;
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
 const LENGTH_LINE_BYTES_MAX: usize = 24;
 
-/// The number of bytes that show which protocol a client speaks, if it does not speak this one.
+/// The number of bytes that show which protocol a client speaks, if it does not speak Redis'
+/// protocol.
 pub(super) const FOREIGN_BYTES: usize = 4;
 
 /// The arguments of a request.
@@ -54,7 +55,7 @@ impl<'b> Arguments<'b> {
 pub(super) enum Miss {
     /// The request is not complete yet.
     Incomplete,
-    /// An inline command has a control character, which no text has.
+    /// An inline command has a control character, so it is not text.
     NoText,
     /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),
@@ -149,7 +150,7 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     let whole = if end.is_none() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || whole.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
-        // Waits for enough bytes to show which protocol it is.
+        // Wait for enough bytes to show which protocol the client speaks.
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Miss::NoText });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;

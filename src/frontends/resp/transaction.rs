@@ -15,7 +15,7 @@ const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// Requests that are queued until EXEC, and then answered one by one.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// The requests, as they arrived. Equal requests in a row are here once.
+    /// The requests, as they arrived. Equal requests in a row are stored once.
     bytes: Vec<u8>,
     /// The size of each request in `bytes`, and how often it was sent.
     repeats: Vec<(u32, u32)>,
@@ -53,7 +53,7 @@ impl Transaction {
         self.repeats.iter().map(|&(_, times)| u64::from(times)).sum()
     }
 
-    /// Takes the next request. `None` after the last.
+    /// Takes the next request. Returns `None` after the last one.
     fn next(&mut self) -> Option<&[u8]> {
         let (size, times) = self.repeats.get_mut(self.index)?;
         let request = self.at..self.at + *size as usize;
@@ -107,7 +107,7 @@ impl Resp {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
             let reply = self.answer_any(arguments, conditions, out);
             // EXEC with a wrong number of arguments fails the transaction, as in Redis. A nested
-            // MULTI fails alone.
+            // MULTI is refused, but the transaction continues.
             if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
                 && arguments.count() > 1
             {

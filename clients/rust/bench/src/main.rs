@@ -12,8 +12,8 @@ use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
-/// The IDs of a stretch: enough for the clock's resolution, and so few that most stretches see no
-/// refill.
+/// The number of IDs in a stretch. It is large enough for the clock's resolution, and so small that
+/// no refill happens during most stretches.
 const STRETCH: u32 = 1_000;
 const CALLS: u32 = 2_000;
 
@@ -127,7 +127,7 @@ async fn longest(options: ClientOptions, time: Duration) -> Outcome {
     Ok(())
 }
 
-/// Makes clients with a buffer each, and keeps them for a minute.
+/// Creates clients that have one buffer each, and holds them for a minute.
 async fn clients(address: String, count: usize) -> Outcome {
     let mut kept = Vec::new();
     for _ in 0..count {

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
-/// The longest sleep of a timer that waits for an age. Timers do not count the machine's sleep, so
-/// a timer may be late by this much once the machine wakes.
+/// The longest time for which one timer runs. Timers stand still while the machine sleeps, so after
+/// the machine wakes, an age may be noticed late by this much.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The clock of ages. The monotonic one stands still while the machine sleeps.
+/// The clock that measures ages. The monotonic clock stands still while the machine sleeps.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 
@@ -26,7 +26,7 @@ impl Birth {
         Self { instant: Instant::now(), boot_time: boot_time() }
     }
 
-    /// Returns the time since this instant, including the machine's sleep.
+    /// Returns the time since this instant, including the time that the machine slept.
     pub(super) fn age(&self) -> Duration {
         self.instant.elapsed().max(boot_time().saturating_sub(self.boot_time))
     }
@@ -43,14 +43,15 @@ impl Birth {
     }
 }
 
-/// Returns the time since the machine's start, including its sleep.
+/// Returns the time since the machine's start, including the time that it slept.
 #[cfg(all(target_os = "linux", not(test)))]
 fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(CLOCK);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Returns zero: systems other than Linux have no such clock, and the monotonic one counts alone.
+/// Returns zero. Systems other than Linux have no such clock, so only the monotonic clock measures
+/// ages there.
 #[cfg(all(not(target_os = "linux"), not(test)))]
 fn boot_time() -> Duration {
     Duration::ZERO
@@ -76,7 +77,7 @@ fn boot_time() -> Duration {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// A test cannot make the machine sleep, so this one checks which clock is used.
+    /// A test cannot make the machine sleep. So this test checks which clock is used.
     #[test]
     fn the_clock_of_ages_counts_the_machines_sleep() {
         assert_eq!(super::CLOCK as libc::clockid_t, libc::CLOCK_BOOTTIME);

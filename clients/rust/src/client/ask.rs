@@ -12,7 +12,7 @@ use super::options::{SourceChoice, check_time};
 use crate::protocol::collect::IdCollector;
 use crate::protocol::{Next, Wait};
 
-/// A call for a batch of IDs. Set its options, then await it.
+/// A call for a batch of IDs. Set the call's options, then await the call.
 ///
 /// # Errors
 /// Returns an [`Error`] when awaited. The error is `bad_count` if the count is 0 or above the
@@ -21,7 +21,7 @@ use crate::protocol::{Next, Wait};
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
     client: &'a Client,
-    /// The request, without its source and wait.
+    /// The request, apart from its source and its wait.
     next: Next,
     source: SourceChoice,
     max_wait: Option<Duration>,
@@ -46,10 +46,10 @@ impl<'a> BatchCall<'a> {
     }
 
     /// Sets how long the daemon may wait for IDs that are not available yet. The deadline of this
-    /// call caps it.
+    /// call caps that wait.
     ///
-    /// By default the daemon's own limit applies: 1 s, or two ticks if longer. With zero, the
-    /// daemon answers at once.
+    /// By default the daemon's own limit applies: 1 s, or two ticks of the source if they are
+    /// longer. If `limit` is zero, the daemon answers at once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
@@ -61,7 +61,8 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Makes the daemon send every ID instead of runs, for testing. The batch is the same.
+    /// Makes the daemon send each ID by itself instead of runs, for testing. The batch has the same
+    /// IDs in either form.
     pub fn explicit(mut self) -> Self {
         self.next.explicit = true;
         self

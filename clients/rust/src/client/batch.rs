@@ -15,7 +15,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns the number of IDs, at least one.
+    /// Returns the number of IDs, which is at least 1.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
@@ -27,8 +27,8 @@ impl Batch {
         self.ids.is_empty()
     }
 
-    /// Returns the endpoint of the daemon that handed out the IDs. If its name has several
-    /// addresses, the daemon's address follows, as in `ids:7660 (10.0.0.1)`.
+    /// Returns the endpoint of the daemon that handed out the IDs. If the endpoint's name has
+    /// several IP addresses, the daemon's IP address follows, as in `ids:7660 (10.0.0.1)`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -39,13 +39,12 @@ impl Batch {
         self.ids.iter().copied()
     }
 
-    /// Returns the IDs as signed integers, as columns of type BIGINT have them, in increasing
-    /// order.
+    /// Returns the IDs as signed integers, for columns of type BIGINT, in increasing order.
     ///
     /// # Errors
     /// Returns [`Error::AboveSigned`] if an ID is above [`i64::MAX`].
     pub fn iter_i64(&self) -> Result<impl ExactSizeIterator<Item = i64>, Error> {
-        // The IDs increase, so the last one decides.
+        // The IDs increase, so all of them fit if the last one fits.
         self.last().map_or(Ok(0), signed)?;
         Ok(self.iter().map(|id| id.cast_signed()))
     }
@@ -63,8 +62,8 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the field carries uniqueness, if the value is too large for it, or if
-    /// the IDs are not of this layout.
+    /// There are three reasons for an error: the field keeps the IDs unique; the value is too large
+    /// for the field; or the IDs are not of this layout.
     pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
         let chosen = layout.choose(name, value)?;
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;

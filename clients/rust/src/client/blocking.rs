@@ -91,8 +91,8 @@ impl Client {
     }
 }
 
-/// A buffer that hands out IDs one at a time. Clones share it, and any thread may use them.
-/// Its promises are those of [`SharedIds`].
+/// A buffer that hands out IDs one at a time. Clones share the buffer, and any thread may use them.
+/// The buffer makes the promises of [`SharedIds`].
 #[derive(Debug, Clone)]
 pub struct Ids {
     ids: SharedIds,
@@ -114,7 +114,7 @@ impl Ids {
         }
     }
 
-    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    /// Returns the next ID as a signed integer, for a column of type BIGINT.
     ///
     /// # Errors
     /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above
@@ -131,7 +131,7 @@ impl Ids {
     }
 }
 
-/// The thread that runs a client. It ends when the last handle is dropped.
+/// The thread that runs a client. The thread ends when the last handle is dropped.
 #[derive(Debug)]
 struct Worker {
     stop: Option<oneshot::Sender<()>>,
@@ -149,7 +149,7 @@ fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
 }
 
 impl Worker {
-    /// Runs a call on the thread, and waits for its answer, which comes by its deadline.
+    /// Runs a call on the thread, and waits for the answer. The call ends by its deadline.
     fn wait<T: Send + 'static>(
         &self,
         call: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -163,7 +163,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A forked child has no such thread. Dropping `stop` there would wake the parent's thread.
+        // A forked child does not have this thread. If the child dropped `stop`, it would wake the
+        // parent's thread.
         if forked(&self.process) {
             std::mem::forget(self.stop.take());
         }

@@ -16,8 +16,8 @@ use crate::protocol::ErrorCode;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) exchange: Exchange,
-    /// The caller's deadline, if the call has not asked every endpoint yet. The client leaves a
-    /// daemon that has no IDs before this deadline.
+    /// The caller's deadline, or `None` if this try is at the last endpoint that the call has not
+    /// asked. If a daemon has no IDs before this deadline, the call moves on to the next endpoint.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Deadline {
     allowed: Duration,
 }
 
-/// A year: longer than any call lasts, and short enough to add to now.
+/// A year: longer than any call lasts, and short enough to be added to the current time.
 pub(super) const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
 impl Deadline {
@@ -65,22 +65,23 @@ fn soonest(refusals: Vec<Arc<Refusal>>) -> Option<Error> {
 }
 
 impl Client {
-    /// Sends a call, and retries where that may help, until it is answered or the deadline passes.
-    /// `exchange` makes one try. All tries take the same lane.
+    /// Sends a call, and repeats it where that may help, until it is answered or the deadline
+    /// passes. `exchange` creates the exchange of one try. All tries use the same lane.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
         exchange: impl Fn(Reply<T>) -> Exchange,
     ) -> Result<T, Error> {
         let Lane { shared, queue } = self.lane();
-        // The `exhausted` refusals whose time to wait exceeds the deadline.
+        // The `exhausted` refusals that name a time to wait beyond the deadline.
         let mut exhausted: Vec<Arc<Refusal>> = Vec::new();
         let mut last = None;
         let mut tries = 0;
         loop {
             check_fork(&self.process)?;
             shared.check_collision()?;
-            // The timer rounds up to a whole millisecond, in which an answer could still come.
+            // The timer below rounds up to a whole millisecond. Without this check, an answer could
+            // still come after the deadline.
             if deadline.left().is_zero() {
                 return Err(deadline.passed(shared, last));
             }
@@ -115,8 +116,8 @@ impl Client {
 
     /// Returns the pause before the next try, or `None` for no retry.
     ///
-    /// With several endpoints the driver moves on by itself. With a single one the client keeps its
-    /// connection after a refusal, and asks again after the time that the daemon named.
+    /// With several endpoints the driver moves on by itself. With a single endpoint the client
+    /// keeps its connection after a refusal, and asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

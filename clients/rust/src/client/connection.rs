@@ -1,9 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
 //! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
-//! proves that both sides count alike. A caller that gave up leaves its entry in the queue: the
-//! connection reads its reply and drops it, so that later replies still match. Any frame other than
-//! the next reply ends the connection, because later frames could belong to any call.
+//! shows that both sides count the requests alike. If a caller gives up, its call stays in that
+//! queue: the connection reads the reply and drops it, so that later replies still match. Any frame
+//! other than the next reply ends the connection, because later frames could belong to any call.
 
 mod greeting;
 mod in_flight;
@@ -40,10 +40,10 @@ use crate::protocol::{Next, Parsed, request};
 /// once, so further requests would only wait in its socket.
 const MAX_IN_FLIGHT: usize = 1_024;
 
-/// The free space for a read, in bytes. A longer reply frame takes several reads.
+/// The free space in the input before a read, in bytes. A longer reply frame takes several reads.
 const READ_SIZE: usize = 16 << 10;
 
-/// The tag of the greeting, and of frames that answer no request. Calls count from 1.
+/// The tag of the greeting, and of frames that answer no request. The tags of calls begin at 1.
 const GREETING_TAG: u16 = 0;
 
 const CLOSED: &str = "closed by the daemon";
@@ -55,18 +55,19 @@ pub(super) enum End {
     Abandoned,
     /// The endpoint failed, or serves no client for now.
     Failed(Error),
-    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer other
-    /// endpoints for the time that the daemon named, and let this daemon answer the calls in flight
-    /// ([`finish`](Connection::finish)).
+    /// The daemon has no IDs in time for one call, and that call now asks another endpoint. The
+    /// driver should prefer other endpoints for the time that the daemon named, and let this daemon
+    /// answer the calls in flight ([`finish`](Connection::finish)).
     Exhausted(Error),
 }
 
-/// A connection, greeted or not.
+/// A connection, before or after its greeting.
 pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text, with the IP address if its name has several.
     pub(super) endpoint: Arc<str>,
-    /// The number of the IP address that accepted, among those of the endpoint's name.
+    /// The number of the IP address that accepted. It counts modulo the number of addresses that
+    /// the endpoint's name has.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,
@@ -81,8 +82,8 @@ pub(super) struct Connection {
     stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
-    /// True once the connection takes no further calls. It ends with the reply to the last one in
-    /// flight.
+    /// True once the connection takes no further calls. The connection ends after the reply to the
+    /// last call in flight.
     is_finishing: bool,
     /// The time at which connecting began.
     began: Instant,
@@ -90,7 +91,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Serves calls until the connection ends. Then it fails all calls in flight, unless the daemon
-    /// still answers them.
+    /// can still answer them.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
         let reason = match &end {
@@ -105,13 +106,13 @@ impl Connection {
         end
     }
 
-    /// Takes no further calls, and waits for the replies to those in flight. Gives up if the daemon
-    /// stalls.
+    /// Takes no further calls, and waits for the replies to the calls in flight. Gives up if the
+    /// daemon stalls.
     pub(super) async fn finish(mut self) {
         self.is_finishing = true;
         let (_, no_calls) = mpsc::channel(1);
         let mut queue = Queue::new(no_calls);
-        // An exhausted refusal of one call leaves the others in flight.
+        // An `exhausted` refusal ends one call. The other calls stay in flight.
         while let End::Exhausted(_) = self.serve(&mut queue).await {}
     }
 
@@ -121,7 +122,8 @@ impl Connection {
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
-        // Without an error, all replies have come and no further call may be sent.
+        // If there is no error, all replies have arrived, and the connection takes no further
+        // calls.
         done.err().unwrap_or_else(|| End::Failed(self.lost(CLOSED)))
     }
 
@@ -137,7 +139,8 @@ impl Connection {
             },
             written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
                 if written.is_err() {
-                    // The daemon may have sent the reason before it closed, so read to the end.
+                    // The daemon may have sent its reason before it closed, so the connection reads
+                    // to the end.
                     self.is_finishing = true;
                     self.output.clear();
                     self.streams.writer.needs_flush = false;
@@ -161,7 +164,8 @@ impl Connection {
         if exchange.is_abandoned() {
             return;
         }
-        // Tags count from 1 to 65535 and start again. Far fewer calls are in flight.
+        // Tags count from 1 to 65535 and then begin at 1 again. Far fewer calls are in flight, so
+        // their tags differ.
         let tag = self.last_tag.checked_add(1).unwrap_or(1);
         let wait = match self.encode(tag, &exchange) {
             Ok(wait) => wait,
@@ -185,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Lets the timer end when the oldest request in flight counts as stalled, or earlier.
+    /// Makes the timer end by the time when the oldest request in flight counts as stalled.
     fn arm_stall(&mut self) {
         let Some(front) = self.in_flight.front() else { return };
         let stalls_at = front.stalls_at(self.shared.options.answer_timeout);
@@ -194,7 +198,7 @@ impl Connection {
         }
     }
 
-    /// Encodes a request. Returns the time that the daemon may hold it.
+    /// Encodes a request. Returns the time that the daemon may hold that request.
     fn encode(&mut self, tag: u16, exchange: &Exchange) -> Result<Duration, Error> {
         self.scratch.clear();
         let wait = match exchange {
@@ -261,7 +265,8 @@ impl Connection {
         }
     }
 
-    /// Takes the oldest call, whose reply is complete. The daemon may read the next one now.
+    /// Takes the oldest call, whose reply is complete, out of the queue. From now on the daemon may
+    /// read the request of the next call.
     fn take_front(&mut self) -> Option<InFlight> {
         let front = self.in_flight.pop_front();
         if let Some(next) = self.in_flight.front_mut() {
@@ -306,7 +311,8 @@ impl Connection {
         let call_moves_on =
             front.moves_on_by.is_some_and(|deadline| exhausted_beyond(&error, deadline).is_some());
         front.exchange.fail(error.clone());
-        // Keep a single daemon whose clock or ceiling fails: there is no better one.
+        // If the only daemon has no usable clock or ceiling, keep the connection: no other daemon
+        // could serve.
         let has_others = self.shared.options.endpoints.len() > 1;
         if error.code().is_some_and(|code| code.closes() || (moves_on(code) && has_others)) {
             return Err(End::Failed(error));
@@ -314,7 +320,7 @@ impl Connection {
         if call_moves_on { Err(End::Exhausted(error)) } else { Ok(()) }
     }
 
-    /// Fails the oldest call with a breach of the protocol, which ends the connection.
+    /// Fails the oldest call, because the daemon broke the protocol. That also ends the connection.
     fn fail_front(&mut self, what: &dyn std::fmt::Display) -> End {
         let error = self.broken(what);
         if let Some(front) = self.in_flight.pop_front() {
@@ -323,8 +329,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. Replies do not move the timer, so it can end early.
-    /// It is then set again.
+    /// Ends the connection if it has stalled. Replies do not move the timer, so the timer can end
+    /// too early, and is then set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };

@@ -1,5 +1,5 @@
 //! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try
-//! the next.
+//! the next daemon.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +19,19 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which the endpoint may have IDs for every call again. Until then, the driver
+    /// The time from which the endpoint may again have IDs for every call. Until then, the driver
     /// tries other endpoints first.
     exhausted_until: Instant,
 }
 
 impl Health {
-    /// Returns when the endpoint may be tried again: now, if its pauses are over.
+    /// Returns the time from which the endpoint may be tried again. If its pauses are over, this is
+    /// now.
     fn due_at(&self) -> Instant {
         self.not_before.max(self.exhausted_until).max(Instant::now())
     }
 
-    /// Leaves the endpoint alone for its back-off, plus the time that it asked for.
+    /// Keeps the client away from the endpoint for its back-off, plus the time that it asked for.
     fn rest(&mut self, shared: &Shared, error: &Error) {
         let asked = asked(shared, error);
         self.failures = self.failures.saturating_add(1);
@@ -52,8 +53,8 @@ struct Greeted {
     connection: Connection,
 }
 
-/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves
-/// on after a failure. It ends with the last handle.
+/// The task's state. The task connects when a call needs a connection, stays with a daemon that
+/// serves, and moves on after a failure. It ends when the last handle is dropped.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
@@ -112,8 +113,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Serves until the connection ends, or until an endpoint earlier in the list has connected.
-    /// Returns that endpoint's connection, if there is one.
+    /// Serves until the connection ends, or until an endpoint earlier in the list has connected. In
+    /// the second case, it returns the connection to that endpoint.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
         self.shared.serves(index, &connection.endpoint);
@@ -148,7 +149,8 @@ impl Driver {
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those
     /// that are not exhausted, then those that have not failed, then the next in the circle. The
-    /// circle begins with the current endpoint, or with the first if that is preferred.
+    /// circle begins with the current endpoint, or with the first endpoint if the options prefer
+    /// it.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -162,9 +164,9 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Prefers the other endpoints to one that has no IDs before a call's deadline. The next call
-    /// may ask for another source or wait longer. So if all others fail, the driver tries this one
-    /// after a short pause.
+    /// Makes the driver prefer the other endpoints to this one, which has no IDs before a call's
+    /// deadline. The next call may ask for another source or allow a longer wait. So if all other
+    /// endpoints fail, the driver tries this one again after a short pause.
     fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
         self.health[index].not_before = now + self.shared.backoff(1);
@@ -173,7 +175,8 @@ impl Driver {
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
     ///
-    /// A call fails over an endpoint that speaks another protocol only if all endpoints do.
+    /// An endpoint that speaks another protocol makes calls fail only if all endpoints speak
+    /// another protocol.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
         self.health[index].rest(&self.shared, &error);
         self.shared.fail(index, error.clone());
@@ -195,8 +198,8 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each is
-/// tried as soon as its pauses are over.
+/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each
+/// endpoint is tried as soon as its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
         let index = (0..health.len()).min_by_key(|index| health[*index].due_at()).unwrap_or_default();

@@ -19,12 +19,12 @@ pub(super) struct Streams {
     pub(super) writer: Writer,
 }
 
-/// The address that accepted, among those of a name.
+/// The address of a name that accepted the connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChosenAddress {
     /// The address, if the name has several.
     pub(super) ip: Option<IpAddr>,
-    /// Its number: [`connect`] with this number tries it first.
+    /// The number of this address: [`connect`] with this number tries the address first.
     pub(super) number: usize,
 }
 
@@ -50,7 +50,7 @@ impl Writer {
         self.needs_flush || !output.is_empty()
     }
 
-    /// Writes some of the output, or flushes if none is left. Dropping its future loses nothing.
+    /// Writes some of the output, or flushes if none is left. Dropping the future loses no bytes.
     pub(super) async fn push(&mut self, output: &mut BytesMut) -> io::Result<()> {
         if output.is_empty() {
             self.inner.flush().await?;
@@ -77,8 +77,8 @@ struct Dial<'a> {
     address_number: usize,
 }
 
-/// Resolves the name, and tries its addresses until one accepts, beginning with that of
-/// `address_number`. `limit` covers all of this, and the TLS handshake.
+/// Resolves the name, and tries its addresses until one accepts, beginning with the address that
+/// has the number `address_number`. `limit` covers all of this, and the TLS handshake.
 pub(super) async fn connect(
     endpoint: &Address,
     tls: &TlsChoice,
@@ -119,9 +119,9 @@ async fn connect_unix(_: &Path, _: &Dial<'_>) -> io::Result<(Streams, ChosenAddr
 
 #[cfg(feature = "tls")]
 async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
-    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
-    // waits for a handshake while a slow disk is read. A blocking thread reads them, because other
-    // tasks share this one.
+    // The files are read before the client connects. So a mistake in them shows even if nobody
+    // listens, and no daemon waits for a handshake while a slow disk is read. A blocking thread
+    // reads the files, because other tasks share the current thread.
     let files = dial.tls.clone();
     let read = tokio::task::spawn_blocking(move || files.read()).await;
     let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
@@ -133,15 +133,17 @@ async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Stre
     Ok((Streams::new(reader, writer), chosen))
 }
 
-/// Refuses to connect. The options of a client without the feature have no TLS endpoint.
+/// Refuses to connect. This is never called: without the feature `tls`, the check of the options
+/// refuses TLS endpoints.
 #[cfg(not(feature = "tls"))]
 async fn connect_tls(_: &str, _: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
-    // Nothing else reads `dial.tls`.
+    // Without this line, nothing would read `dial.tls`, and the compiler would warn.
     let TlsChoice {} = dial.tls;
     Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
 }
 
-/// Looks a name up. Each connection does so again: a daemon may come back at another address.
+/// Looks a name up. Every connection looks it up again, because a daemon may come back at another
+/// address.
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
     if host == tests::NAME {
@@ -150,9 +152,9 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with the dialed number modulo their count.
-/// Each address gets an equal share of the remaining time, so that an address that drops packets
-/// leaves time for the others.
+/// Connects to the first address that accepts, beginning with the one whose number is
+/// `dial.address_number` modulo their count. Each address gets an equal share of the remaining
+/// time, so that time is left for the others if one address drops packets.
 async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
@@ -162,7 +164,7 @@ async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(T
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without this, the kernel may delay a small request until an earlier one is
+                // Without this, the kernel may delay a small request until an earlier request is
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());
@@ -197,7 +199,7 @@ mod tests {
         pub(super) static ADDRESS: Cell<IpAddr> = const { Cell::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
     }
 
-    /// The address changes between two connections.
+    /// The address of the name changes between two connections.
     #[tokio::test]
     async fn a_name_is_looked_up_again() {
         let old = TcpListener::bind("127.0.0.2:0").await.expect("a free port");

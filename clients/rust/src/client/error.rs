@@ -23,7 +23,7 @@ pub enum Error {
         allowed: Duration,
         /// The daemon that the client was connected to. `None` if there was no connection.
         endpoint: Option<Arc<str>>,
-        /// The error of the last try, if there was one. Without a connection, the errors of all
+        /// The error of the last try, if a try has failed. Without a connection, the errors of all
         /// endpoints.
         last: Option<Arc<Error>>,
     },
@@ -39,7 +39,7 @@ pub enum Error {
         /// The operating system's reason, or what the client waited for in vain.
         reason: Arc<str>,
     },
-    /// The connection ended before the reply was complete. IDs of that reply are skipped.
+    /// The connection ended before the reply was complete. The IDs of that reply are skipped.
     #[error("lost the connection to {endpoint}: {reason}")]
     Lost {
         /// The endpoint.
@@ -52,7 +52,7 @@ pub enum Error {
     Protocol {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The other protocol, or the breach of this one.
+        /// The protocol that the other side speaks, or the rule of this protocol that it broke.
         reason: Arc<str>,
     },
     /// The daemon has no source of that name.
@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had
     /// fetched. The next call of that `Ids` continues from the lower IDs. No ID is handed out
-    /// twice, but their order begins again.
+    /// twice, but the IDs increase from a lower start.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -87,7 +87,7 @@ pub enum Error {
          IDs; stop one of them, and start it with worker IDs that no other daemon has"
     )]
     SameWorkerIds {
-        /// The one endpoint.
+        /// The first endpoint.
         one: Arc<str>,
         /// The other endpoint.
         other: Arc<str>,
@@ -125,11 +125,12 @@ pub enum Error {
 pub struct Refusal {
     /// The daemon that refused.
     pub endpoint: Arc<str>,
-    /// The code's number. A later version may have further ones; [`Error::code`] returns the known
-    /// ones.
+    /// The code's number. A later version of the protocol may have further codes. [`Error::code`]
+    /// returns the codes of version 1.
     pub code: u16,
-    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`,
-    /// `None` means that it cannot: ask for fewer IDs, or allow a longer wait.
+    /// The time after which the same call may succeed, if the daemon named one. If the code is
+    /// `exhausted`, `None` means that the same call cannot succeed: ask for fewer IDs, or allow a
+    /// longer wait.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
@@ -185,13 +186,14 @@ impl Error {
         }
     }
 
-    /// Returns whether the client retries a call after this error, within its deadline, on another
-    /// endpoint if it has one.
+    /// Returns whether the client retries a call after this error. It retries within the call's
+    /// deadline, on another endpoint if there is one.
     ///
     /// The client retries if it cannot connect or loses the connection, and if the daemon is
-    /// draining, too busy, or has no usable clock or ceiling. Every daemon would repeat other
-    /// refusals. The result is false for `exhausted` too, but the client asks each other endpoint
-    /// once if the time to wait exceeds the deadline.
+    /// draining, too busy, or has no usable clock or ceiling. It does not retry after other
+    /// refusals, because every daemon would refuse in the same way. The result is false for
+    /// `exhausted` too. But if that refusal's time to wait exceeds the deadline, the client asks
+    /// each other endpoint once.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -211,7 +213,7 @@ impl Error {
         }
     }
 
-    /// Joins the errors of all endpoints, at least one.
+    /// Joins the errors of all endpoints. There is at least one error.
     pub(super) fn join(errors: Vec<Error>) -> Error {
         match &errors[..] {
             [only] => only.clone(),

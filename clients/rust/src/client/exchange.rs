@@ -11,14 +11,15 @@ use crate::protocol::Info;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
 
-/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the
-/// caller that the runtime has shut down.
+/// The channel for an answer. If the caller gave up, the channel is closed. If the channel is
+/// dropped without an answer, the caller gets the error that the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// One try of a call. The code that holds it must answer it.
+/// One try of a call. The code that holds an exchange must answer it.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// IDs. The daemon's index of `source` replaces the one in the request of `ids`.
+    /// A request for IDs. The index in `ids` is not used: the daemon's index of `source` replaces
+    /// it.
     Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
     /// The daemon's INFO.
     Info(InfoCollector, Reply<Info>),

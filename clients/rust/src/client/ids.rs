@@ -34,11 +34,11 @@ pub use shared::SharedIds;
 /// half used.
 ///
 /// - **Increasing**: IDs from one endpoint increase, also across reconnects. After a change to
-///   another endpoint or IP address, they follow that daemon's clock. An endpoint's IDs can go back
-///   if another daemon answers there, with another layout or an older clock. Then the buffer
-///   repeats its request for up to a second, or half of its timeout if that is shorter. If the IDs
-///   are still lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later calls
-///   continue from the lower IDs.
+///   another endpoint or IP address, IDs follow the clock of the daemon there. An endpoint's IDs
+///   can go back if another daemon answers there, with another layout or an older clock. Then the
+///   buffer repeats its request for up to a second, or half of its timeout if that is shorter. If
+///   the IDs are still lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later
+///   calls continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
 ///   client's runtime takes to run a timer. A blocked runtime runs none: for example, a
 ///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the
@@ -48,11 +48,11 @@ pub use shared::SharedIds;
 /// - **Cloned machines**: if the snapshot of a virtual machine is resumed twice, both copies hand
 ///   out the IDs of the buffer until they are too old. If your machines are copied while they run,
 ///   fetch batches, or drop the `Ids` before the snapshot.
-/// - **Two daemons with the same worker IDs**: when the client finds two, the buffer drops its IDs
-///   within 50 ms. Calls return [`Error::SameWorkerIds`].
+/// - **Two daemons with the same worker IDs**: when the client finds two such daemons, the buffer
+///   drops its IDs within 50 ms. Calls return [`Error::SameWorkerIds`].
 /// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
-/// Dropping the future of [`next`](Self::next) loses nothing.
+/// Dropping the future of [`next`](Self::next) loses no ID.
 #[derive(Debug)]
 pub struct Ids {
     client: Client,
@@ -84,7 +84,7 @@ impl Ids {
         NextId { state: NextIdState::Unpolled(self) }
     }
 
-    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    /// Returns the next ID as a signed integer, for a column of type BIGINT.
     ///
     /// # Errors
     /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above
@@ -154,7 +154,7 @@ pub struct NextId<'a> {
 
 enum NextIdState<'a> {
     Unpolled(&'a mut Ids),
-    /// The buffer had no ID at once.
+    /// The buffer was empty when `next` was called.
     Waiting(Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>),
     Done,
 }

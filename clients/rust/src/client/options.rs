@@ -36,8 +36,8 @@ impl ClientOptions {
     /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`,
     /// `tls:host:port` or `unix:PATH`.
     ///
-    /// The client uses the first daemon while that serves. When a daemon fails, the client moves on
-    /// to the next, in a circle. It stays with a daemon that serves it, unless
+    /// The client uses the first daemon as long as that daemon serves. When a daemon fails, the
+    /// client moves on to the next, in a circle. It stays with a daemon that serves it, unless
     /// [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet, give each
     /// client a different order.
     ///
@@ -67,7 +67,7 @@ impl ClientOptions {
         }
     }
 
-    /// Sets the token for daemons that require one: 1 to 512 bytes.
+    /// Sets the token, of 1 to 512 bytes, for daemons that require a token.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(Token(token.into().into()));
@@ -83,33 +83,34 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and
-    /// every retry. A call can set its own.
+    /// Sets the deadline of a call (default 5 s). It covers the queue, name resolution, connecting,
+    /// and every retry. A call can have a deadline of its own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the time (2 s) for resolving, connecting to and greeting one endpoint, before the
-    /// client tries the next.
+    /// Sets the time (default 2 s) for resolving, connecting to and greeting one endpoint, before
+    /// the client tries the next.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(FOREVER);
         self
     }
 
-    /// Sets the time (1 s) for a connected daemon to answer, beyond the wait that the request
-    /// allows. That wait begins when the connection's earlier requests are answered. A daemon that
-    /// takes longer counts as stalled, and the client tries the next one.
+    /// Sets the time (default 1 s) for a connected daemon to answer, beyond the wait that the
+    /// request allows. That wait begins when the connection's earlier requests are answered. A
+    /// daemon that takes longer counts as stalled, and the client tries the next daemon.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout.min(FOREVER);
         self
     }
 
-    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms)
-    /// after its first failure. That limit doubles with each further failure, up to `max` (5 s).
+    /// Sets how long the client does not try a failed endpoint again: a random time up to `min`
+    /// (default 50 ms) after its first failure. That limit doubles with each further failure, up to
+    /// `max` (default 5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
@@ -123,19 +124,19 @@ impl ClientOptions {
         self
     }
 
-    /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of
-    /// a pair of ticket servers do. While an endpoint fails, its calls go to the next one. IDs of
-    /// successive calls no longer increase.
+    /// Makes calls take turns over the endpoints, as clients of a pair of ticket servers do. The
+    /// client then has a connection for each endpoint. While an endpoint fails, its calls go to the
+    /// next endpoint. IDs of successive calls no longer increase.
     ///
-    /// By default the client uses one endpoint while that serves.
+    /// By default the client uses one endpoint as long as that endpoint serves.
     #[must_use]
     pub fn take_turns(mut self, take_turns: bool) -> Self {
         self.take_turns = take_turns;
         self
     }
 
-    /// Makes the client go back to an earlier endpoint as soon as that serves again. List the
-    /// nearest endpoint first.
+    /// Makes the client go back to an earlier endpoint as soon as that endpoint serves again. List
+    /// the nearest endpoint first.
     ///
     /// By default the client stays with the endpoint that serves it.
     #[must_use]
@@ -151,8 +152,8 @@ impl ClientOptions {
         options
     }
 
-    /// Returns whether the client goes back to its first endpoint once that serves again. If the
-    /// client takes turns, each of its connections has a first endpoint of its own.
+    /// Returns whether the client goes back to its first endpoint once that endpoint serves again.
+    /// If the client takes turns, each of its connections has a first endpoint of its own.
     pub(super) fn returns_to_first(&self) -> bool {
         self.prefer_first || self.take_turns
     }
@@ -218,7 +219,7 @@ pub(super) fn check_time(name: &str, time: Duration) -> Result<(), Error> {
 #[cfg(feature = "tls")]
 pub(super) type TlsChoice = crate::tls::ClientFiles;
 
-/// The TLS options without the feature: none.
+/// The TLS options of a client without the feature `tls`: there are none.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
 pub(super) struct TlsChoice {}
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));
     }
 
-    /// The client must not skip a TLS endpoint for the next one, which may have no encryption.
+    /// The client must not pass over a TLS endpoint: the next endpoint may have no encryption.
     #[cfg(not(feature = "tls"))]
     #[test]
     fn tls_endpoints_are_refused_without_the_feature() {

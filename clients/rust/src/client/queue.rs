@@ -8,8 +8,7 @@ use tokio::sync::mpsc;
 use super::call::Call;
 use super::error::Error;
 
-/// The receiving end of all handles' calls, oldest first. The channel's capacity also bounds
-/// `waiting`.
+/// The calls of all handles, oldest first. `waiting` holds at most as many calls as the channel.
 pub(super) struct Queue {
     /// Calls taken from the channel while there was no connection.
     waiting: VecDeque<Call>,

@@ -1,9 +1,9 @@
-//! The check that no two endpoints are daemons with the same worker IDs: they would hand out the
-//! same IDs.
+//! The check that no two endpoints are daemons with the same worker IDs. Such daemons would hand
+//! out the same IDs.
 //!
 //! A daemon refuses a worker ID that another daemon of its machine has. Containers and machines do
-//! not see each other's locks, but a client sees all of its endpoints. It asks each for INFO when
-//! it connects.
+//! not see each other's locks, but a client sees all of its endpoints. So a client that has
+//! connected asks each of its endpoints for INFO.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Starts a check in the background, unless one is running. If the last one started less than
-    /// [`REPETITION`] ago, the new one waits.
+    /// Starts a check in the background, unless one is running. If the last check started less than
+    /// [`REPETITION`] ago, the new check waits.
     pub(super) fn start(&mut self, shared: &Arc<Shared>) {
         let is_running = self.task.as_ref().is_some_and(|task| !task.is_finished());
         if shared.names.len() > 1 && !is_running {

@@ -19,7 +19,8 @@ pub(super) struct Shared {
 struct Progress {
     /// The endpoint that serves, with the IP address if its name has several.
     serving: Option<Arc<str>>,
-    /// The index of the endpoint that is being connected to, and what it has not done yet.
+    /// The index of the endpoint that the driver is connecting to, and the step that this endpoint
+    /// has not done yet.
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
@@ -55,12 +56,13 @@ impl Shared {
         self.progress().collision.clone().map_or(Ok(()), Err)
     }
 
-    /// Notes what the endpoint that the driver connects to has not done yet.
+    /// Notes the step that the endpoint has not done yet while the driver connects to it.
     pub(super) fn awaits(&self, index: usize, unfinished: String) {
         self.progress().awaited = Some((index, unfinished.into()));
     }
 
-    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address.
+    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address. If
+    /// the options prefer the first address, the next connection begins with it again.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
         progress.failures[index] = None;
@@ -71,8 +73,9 @@ impl Shared {
         progress.awaited = None;
     }
 
-    /// Notes that the endpoint of that index failed: its next address comes first. If the first
-    /// address is preferred, an endpoint that has served begins with it again.
+    /// Notes that an endpoint failed. From now on the next address of its name is tried first.
+    /// There is one exception: if the options prefer the first address and the endpoint was
+    /// serving, the first address is tried again.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let has_served = progress.serving.take().is_some();
@@ -83,20 +86,21 @@ impl Shared {
         }
     }
 
-    /// Records that the endpoint of that index failed while another one serves.
+    /// Records that an endpoint failed while another endpoint serves.
     pub(super) fn fail_in_background(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         progress.failures[index] = Some(failure);
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. It counts modulo the name's
-    /// addresses.
+    /// Returns the number of the address that is tried first. It counts modulo the number of the
+    /// name's addresses.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }
 
-    /// Records the number of the address that accepted. The next failure leads to the one after it.
+    /// Records the number of the address that accepted. After the next failure, the address after
+    /// this one is tried first, unless the options prefer the first address.
     pub(super) fn set_address_number(&self, index: usize, number: usize) {
         self.progress().address_numbers[index] = number;
     }

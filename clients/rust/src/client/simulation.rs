@@ -1,6 +1,6 @@
 //! The client over a simulated wire, on tokio's paused clock.
 //!
-//! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose
+//! Daemons stop, are replaced by others whose IDs are lower, stand behind load balancers, lose
 //! replies, refuse, or are no daemons at all. A seed decides everything. A failure names the seed
 //! that repeats it.
 
@@ -23,7 +23,7 @@ use world::{Mode, PER_MS, Wire, World};
 const STORM: Duration = Duration::from_secs(20);
 
 /// The time after the last failure in which calls may still fail. It covers the pause that a daemon
-/// asks for, the longest back-off, and a call that began before.
+/// asks for, the longest back-off, and a call that began before that failure.
 const RECOVERY: Duration = Duration::from_secs(16);
 
 /// The simulated time after the recovery, in which every call must succeed.
@@ -44,7 +44,7 @@ fn client(addresses: usize) -> Client {
     Client::new(ClientOptions::new(names).expect("addresses").timeout(TIMEOUT)).expect("a client")
 }
 
-/// Changes a daemon now and then, until the storm is over. Then all serve.
+/// Changes a daemon now and then, until the storm is over. Then all daemons serve.
 async fn rage(wire: &Wire) {
     let began = Instant::now();
     wire.world().loses_one_in = 200;
@@ -72,7 +72,8 @@ async fn rage(wire: &Wire) {
     (0..world.daemons.len()).for_each(|index| world.set(index, Mode::Serves));
 }
 
-/// Runs an application through a storm and a calm. Returns a digest of all that it got.
+/// Runs an application through a storm and a calm. Returns a digest of all IDs that the application
+/// got.
 fn weather(seed: u64) -> u64 {
     simulate(async {
         let addresses = 1 + seed as usize % 3;
@@ -168,7 +169,7 @@ fn a_failure_leads_to_the_address_after_the_one_that_served() {
             let batch = client.batch(1).await.expect("an ID");
             let served = if batch.endpoint().ends_with("(127.0.0.1)") { 1 } else { 2 };
             wire.world().set(served, Mode::Silent);
-            client.batch(1).await.expect("an ID of the other");
+            client.batch(1).await.expect("an ID of the other daemon");
             assert_eq!(wire.world().connects, 2, "seed {seed}: connections");
         });
     }
@@ -182,7 +183,8 @@ fn ids_are_too_old_after_the_machine_has_slept() {
         ids.next().await.expect("an ID");
         assert!(ids.try_next().expect("no error").is_some(), "the buffer has more");
         sleep_machine(ms(61_000));
-        // Timers do not run while the machine sleeps. Soon after, they read the boot clock.
+        // Timers do not run while the machine sleeps. Soon after it wakes, they read the boot
+        // clock.
         sleep(ms(100)).await;
         assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer are too old");
         ids.next().await.expect("a new ID");
@@ -212,7 +214,7 @@ fn calls_fail_while_two_daemons_share_a_worker_id() {
     });
 }
 
-/// The second daemon has taken the worker ID of the first while that was down.
+/// The second daemon has taken the worker ID of the first while the first was down.
 #[test]
 fn an_endpoint_that_was_gone_is_compared_once_it_is_back() {
     simulate(async {
@@ -231,13 +233,13 @@ fn an_endpoint_that_was_gone_is_compared_once_it_is_back() {
 }
 
 #[test]
-fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
+fn a_call_moves_on_from_a_daemon_exhausted_for_an_hour() {
     simulate(async {
         let wire = Wire::lay(7, &[1, 1]);
         wire.world().set(0, Mode::Refuses(ErrorCode::Exhausted, Duration::from_secs(3_600)));
         let client = client(2);
         for _ in 0..100 {
-            let batch = client.batch(10).await.expect("IDs from the other");
+            let batch = client.batch(10).await.expect("IDs from the other daemon");
             assert_eq!(batch.endpoint(), "simulated:2");
             sleep(ms(100)).await;
         }
@@ -245,8 +247,8 @@ fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
     });
 }
 
-/// An answer resets the count of failures. Otherwise the client would leave a daemon alone for
-/// seconds if it restarts now and then.
+/// An answer resets the count of failures. Otherwise the client would stay away for seconds from a
+/// daemon that restarts now and then.
 #[test]
 fn an_answer_resets_the_back_off() {
     simulate(async {

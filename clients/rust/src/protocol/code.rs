@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// The length, body or flags do not fit.
+    /// The length, body or flags of the request are not allowed.
     Malformed = 1,
     /// The kind of the request is unknown.
     Unsupported = 2,
@@ -73,10 +73,11 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the daemon closes the connection after this code. After `malformed` it does
-    /// so only if the length was bad ([`Parsed::BadLength`](super::Parsed::BadLength)), so this
-    /// function returns false for `malformed`. The daemon also closes the connection after a
-    /// thousand errors in a row, of any code.
+    /// Returns whether the daemon closes the connection after this code. After `malformed` it
+    /// closes the connection only if the length was bad
+    /// ([`Parsed::BadLength`](super::Parsed::BadLength)), so this function returns false for
+    /// `malformed`. The daemon also closes the connection after a thousand errors in a row, of any
+    /// code.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

@@ -36,7 +36,7 @@ pub enum BadReply {
     Order {
         /// The earlier ID.
         previous: u64,
-        /// The later ID, which should be above it.
+        /// The later ID, which should be above `previous`.
         next: u64,
     },
     /// More IDs than the request asked for.

@@ -54,7 +54,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns the code that a server answers such a request with.
+    /// Returns the code with which a server answers a request that has this fault.
     #[must_use]
     pub fn code(self) -> ErrorCode {
         match self {

@@ -1,4 +1,4 @@
-//! Any bytes, in any pieces, from a daemon.
+//! Fuzz targets that read any bytes, in any pieces, as if they came from a daemon.
 
 use super::collect::{IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, Reply};
@@ -9,13 +9,14 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
 /// as requested (or fewer where that is allowed). They are the same after they are encoded and read
-/// again. They take at most twice the memory of the requested number.
+/// again. They take at most twice the memory that the requested number of IDs needs.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
     };
     let piece_size = usize::from(piece_size) + 1;
-    // A run of 16 bytes brings as many IDs as the request asks for: a limit keeps the memory small.
+    // A run of 16 bytes can stand for as many IDs as the request asks for. So a limit on that
+    // number keeps the memory small.
     let count = u32::from_le_bytes(count) & 0xffff;
     let asked =
         Next { count, source: 0, wait: Wait::DEFAULT, explicit: form & 1 == 1, partial: form & 2 == 2 };

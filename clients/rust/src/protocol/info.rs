@@ -20,7 +20,7 @@ pub struct Info {
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The name of this start of the daemon. Each start has another name.
+    /// The name of this start of the daemon. Each start has a different name.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.
@@ -140,8 +140,8 @@ impl Info {
     }
 
     /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
-    /// the same time. Returns `None` if there is none, if the two are one daemon, or if one of them
-    /// does not name its instance.
+    /// the same time. There are three reasons for `None`: there is no such worker ID; the two are
+    /// one daemon; or one of them does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
@@ -157,7 +157,8 @@ impl Info {
         })
     }
 
-    /// Returns the name, the layout and the worker IDs of each source that has readable ones.
+    /// Returns the name, the layout and the worker IDs of each source, if its layout and worker IDs
+    /// can be read.
     fn generators(&self) -> Vec<(&str, Layout, WorkerSet)> {
         self.sources.iter().filter_map(Source::generator).collect()
     }
@@ -170,8 +171,8 @@ impl Info {
 }
 
 impl Source {
-    /// Returns the name, the layout and the worker IDs. A source that has none, or unreadable ones,
-    /// is not compared.
+    /// Returns the name, the layout and the worker IDs. Returns `None` if the source has none of
+    /// these, or if they cannot be read: such a source is not compared.
     fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
         let layout: Layout = self.layout.as_ref()?.parse().ok()?;
         let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;

@@ -1,8 +1,8 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
 //! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`]
-//! at a time. So a server buffers no more than the socket drains. Every frame but the last has
-//! `more`.
+//! at a time. So a server need not encode a frame before the socket has taken the frames before it.
+//! Every frame but the last has `more`.
 
 use std::time::Duration;
 
@@ -41,23 +41,23 @@ const TOO_MANY: Unencodable = Unencodable("more runs or IDs than one frame carri
 pub enum Reply<'a> {
     /// IDs as runs.
     Runs {
-        /// The runs. They are not checked against each other.
+        /// The runs. The parser does not compare them with each other.
         runs: WireRuns<'a>,
-        /// Another frame of this reply follows.
+        /// True if another frame of this reply follows.
         more: bool,
     },
-    /// IDs one by one.
+    /// IDs, listed one by one.
     List {
-        /// The IDs. They are not checked against each other.
+        /// The IDs. The parser does not compare them with each other.
         ids: WireIds<'a>,
-        /// Another frame of this reply follows.
+        /// True if another frame of this reply follows.
         more: bool,
     },
     /// JSON for [`Info::from_json`](super::Info::from_json), once it is complete.
     Info {
         /// The JSON or a part of it.
         json: &'a [u8],
-        /// Another frame of this reply follows.
+        /// True if another frame of this reply follows.
         more: bool,
     },
     /// The body of the PING.
@@ -73,8 +73,8 @@ pub enum Reply<'a> {
 pub struct ErrorReply<'a> {
     /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
-    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`,
-    /// `None` means that the request can never succeed within its wait.
+    /// The time after which to try again, or `None` if the daemon names none. If the code is
+    /// `exhausted`, `None` means that the request can never succeed within its wait.
     pub retry_after: Option<Duration>,
     /// A message for a person. It may not be UTF-8.
     pub message: &'a [u8],
@@ -168,8 +168,8 @@ fn understand_error<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
 /// reply follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride
-/// exceeds `u32`.
+/// There are three reasons for [`Unencodable`]: the number of runs is 0 or too large; a run is
+/// empty; or a stride exceeds `u32`.
 #[inline]
 pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     let [run] = runs else {
@@ -183,8 +183,8 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     Ok(())
 }
 
-/// Appends a RUNS frame, or nothing if it fails. A frame of one run, the most common, does not come
-/// here: it needs no loop.
+/// Appends a RUNS frame, or nothing if it returns an error. The most common frame has one run,
+/// needs no loop, and is not encoded here.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(NO_IDS);
@@ -238,7 +238,7 @@ pub fn encode_list_frame(
     more: bool,
 ) -> Result<(), Unencodable> {
     let start = out.len();
-    // The size of the body is known only at its end. The header is overwritten then.
+    // The size of the body is known only at its end. So the header is written twice.
     out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
     let mut count = 0;
     for id in ids {

@@ -38,7 +38,7 @@ pub struct Next {
     pub wait: Wait,
     /// True for a reply of single IDs instead of runs.
     pub explicit: bool,
-    /// True to accept fewer IDs if the wait ends first.
+    /// True to accept fewer IDs if the wait ends before all are available.
     pub partial: bool,
 }
 

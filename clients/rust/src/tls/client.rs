@@ -95,7 +95,7 @@ impl Connector {
     /// Makes the handshake with the server at that host. It has no time limit of its own.
     ///
     /// # Errors
-    /// Returns an error if the name cannot be that of a server, or the handshake failed.
+    /// Returns an error if the name is not valid for a server, or if the handshake failed.
     /// [`explain`](super::explain) says why.
     pub async fn connect<IO>(&self, host: &str, stream: IO) -> io::Result<tokio_rustls::client::TlsStream<IO>>
     where
@@ -108,7 +108,7 @@ impl Connector {
     /// Begins a session with the server at that host, for a caller that moves the bytes itself.
     ///
     /// # Errors
-    /// Returns an error if the name cannot be that of a server.
+    /// Returns an error if the name is not valid for a server.
     pub fn session(&self, host: &str) -> io::Result<ClientConnection> {
         let server_name = self.name_of(host)?;
         ClientConnection::new(Arc::clone(&self.config), server_name).map_err(io::Error::other)

@@ -14,13 +14,13 @@ use x509_cert::ext::pkix::BasicConstraints;
 use super::fault;
 
 /// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without a
-/// limit, the path of a disk or an endless device would be read on and on.
+/// limit, the reading of a whole disk or of an endless device would hardly end, or never.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemFile {
-    /// This side's certificate, and those that lead from it to an authority.
+    /// This side's certificate, and the certificates that lead from it to an authority.
     Certificate,
     /// The private key of that certificate.
     Key,
@@ -72,7 +72,8 @@ fn instant(time: x509_cert::time::Time) -> Option<Timestamp> {
     Timestamp::from_second(i64::try_from(time.to_unix_duration().as_secs()).ok()?).ok()
 }
 
-/// Returns whether a certificate is an authority's own, which clients do not accept from a server.
+/// Returns whether this is the certificate of an authority itself, which clients do not accept from
+/// a server.
 pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     let parsed = x509_cert::Certificate::from_der(certificate).ok();
     let constraints =
@@ -80,7 +81,7 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
-/// Reads the sections that belong in a PEM file of this purpose, at least one.
+/// Reads the sections that belong in a PEM file of this purpose. There must be at least one.
 fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
     let sections = read_bytes(path).and_then(|bytes| sections(file, &bytes));
     sections.map_err(|found| FileFault::new(file, path, found))
@@ -110,7 +111,7 @@ fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, 
         ));
     }
     let all: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(bytes).collect();
-    // The library's own message repeats bytes of the file, which may be a key's.
+    // The library's own message would repeat bytes of the file, which may be the bytes of a key.
     let mut sections = all.map_err(|_| "found a broken section, allowed: PEM; was the file copied whole?")?;
     let has_other = sections.iter().any(|(kind, _)| content(*kind) == Some(other));
     sections.retain(|(kind, _)| content(*kind) == Some(wanted));
@@ -157,7 +158,7 @@ pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
     key.ok_or_else(|| FileFault::new(PemFile::Key, path, "found a key of an unknown kind"))
 }
 
-/// Reads the authorities of a file, at least one.
+/// Reads the authorities of a file. There must be at least one.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     let mut roots = RootCertStore::empty();
     for (index, certificate) in read_certificates(PemFile::Authorities, path)?.into_iter().enumerate() {

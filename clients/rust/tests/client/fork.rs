@@ -11,14 +11,14 @@ use crate::fake_daemon::FakeDaemon;
 
 const PARENTS_IDS: u64 = 1_000_000;
 
-/// The exit code of a child without a finding.
+/// The exit code of a child whose checks all passed.
 const FINE: i32 = 40;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs the child's checks. Returns the number of the first that fails, or [`FINE`].
+/// Runs the child's checks. Returns the number of the first check that fails, or [`FINE`].
 fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDaemon) -> i32 {
     if ids.try_next() != Err(Error::Forked) || shared.try_next() != Err(Error::Forked) {
         return 1;
@@ -36,7 +36,7 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await
     });
-    // The ID is above all that the daemon has handed to the parent.
+    // The ID is above all IDs that the daemon has handed out to the parent.
     if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 32) {
         return 4;
     }
@@ -74,7 +74,7 @@ fn in_a_process_of_its_own() {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             in_child(&client, &mut ids, &shared, &daemon)
         }));
-        // SAFETY: it does not return and runs no destructors, so nothing of the parent's is
+        // SAFETY: `_exit` does not return and runs no destructors, so nothing of the parent's is
         // touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }

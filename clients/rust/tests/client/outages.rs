@@ -93,7 +93,7 @@ fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
     assert!(Client::new(ClientOptions::default()).is_ok());
 }
 
-/// Deadlines without end are the usual way to say "no limit".
+/// An endless deadline is the usual way to say "no limit".
 #[tokio::test]
 async fn the_longest_timeouts_are_allowed() {
     let daemon = FakeDaemon::honest(5);

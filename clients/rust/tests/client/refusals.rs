@@ -1,4 +1,4 @@
-//! Refusals that need a scripted daemon. clients/conformance has the others.
+//! Refusals that need a scripted daemon. clients/conformance has the refusals that need no script.
 
 use std::sync::Arc;
 use std::thread;
@@ -39,7 +39,7 @@ async fn exhausted_daemons_still_serve_smaller_calls() {
 /// A refused call goes to the next daemon. The reply that another call waits for still arrives on
 /// the same connection.
 #[tokio::test]
-async fn an_exhausted_call_leaves_the_others_their_connection() {
+async fn other_calls_keep_the_connection_of_an_exhausted_call() {
     let other = Arc::new(FakeDaemon::honest(77));
     let asked_next = Arc::clone(&other);
     let refusing = FakeDaemon::start(move |_, peer| {
@@ -56,6 +56,6 @@ async fn an_exhausted_call_leaves_the_others_their_connection() {
     });
     let both = client(&[&refusing, &other]);
     let (large, small) = tokio::join!(both.batch(1_000), both.batch(1));
-    assert_eq!(large.expect("IDs from the other").endpoint(), other.name());
+    assert_eq!(large.expect("IDs from the other daemon").endpoint(), other.name());
     assert_eq!(small.expect("the reply that was in flight").endpoint(), refusing.name());
 }

@@ -15,7 +15,7 @@ use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request
 pub(crate) const INFO: &str =
     r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
 
-/// A request that was read. It owns its bytes.
+/// A request that the daemon has read, with its own copy of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Next(Next),
@@ -24,14 +24,15 @@ pub(crate) enum Asked {
     Auth(Vec<u8>),
 }
 
-/// A listening script.
+/// A listener that runs a script on each connection.
 pub(crate) struct FakeDaemon {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
 }
 
 impl FakeDaemon {
-    /// Runs `script` for each connection, with its number from 0.
+    /// Runs `script` for each connection. The first argument is the connection's number, counted
+    /// from 0.
     pub(crate) fn start(script: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
@@ -64,8 +65,8 @@ impl FakeDaemon {
         })
     }
 
-    /// Returns the number of connections. A client of several endpoints makes some just to compare
-    /// the endpoints.
+    /// Returns the number of connections. A client with several endpoints opens some connections
+    /// only to compare the endpoints.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -77,15 +78,15 @@ impl FakeDaemon {
 
 /// One client's connection, seen from the daemon.
 pub(crate) struct Peer {
-    /// The number of the connection, from 0.
+    /// The number of the connection, counted from 0.
     pub(crate) number: usize,
     stream: TcpStream,
     input: Vec<u8>,
 }
 
 impl Peer {
-    /// Returns the next request; `None` once the client has closed. Answers the greeting's PING
-    /// itself.
+    /// Returns the next request, or `None` once the client has closed the connection. This function
+    /// itself answers the greeting's PING.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
             Some((Asked::Ping(body), tag)) if !body.is_empty() => {

@@ -19,14 +19,14 @@ use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
 /// The body of the PING that every connection begins with. An HTTP server answers only after the
-/// end of a line. These line ends make it answer at once, so the client can name it. A Redis stays
-/// silent: it finds no line after the zero bytes of a frame.
+/// end of a line. These line ends make an HTTP server answer at once, so that the client can say
+/// what it is. A Redis stays silent: it finds no line after the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";
 
 impl Connection {
-    /// Connects to the endpoint of that index.
+    /// Connects to the endpoint with this index.
     pub(in crate::client) async fn connect(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
         let endpoint = shared.names[index].clone();
         let limit = shared.options.connect_timeout;
@@ -37,7 +37,8 @@ impl Connection {
             connect(address, &shared.options.tls, limit, number).await.map_err(|error| {
                 Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
             })?;
-        // Each address of a name may be another daemon, whose IDs follow another clock.
+        // Each IP address of a name may lead to a different daemon, whose IDs follow a different
+        // clock.
         let endpoint = chosen.ip.map_or_else(|| endpoint.clone(), |ip| format!("{endpoint} ({ip})").into());
         Ok(Self {
             endpoint,
@@ -73,8 +74,8 @@ impl Connection {
 
     async fn greet_patiently(&mut self) -> Result<Info, Error> {
         let hello = self.hello()?;
-        // A daemon that is too busy answers before it reads, and closes. Its answer says more than
-        // the failed write.
+        // A daemon that is too busy sends its answer before it reads anything, and closes. That
+        // answer says more than the error of the failed write.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
         self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;
@@ -99,7 +100,8 @@ impl Connection {
         Ok(hello)
     }
 
-    /// Waits for one reply of the greeting. `closed` is the error if the daemon closes instead.
+    /// Waits for one reply of the greeting. `closed` is the reason in the error if the daemon
+    /// closes the connection instead.
     async fn take_greeting(
         &mut self,
         closed: &str,

@@ -15,12 +15,13 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time from which `wait` counts: when the request was sent, or when the one before it was
-    /// answered. The daemon may leave it unread until then.
+    /// The time from which `wait` counts: when this request was sent, or later, when the request
+    /// before it was answered. The daemon may leave this request unread until then.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.
     pub(super) wait: Duration,
-    /// The time of the reply's latest frame, apart from frames after the caller gave up.
+    /// The time at which the reply's latest frame arrived. Frames that arrive after the caller gave
+    /// up do not count.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }

@@ -9,8 +9,8 @@ use crate::layout::Layout;
 use crate::protocol::info::Source;
 use crate::protocol::{Info, one_line};
 
-/// The longest time that a daemon holds a request that names no wait, unless
-/// [`DEFAULT_WAIT_TICKS`] of the source are longer.
+/// The longest time that a daemon holds a request that names no wait, unless [`DEFAULT_WAIT_TICKS`]
+/// of the source take longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The number of ticks for which a daemon holds a request that names no wait, if they exceed
@@ -58,7 +58,8 @@ impl Sources {
     }
 }
 
-/// Returns the default wait of a source, if its ticks make that longer than [`DEFAULT_WAIT`].
+/// Returns the default wait of a source, if the source's ticks are so long that this wait exceeds
+/// [`DEFAULT_WAIT`].
 fn long_wait(source: &Source) -> Option<Duration> {
     let layout: Layout = source.layout.as_ref()?.parse().ok()?;
     let wait = Duration::from_millis(layout.tick_ms().saturating_mul(DEFAULT_WAIT_TICKS));

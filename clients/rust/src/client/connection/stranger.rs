@@ -8,7 +8,7 @@ const SHOWN: usize = 60;
 /// Describes an answer that cannot be a frame, because `length` is out of range.
 pub(super) fn bad_length(length: u32, input: &[u8]) -> String {
     match input {
-        // An alert: the listener took the request for a broken handshake.
+        // A TLS alert: the listener took the request for a broken handshake.
         [0x15, 0x03, ..] => "it speaks TLS: write tls:host:port".to_owned(),
         // A server that cannot read the request's first line may send a page without a status line.
         [b'H', b'T', b'T', b'P', ..] | [b'<', ..] => format!(

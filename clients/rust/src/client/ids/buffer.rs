@@ -11,8 +11,8 @@ use super::fetch::{Delivery, Fetch, FetchRequest};
 use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
-/// The most IDs of the first fetch. The demand is not known yet, and a layout with few IDs should
-/// not lose any unused.
+/// The most IDs that the first fetch asks for. The demand is not known yet, and a layout with few
+/// IDs should not lose many that nobody uses.
 pub(super) const FIRST_FETCH: u32 = 16;
 
 impl Ids {
@@ -41,8 +41,8 @@ impl Ids {
         }
     }
 
-    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed:
-    /// the error matters only to a caller that finds no IDs.
+    /// Starts the next fetch once the current batch is half used. A fetch that failed is repeated:
+    /// its error matters only to a caller that finds the buffer empty.
     fn fetch_if_low(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
         if !current.is_low() || self.next.is_some() {
@@ -62,8 +62,8 @@ impl Ids {
         }
     }
 
-    /// Takes the result of the fetch. Returns false if there is none yet. Starts a fetch if none is
-    /// under way.
+    /// Takes the result of the fetch. Returns false if there is no result yet. Starts a fetch if
+    /// none is in flight.
     fn take_delivery(&mut self) -> Result<bool, Error> {
         let Some(fetch) = &mut self.fetch else {
             self.start_fetch();
@@ -82,7 +82,7 @@ impl Ids {
         Poll::Ready(self.end_fetch(outcome).map(|_| ()))
     }
 
-    /// Takes the result of the fetch. Returns false if another fetch is in flight in its place.
+    /// Takes the result of the fetch. Returns false if another fetch has been started in its place.
     fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<bool, Error> {
         match outcome {
             Ok(delivery) => self.keep(delivery),
@@ -93,7 +93,7 @@ impl Ids {
             Err(error) => {
                 self.fetch = None;
                 // This error tells the caller that the IDs went back, so the next fetch accepts
-                // lower ones.
+                // lower IDs.
                 if matches!(error, Error::WentBack { .. }) {
                     self.highest = None;
                 }
@@ -103,8 +103,8 @@ impl Ids {
         Ok(true)
     }
 
-    /// Halves the number of IDs per fetch if the daemon refused it as too large. Returns true if it
-    /// did.
+    /// Halves the number of IDs per fetch, and returns true, if the daemon refused that number as
+    /// too large.
     fn asks_for_fewer(&mut self, error: &Error) -> bool {
         let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
         if is_too_large {

@@ -10,11 +10,11 @@ use super::options::IdsOptions;
 use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
-/// cost some 40 ns. With a smaller slice they would cost more for each ID. With a larger one a
-/// blocked runtime would keep IDs for longer.
+/// cost some 40 ns. With smaller slices the checks would cost more for each ID. With larger slices
+/// a blocked runtime would keep IDs for longer.
 const SLICE: usize = 256;
 
-/// The largest factor by which one fetch may exceed the one before it.
+/// The largest factor by which a fetch may ask for more IDs than the fetch before it.
 const GROWTH: u32 = 4;
 
 /// A batch should last for the maximum age divided by this, so that few of its IDs get too old.
@@ -28,7 +28,7 @@ pub(super) struct BufferedBatch {
     at: usize,
     /// The index of the end of the slice.
     slice_end: usize,
-    /// The time at which its first slice began.
+    /// The time at which the batch's first slice began.
     opened_at: Instant,
     born: Birth,
     expired: Arc<AtomicBool>,
@@ -43,7 +43,8 @@ impl BufferedBatch {
         Self { ids: batch.ids, at: 0, slice_end: 0, opened_at, born, expired, _task: task_guard }
     }
 
-    /// Returns the next ID of the slice. Returns `None` at its end, or if the batch is too old.
+    /// Returns the next ID of the slice. Returns `None` at the end of the slice, or if the batch is
+    /// too old.
     #[inline]
     pub(super) fn take(&mut self) -> Option<u64> {
         if self.at == self.slice_end || self.expired.load(Ordering::Relaxed) {
@@ -84,8 +85,8 @@ impl BufferedBatch {
         self.at as u32
     }
 
-    /// Returns how many IDs to fetch next. At the pace of this batch they last for the maximum
-    /// age divided by [`LASTING_PART`].
+    /// Returns how many IDs to fetch next. At the pace at which this batch was used, they last for
+    /// the maximum age divided by [`LASTING_PART`].
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let pace_ns = now.saturating_duration_since(self.opened_at).as_nanos().max(1);
         let lasting_ns = options.max_age.as_nanos() / u128::from(LASTING_PART);

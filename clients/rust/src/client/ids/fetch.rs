@@ -15,8 +15,8 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The longest that a daemon may gather a batch. Then it sends a part, so that a caller without IDs
-/// gets some soon.
+/// The longest time that a daemon may wait until a batch is complete. After this time it sends the
+/// IDs that it has, so that a caller with an empty buffer gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The pause after the first batch without a usable ID, and the shortest pause after `exhausted`.
@@ -26,8 +26,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The time for which a fetch repeats a request that brings lower IDs, at most half of its timeout.
-/// This time exceeds any common burst window, within which a shard that is behind catches up.
+/// The longest time for which a fetch repeats a request that brings lower IDs. A fetch never
+/// repeats a request for more than half of its timeout. This time exceeds any common burst window,
+/// within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request that follows a batch of lower IDs. The request may bring lower IDs
@@ -83,7 +84,7 @@ pub(super) struct TaskGuard {
 
 impl Drop for TaskGuard {
     fn drop(&mut self) {
-        // A forked child must leave the runtime alone: its locks and wake-ups belong to the parent.
+        // A forked child must not touch the runtime, whose locks and wake-ups belong to the parent.
         if !forked(&self.process) {
             self.task.abort();
         }
@@ -112,7 +113,7 @@ impl FetchRequest {
         let expired = Arc::new(AtomicBool::new(false));
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
-            // The batch ends early if two endpoints hand out the same IDs.
+            // The batch is marked earlier if two endpoints hand out the same IDs.
             born.reaches(self.max_age, || self.client.shared().check_collision().is_err()).await;
             expired.store(true, Ordering::Relaxed);
         }
@@ -124,7 +125,7 @@ impl FetchRequest {
         let wait = Wait::at_most(GATHERING);
         let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
         // The time of the first batch of lower IDs, and the pause before the next request for
-        // higher ones.
+        // higher IDs.
         let mut lower_since = None;
         let mut lower_pause = PAUSE;
         loop {
@@ -143,7 +144,8 @@ impl FetchRequest {
                 lower_pause = (pause * 2).min(MAX_PAUSE);
                 pause
             } else {
-                // The request allowed only a short wait. This deadline may allow a longer one.
+                // The request allowed the daemon only a short wait. The fetch's deadline may allow
+                // a longer wait.
                 match error.retry_after() {
                     Some(pause) if error.code() == Some(ErrorCode::Exhausted) && pause < deadline.left() => {
                         pause.max(PAUSE)

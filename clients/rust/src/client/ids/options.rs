@@ -35,15 +35,16 @@ impl IdsOptions {
         self
     }
 
-    /// Sets the most IDs that one fetch asks for (10,000). Fetches start small and follow the
-    /// demand up to this. The buffer holds at most two batches.
+    /// Sets the most IDs that one fetch asks for (default 10,000). Fetches start small and follow
+    /// the demand up to this number. The buffer holds at most two batches.
     #[must_use]
     pub fn max_batch(mut self, count: u32) -> Self {
         self.max_batch = count;
         self
     }
 
-    /// Sets how long an ID may stay in the buffer (1 s). [`Ids`](super::Ids) states the guarantee.
+    /// Sets how long an ID may stay in the buffer (default 1 s). [`Ids`](super::Ids) states the
+    /// guarantee.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
@@ -51,7 +52,7 @@ impl IdsOptions {
     }
 
     /// Sets the deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty
-    /// buffer. The default is the client's own.
+    /// buffer. The default is the client's timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

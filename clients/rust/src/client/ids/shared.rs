@@ -9,12 +9,12 @@ use super::{Ids, check_fork, forked};
 use crate::client::call::Deadline;
 use crate::client::error::{Error, signed};
 
-/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server makes one,
-/// and gives each request a clone.
+/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server creates one
+/// buffer, and gives each request a clone.
 ///
-/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock
-/// that nobody holds for longer than a few hundred nanoseconds. A buffer for each thread would need
-/// no lock, but then a task that moves to another thread could get lower IDs.
+/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. Each ID takes a
+/// lock, which no thread holds for longer than a few hundred nanoseconds. A buffer for each thread
+/// would need no lock, but then a task that moves to another thread could get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,
@@ -50,7 +50,7 @@ impl SharedIds {
         }
     }
 
-    /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
+    /// Returns the next ID as a signed integer, for a column of type BIGINT.
     ///
     /// # Errors
     /// Returns the errors of [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above

@@ -1,4 +1,4 @@
-//! An application: tasks that number rows and fetch batches, and hold the client to its promises.
+//! An application: tasks that number rows and fetch batches, and check the client's promises.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,8 @@ impl App {
         self.ledger.is_calm.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the application. Returns the number of IDs, and a digest of them in their order.
+    /// Ends the application. Returns the number of IDs, and a digest of the IDs in the order in
+    /// which they came.
     pub(super) async fn finish(self) -> (u64, u64) {
         self.ledger.is_over.store(true, Ordering::SeqCst);
         for task in self.tasks {

@@ -40,7 +40,8 @@ async fn converse(wire: &Wire, index: usize, mut stream: impl AsyncRead + AsyncW
 }
 
 impl World {
-    /// Encodes the reply to a request. Returns its delay, and whether the connection ends with it.
+    /// Encodes the reply to a request. Returns the reply's delay, and whether the connection ends
+    /// with this reply.
     fn answer(
         &mut self,
         index: usize,

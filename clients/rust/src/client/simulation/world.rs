@@ -18,10 +18,10 @@ use crate::client::endpoint::{ChosenAddress, Streams};
 use crate::layout::Run;
 use crate::protocol::ErrorCode;
 
-/// The IDs of a daemon for each ms, as in Twitter's layout.
+/// The number of IDs that a daemon has for each ms, as in Twitter's layout.
 pub(super) const PER_MS: u64 = 4_096;
 
-/// The daemons' clocks at the start, in ms. Clocks that are hours behind are still above 0.
+/// The daemons' clocks at the start, in ms. A clock that is hours behind is still above 0.
 const BASE_MS: i64 = 1_000_000_000;
 
 /// The age that an ID may have, in ms.
@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
-    /// One reply in this many is lost. 0: no reply is lost.
+    /// One reply in this many is lost. 0 means that no reply is lost.
     pub(super) loses_one_in: u32,
     pub(super) connects: u64,
     /// The number of IDs that daemons handed out.
@@ -63,9 +63,9 @@ pub(super) struct Daemon {
     /// Differs from one daemon to the next.
     pub(super) instance: u64,
     pub(super) clock_ms: i64,
-    /// The first position (tick * [`PER_MS`] + sequence) that is not handed out.
+    /// The first position (tick * [`PER_MS`] + sequence) that is not handed out yet.
     cursor: u64,
-    /// Changes when its connections are cut.
+    /// Changes when the daemon's connections are cut.
     pub(super) life: watch::Sender<u32>,
 }
 
@@ -136,8 +136,8 @@ pub(in crate::client) fn dial(endpoint: &Address, number: usize) -> Option<Diale
 }
 
 impl World {
-    /// Chooses a daemon at that address which is not down: the next in turn, or any behind a load
-    /// balancer.
+    /// Chooses a daemon at that address which is not down: behind a load balancer a random one, and
+    /// otherwise the one with this number or the next.
     fn choose(&mut self, address: usize, number: usize) -> Option<(usize, ChosenAddress)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
         let here: Vec<usize> =
@@ -160,7 +160,8 @@ impl World {
         self.replace(self.daemons.len() - 1, 0);
     }
 
-    /// Replaces this daemon by another one. Its clock, and so its IDs, differ by `clock_ms`.
+    /// Replaces this daemon by another one. The new daemon's clock, and so its IDs, differ by
+    /// `clock_ms`.
     pub(super) fn replace(&mut self, index: usize, clock_ms: i64) {
         let worker = self.address_of.len() as u64;
         self.address_of.insert(worker, self.daemons[index].address);
