@@ -1,7 +1,8 @@
 //! The cost of the core: taking IDs, and writing and reading them in each format.
 //!
-//! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. They use no socket
-//! and read no clock. The clock limits nothing, because a tick is a second and has 2^41 IDs.
+//! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. The benchmarks use
+//! no socket and read no clock. The clock limits nothing, because a tick is a second and has 2^41
+//! IDs.
 //!
 //! One iteration of `take`, and of every peer, hands out a million IDs, so a median in
 //! **milliseconds reads as nanoseconds per ID**. With several threads, the median is each thread's
@@ -29,7 +30,7 @@ fn main() {
 
 /// The number of IDs that one iteration hands out.
 const IDS: u64 = 1_000_000;
-/// The number of requests that a connection pipelines. They share one reading of the clock.
+/// The number of requests that a connection pipelines. All of them share one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);
@@ -109,8 +110,8 @@ impl Taker {
     }
 }
 
-/// Measures takes from a shard's current block, its ring or a claim, with [`DEEP`] requests per
-/// wake-up.
+/// Measures how fast a shard takes IDs from its current block, its ring or a claim, with [`DEEP`]
+/// requests per wake-up.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

@@ -30,7 +30,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         let state = directory.path().join(format!("state-{index}"));
         let disk = FailingDisk::new(&state, directory.path().join("control"));
         let daemon = disk.under(server::daemon(&state)).option("--worker-id", "0").start();
-        // The disk is slow from now on, so the syncs of the start are not measured.
+        // The disk becomes slow only now, so that the syncs of the daemon's start are quick.
         disk.order(orders);
         print_times(name, &measure(&daemon, stretch)?);
     }

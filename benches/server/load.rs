@@ -24,12 +24,13 @@ const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     pub(crate) reply_size: usize,
-    /// The index of a byte in the reply, and its value, which errors lack.
+    /// The index of a byte in the reply, and the value that this byte has unless the reply is an
+    /// error.
     pub(crate) marker: (usize, u8),
 }
 
-/// Requests on several connections. Each has `depth` requests in flight, and sends again when all
-/// of them are answered, so that every server gets batches of the same size.
+/// Requests on several connections. Each connection has `depth` requests in flight, and sends the
+/// next ones when all of them are answered, so that every server gets batches of the same size.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) exchange: &'a Exchange,

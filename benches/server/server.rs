@@ -17,7 +17,7 @@ pub(crate) fn daemon(state: &Path) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", state).env("SNOWBANK_LOG_LEVEL", "error")
 }
 
-/// A server to compare with. It ends when this value is dropped.
+/// A server with which the daemon is compared. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,

@@ -1,21 +1,22 @@
 //! Checks every ID against the promise of its source. Pure: instants come in with the reply.
 //!
-//! - [`reply`]: one connection's replies: count, order, layout, worker and time.
-//! - [`distinct`]: no ID twice over all connections, in bounded memory.
+//! - [`reply`]: checks one connection's replies: count, order, layout, worker and time.
+//! - [`distinct`]: checks in bounded memory that no ID comes twice on any connections.
 
 pub(crate) mod distinct;
 pub(crate) mod reply;
 
 use crate::promise::Promise;
 
-/// A broken promise. One fails the run.
+/// A broken promise. A single one fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// An ID came twice.
     Duplicate { id: u64 },
     /// An ID is not above the one before it on the same connection.
     Order { previous: u64, id: u64 },
-    /// With strict order: a request sent after a reply was received did not get larger IDs.
+    /// With strict order: a request was sent after a reply was received, and did not get larger IDs
+    /// than that reply.
     Strict { received: u64, id: u64 },
     /// A run that is empty, repeats an ID, or ends beyond 64 bits.
     BadRun { first: u64 },
@@ -28,7 +29,8 @@ pub(crate) enum Violation {
     Gap { id: u64 },
     /// An ID of a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
-    /// An ID whose time is this far after the promised window, or before it if negative.
+    /// An ID whose time is outside the promised window: after the window by `by_us`, or before it
+    /// if `by_us` is negative.
     Time { id: u64, by_us: i64 },
 }
 

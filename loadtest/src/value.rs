@@ -1,4 +1,4 @@
-//! Rates, durations and shares as a person writes them.
+//! Parses rates, durations and shares (percentages) as a person writes them.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 /// The longest time that can be asked for: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// The error of a text that is no value: the form that is allowed.
+/// The error for a text that is not a value. It says which form is allowed.
 type Wanted = &'static str;
 
 /// Parses a decimal number with its unit. Refuses `inf` and `1e9`, which `f64` parses.

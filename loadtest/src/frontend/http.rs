@@ -133,8 +133,8 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
 
 /// Returns the content of a body in chunks, and its size; `None` while it is incomplete.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // Copies nothing before the end of the body has come, so that a long body in pieces is copied
-    // once.
+    // Copies nothing before the end of the body has arrived, so that a long body that arrives in
+    // pieces is copied only once.
     let mut chunks = Vec::new();
     let mut taken = 0;
     loop {

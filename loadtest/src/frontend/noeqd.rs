@@ -12,11 +12,11 @@ pub(super) static ROW: Row =
 
 const ID_SIZE: usize = 8;
 
-/// The protocol. It has no errors: a refusal closes the connection.
+/// The protocol. It has no error replies: a server that refuses a request closes the connection.
 #[derive(Debug)]
 pub(super) struct Noeqd;
 
-/// Sends 0, the size of the token and the token, which get no answer.
+/// Sends 0, the size of the token and the token. The server does not answer them.
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("a token of noeqd's protocol has at most 255 bytes"));
@@ -36,7 +36,7 @@ fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Fai
 
 impl FrontEnd for Noeqd {
     fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
-        // Never more than `max_count`.
+        // `count` is never more than `max_count`.
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }
 

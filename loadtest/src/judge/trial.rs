@@ -1,5 +1,5 @@
-//! A run, and later ones if the machine's stalls decide the result of the first. The requests of
-//! all runs are judged together: a second run cannot hide what the first one showed.
+//! Runs a scenario, and repeats the run if the machine's stalls decide its result. The requests of
+//! all runs are judged together, so a second run cannot hide what the first run showed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::report::terminal::Terminal;
 use crate::run::{Loaded, Outcome, of_echo};
 use crate::scenario::Scenario;
 
-/// The number of runs before "no verdict", by default.
+/// The most runs by default. If the last of them has no verdict, the result is "no verdict".
 const DEFAULT_RUNS: u32 = 2;
 
 /// The time that all runs may take by default. With the echo after them, that makes a minute.
@@ -39,7 +39,7 @@ pub(crate) fn run(
 /// Runs a scenario that names its target until it has a verdict.
 ///
 /// # Errors
-/// Those of the first run.
+/// [`Failure`] if the first run is not possible.
 pub(crate) fn rounds(
     scenario: &Scenario,
     objectives: &Objectives,
@@ -48,7 +48,7 @@ pub(crate) fn rounds(
 ) -> Result<Outcome, Failure> {
     let begun = Instant::now();
     let mut outcome = target.run(scenario)?;
-    // A run with an outage on purpose is not repeated.
+    // A run with a planned outage is not repeated.
     let most = if scenario.outage.is_some() { 1 } else { runs.unwrap_or(DEFAULT_RUNS) };
     while outcome.rounds < most && outcome.asks_for_more(objectives) {
         let next_ends = begun.elapsed() * (outcome.rounds + 1) / outcome.rounds;
@@ -58,7 +58,7 @@ pub(crate) fn rounds(
         match target.run(scenario) {
             Ok(round) => outcome.prolong(round),
             Err(failure) if failure.blame == Blame::Interrupt => outcome.interrupted = true,
-            // The report shows what was measured, with the reason.
+            // The report shows the figures of the earlier runs, and this reason.
             Err(Failure { blame, reason }) => {
                 let is_ours = blame != Blame::Target;
                 outcome.faults.push(Fault::NotBegun { reason, is_ours });

@@ -19,7 +19,7 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// The times of a thread since an earlier reading.
+/// The times for which a thread ran and waited since an earlier reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Since {
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
-    /// Since the thread began.
+    /// The times from the start of the thread to the last reading.
     seen: Since,
 }
 

@@ -8,10 +8,11 @@ use crate::units::{grouped, ids_per_s, percent, time};
 /// The text of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// A value that was set, found or measured. No two figures have the same row and name.
+/// A value that the user set, or that a run found or measured. No two figures have the same row and
+/// name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// The row of the report that it stands in.
+    /// The row of the report that shows the figure.
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) unit: Unit,

@@ -18,7 +18,7 @@ use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 use crate::units::lowercase;
 
-/// The version of the file's format. It changes when a key goes or changes its meaning.
+/// The version of the file's format. It changes when a key is removed or changes its meaning.
 /// loadtest/schema.json describes the format.
 pub(crate) const FORMAT: u32 = 3;
 
@@ -29,7 +29,7 @@ pub(crate) const RUN: &str = "run";
 /// and has a few hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
-/// If fewer values than this lie beyond a quantile, chance decides it.
+/// If fewer values than this lie beyond a quantile, chance decides the quantile.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) kind: String,
     /// `pass`, `fail` or `no verdict`.
     pub(crate) verdict: String,
-    /// The reasons why it is not a pass.
+    /// The reasons why the verdict is not a pass.
     pub(crate) reasons: Vec<String>,
     /// The first line of the report.
     pub(crate) summary: String,
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
-/// An objective of response time, and the value of the run.
+/// An objective of response time, and the value that the run reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
@@ -258,7 +258,7 @@ impl Objective {
     }
 }
 
-/// Reads a file that `--json` wrote. `kind` is what its key `kind` must say.
+/// Reads a file that `--json` wrote. The key `kind` of the file must have the value `kind`.
 ///
 /// # Errors
 /// One line if the file is not what this version's `--json` writes.

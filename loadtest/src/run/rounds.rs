@@ -1,4 +1,4 @@
-//! Joins runs of one target: the second prolongs the first.
+//! Joins runs of one target: a later run prolongs an earlier one.
 
 use crate::measure::SecondFigures;
 

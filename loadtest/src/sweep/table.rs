@@ -30,7 +30,7 @@ fn width(heading: &str) -> usize {
 /// Writes the lines before the steps.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(super) fn begin(
     settings: &Settings,
     bounds: super::search::Bounds,
@@ -54,7 +54,7 @@ fn head(out: &mut dyn Write) -> io::Result<()> {
 /// Writes the table of all steps.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
     head(out)?;
     steps.iter().try_for_each(|step| row(step, out))
@@ -69,7 +69,7 @@ pub(super) fn objective(settings: &Settings) -> String {
 /// Writes a step's row.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(super) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
     for [heading, row, name] in COLUMNS {
         // The unit of a rate is in the heading.
@@ -94,7 +94,7 @@ fn verdict(step: &Step) -> String {
 /// Writes the result, and the lines that explain it.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", sweep.summary)?;
     if let Some(step) = sweep.at_miss() {

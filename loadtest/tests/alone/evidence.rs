@@ -1,6 +1,6 @@
 //! The evidence for docs/capacity.md: whole runs, which together take half an hour on an idle
-//! machine. Each test prints its figures, and fails if they are not as the page says. The page has
-//! the command.
+//! machine. Each test prints its figures, and fails if they are not as the page says. The page also
+//! has the command for these tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn thirty_sound_runs_beside_noises_never_fail() {
     assert_eq!(codes[1], 0);
 }
 
-/// The capacity of the fake in requests per second.
+/// The capacity of the fake daemon in requests per second.
 const CAPACITY: f64 = 5_000.0;
 
 #[test]
@@ -104,7 +104,7 @@ fn equal_targets_are_never_called_different() {
 fn fifteen_per_cent_more_processor_time_is_found() {
     let _alone = alone();
     for _ in 0..5 {
-        // System calls add a tenth of `COST`, so 17 % of `COST` is 15 % of the whole.
+        // System calls add a tenth of `COST`, so 17 % of `COST` is about 15 % of the whole cost.
         let ran = compared(&costing(COST), &costing(COST.mul_f64(1.17)));
         assert!(
             ran.code == 1 && ran.stdout.lines().next().is_some_and(|summary| summary.contains("more CPU")),

@@ -1,4 +1,5 @@
-//! A load generator without CPU time blames no target, and a sweep names it as the limit.
+//! A load generator that lacks CPU time blames no target, and a sweep names the generator as the
+//! limit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,14 +20,14 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
     let ran = stopped_in_its_measurement("2ms");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
-    // Even with the stop, every answer is within 5 s, so the run passes. It is repeated if a pause
-    // of this machine leaves it without a verdict.
+    // Even with the stop, every answer is within 5 s, so the run passes. The test repeats the run
+    // if a pause of this machine leaves it without a verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 /// Stops a generator for half a second while it measures. If the number of its requests shows that
-/// the stop came too late, starts another one.
+/// the stop came too late, starts another generator.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
@@ -80,14 +81,15 @@ impl Quota {
                 Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
             }
         }
-        // Containers often have no control groups of their own. That is no failure, even in CI.
+        // Containers often have no control groups of their own. So this is no failure, even in CI.
         eprintln!("skipped: there are no control groups that can be written");
         None
     }
 
     fn run(&self, options: &str) -> Ran {
         let mut command = Command::new("sh");
-        // `$0` is the group's file. The shell enters the group, and then becomes the generator.
+        // `$0` is the file that lists the group's processes. The shell enters the group, and then
+        // becomes the generator.
         command.args(["-c", r#"echo $$ > "$0"; exec "$@""#]).arg(self.directory.join("cgroup.procs"));
         command.arg(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         start_by(command, options).wait()
@@ -136,8 +138,8 @@ fn a_starved_generator_is_named_as_the_limit() {
     let load = format!("--address {} --batch 5000 --connections 4 --threads 2", target.name());
     let ran = loadtest(&format!("{search} {load}"));
     let file = ran.json();
-    // A saturation point below a step without a verdict is a lower bound. If other programs run,
-    // late answers may end a step first.
+    // If a step without a verdict ended the climb, the target can do at least the saturation point.
+    // If other programs run, a step with late answers may end the climb first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
     // No step is blamed on latency if the cores were busy, mostly with the generator.

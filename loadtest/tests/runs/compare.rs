@@ -1,4 +1,4 @@
-//! Compares files of runs: equal, slower and faster ones, and too few to tell.
+//! Compares files of runs: equal, slower and faster runs, and too few runs for an answer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::scripted::sound_target;
 use crate::support::{CLOSED, assert_of_schema, command, compare, loadtest};
 
-/// Writes three files of a run, each figure changed by `change`.
+/// Writes three copies of a run's file, in which `change` has changed each figure.
 fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let write = |number| {
         let path = directory.join(format!("{side}{number}.json"));

@@ -35,8 +35,9 @@ fn with_files(files: u32, options: &str) -> Ran {
 
 #[test]
 fn an_interrupt_ends_each_stage_and_shows_the_figures() {
-    // Each stage has a name, the number of requests by which it has begun, the number that get an
-    // answer, and its options. Requests without an answer are drained at the end.
+    // Each stage has a name, the number of requests by which it has begun, the number of requests
+    // that get an answer, and its options. In the last stage, the run waits for the requests that
+    // get no answer.
     let stages: [(&str, u64, u64, &str); 3] = [
         ("warm-up", 100, u64::MAX, "--warm-up 1h"),
         ("measuring", 300, u64::MAX, "--warm-up 100ms --for 1h"),
@@ -77,7 +78,7 @@ fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
     for signal in [Signal::INT, Signal::KILL] {
         let running = start("--rate 1000 --for 1h");
         let daemon = poll("a daemon", || running.children().first().copied().map(pid));
-        // A terminal signals the whole foreground group.
+        // On Ctrl-C, a terminal signals all processes of the foreground group.
         let group = getpgid(Some(pid(running.id()))).expect("it runs");
         poll("a group of its own", || (getpgid(Some(daemon)) != Ok(group)).then_some(()));
         running.signal(signal);
@@ -92,7 +93,7 @@ fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
 }
 
 #[test]
-fn a_bare_echo_that_cannot_run_has_its_reason() {
+fn a_bare_echo_that_cannot_run_is_reported_with_its_reason() {
     if !has_daemon() {
         return;
     }
@@ -113,7 +114,7 @@ fn a_full_disk_loses_the_files_but_not_the_table() {
 }
 
 #[test]
-fn a_load_test_without_files_blames_no_target() {
+fn a_load_test_out_of_open_files_blames_no_target() {
     // The connections open first and take these files, so that some thread gets no epoll.
     for files in 7..11 {
         let target = sound_target();

@@ -1,4 +1,5 @@
-//! Runs against scripted targets: each bad one fails for its reason, and slowness shows.
+//! Runs against scripted targets: each bad target fails for its own reason, and the figures show a
+//! slow one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,7 @@ fn load(target: &FakeDaemon, more: &str) -> Ran {
     loadtest(&format!("--address {} {timed} --connections 1 --runs 1 {more}", target.name()))
 }
 
-/// Runs a target that answers correctly, except for request 700.
+/// Runs a target that answers correctly, except that `odd` answers request 700.
 fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     target(INFO, move |number, ids, peer, next, tag| match number {
         700 => odd(ids, peer, next, tag),
@@ -27,8 +28,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Runs a load test. Returns its result, and the longest pause of this process, in which the target
-/// runs.
+/// Runs a load test. Returns its result, and the longest pause of this process, which also runs the
+/// target.
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -47,7 +48,7 @@ fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
 
 #[test]
 fn a_sound_target_passes() {
-    // A sound target may only seem late if this process paused.
+    // A sound target may seem late only if this process paused.
     let mut tries = 0..10;
     let ran = loop {
         let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), "")));
@@ -87,7 +88,7 @@ fn a_stall_counts_for_every_request_that_it_delayed() {
 /// A target that breaks a promise, the options of its run, and words that the reasons must contain.
 struct Broken(fn() -> FakeDaemon, &'static str, &'static [&'static str]);
 
-/// Returns a target that hands out `size(count)` IDs where `count` are asked for.
+/// Returns a target that hands out `size(count)` IDs to a request for `count` IDs.
 fn counting(size: fn(u32) -> u32) -> FakeDaemon {
     target(INFO, move |_, ids, peer, next, tag| {
         let count = size(next.count);
@@ -125,8 +126,8 @@ fn dated(ahead_ms: i64) -> FakeDaemon {
 }
 
 /// Returns a target whose IDs increase on each connection, but one of two connections lags by 8 ms.
-/// Each connection sends every 8 ms, so the lagging IDs are lower than those that the other one
-/// received 4 ms before.
+/// Each connection sends every 8 ms, so the lagging IDs are lower than the IDs that the other
+/// connection received 4 ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
@@ -156,7 +157,7 @@ const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first:
 const BROKEN: [Broken; 16] = [
     Broken(repeats, "", &["duplicate: ", "worker=3"]),
     Broken(repeats_on_another_connection, "--connections 2", &["duplicate: "]),
-    // An unused ID, one tick before the last one. The message decodes both.
+    // Request 700 gets an unused ID, one tick before the last ID. The message decodes both IDs.
     Broken(
         || {
             odd_once(|ids, peer, next, tag| {
@@ -196,8 +197,8 @@ const TENS: &str = "--batch 10 --rate 10000/s";
 #[test]
 fn each_broken_promise_fails_with_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // A generator that stood still leaves no verdict, because the target may have closed an
-        // idle connection.
+        // If the generator stood still, a run may have no verdict, because the target may have
+        // closed an idle connection.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");

@@ -10,7 +10,7 @@ use crate::support::{THOUSAND, command, loadtest};
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {
-        // The client may have gone.
+        // This fails if the client has closed the connection.
         let _ = stream.write_all(words);
         open.lock().expect("no panic").push(stream);
     })

@@ -14,8 +14,8 @@ const VIEWS: [View; 4] = [
     View { width: 390, dark: true },
 ];
 
-/// Runs a script on a page. The page is in an iframe of another page, because its own policy
-/// forbids scripts, and because no browser window is as narrow as a phone.
+/// Runs a script on a page. The page is in an iframe of another page, because the policy of the
+/// page forbids scripts, and because no browser window is as narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
     let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));
@@ -95,7 +95,7 @@ fn a_file_of_another_form_is_refused_in_one_line() {
 #[test]
 fn the_json_of_each_kind_of_load_matches_the_schema() {
     let address = sound_target().name();
-    // Every test validates its runs against the schema, so this one has only loads that no other
+    // Every test validates its runs against the schema, so this test has only loads that no other
     // test has.
     for more in [
         "--poisson --for 500ms --batch 10",
@@ -139,12 +139,12 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
     // One line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
-    // A second in which the machine stands still has no interval, and late answers add one: the
-    // list of seconds has the same.
+    // A second in which the machine stood still has no interval, and late answers add an interval.
+    // The list of seconds differs in the same way.
     let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
     assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
 
-    // The last row has the maximum in ms, 1, and the count.
+    // The columns of the last row are the maximum in ms, the quantile 1, and the count.
     let distribution = read(&(theirs + ".hgrm"));
     let mut rows = distribution.lines().filter(|line| line.starts_with(' ') && !line.contains("Value"));
     let last = rows.next_back().expect("a row").split_whitespace();

@@ -38,7 +38,7 @@ fn targets_that_can_hand_out_the_same_id_are_refused() {
 }
 
 #[test]
-fn an_id_twice_is_found_on_each_target() {
+fn an_id_that_comes_twice_from_one_target_is_found() {
     let given = AtomicU64::new(0);
     let repeats = target(WORKER_4, move |number, ids, peer, next, tag| {
         let fresh = ids.take(next.count) + NEXT_WORKER;
@@ -51,9 +51,10 @@ fn an_id_twice_is_found_on_each_target() {
     assert!(ran.result().contains("duplicate: ") && ran.result().contains("worker=4"), "{ran:?}");
 }
 
-/// Two daemons of a fleet share a counter, but each hands out all numbers.
+/// Two daemons of a fleet share a counter, so no number may come from both. But here each of them
+/// hands out all numbers.
 #[test]
-fn a_number_twice_is_found_over_targets_that_share_a_counter() {
+fn a_number_from_two_targets_that_share_a_counter_is_found() {
     const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[
         {"index":0,"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
     let counter = || {

@@ -1,4 +1,5 @@
-//! Ticket counters: their order, their uniqueness and the numbers left out. Time is not checked.
+//! Ticket counters: their order, their uniqueness and the numbers left out. Numbers have no time to
+//! check.
 
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};

@@ -3,13 +3,14 @@
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most load tests at the same time. A test has one at a time, so no test waits for itself.
+/// The most load tests at the same time. A test runs one load test at a time, so no test waits for
+/// itself.
 const LOAD_TESTS_MAX: usize = 3;
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// A load test's room, until this value is dropped.
+/// The place of one load test among those that run. It is free again when this value is dropped.
 pub(crate) struct Room;
 
 impl Room {

@@ -1,4 +1,4 @@
-//! Targets that answer by a script.
+//! Targets that answer requests by a script, which is a function of the test.
 
 #[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;
@@ -40,8 +40,8 @@ pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
 }
 
-/// Runs a target that sends `info` and answers each request by the script. The script returns false
-/// to close the connection.
+/// Runs a target that sends `info`, and calls the script to answer each request. The script returns
+/// false to close the connection.
 pub(crate) fn target(
     info: &'static str,
     script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
@@ -73,8 +73,8 @@ pub(crate) fn sound_but_for(info: &'static str) -> FakeDaemon {
     target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
 }
 
-/// Runs a target that answers at most `requests_per_s`, however many wait. Counts requests in
-/// `asks`.
+/// Runs a target that answers at most `requests_per_s`, however many requests wait. Counts requests
+/// in `asks`.
 pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
     let free_at = Mutex::new(Instant::now());
     target(INFO, move |_, ids, peer, next, tag| {
