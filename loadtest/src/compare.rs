@@ -54,12 +54,12 @@ const ALIKE: [(&str, &str); 8] = [
     (ORIGIN, "system"),
 ];
 
-/// The result for one figure, or for all together.
+/// The result for one figure, or for all figures together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread. For all figures together: at least one time is known to be
-    /// the same.
+    /// No difference beyond the spread. For all figures together: at least one of the response
+    /// times or costs is known to be the same.
     Same,
     /// B is worse. For all figures together: B is worse in at least one.
     Worse,
@@ -167,7 +167,8 @@ fn verdict(rows: &[Row]) -> Call {
             return call;
         }
     }
-    // The rate says nothing, because an open loop sends at the rate that it was given.
+    // That the rates are the same says nothing, because an open loop sends at the rate that it was
+    // given.
     let is_known = rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same);
     if is_known { Call::Same } else { Call::CannotTell }
 }
@@ -231,8 +232,8 @@ fn texts(runs: &[Run], row: &str, name: &str) -> BTreeSet<String> {
     runs.iter().map(|run| run.figures.text(row, name)).collect()
 }
 
-/// Returns true if each side has a run that started after a run of the other side. RFC 3339 in UTC
-/// sorts as text.
+/// Returns true if each side has a run that started after a run of the other side. The times are
+/// RFC 3339 in UTC, so their order as texts is their order in time.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let [a, b] = [a, b].map(|runs| texts(runs, ORIGIN, "started"));
     a.last() > b.first() && b.last() > a.first()

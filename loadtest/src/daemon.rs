@@ -73,7 +73,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the daemon by a signal; kills it if it does not end.
+    /// Ends the daemon by a signal. Kills the daemon if it has not ended after some seconds.
     fn end(&mut self, signal: Signal) {
         // This fails only if the daemon has already ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);

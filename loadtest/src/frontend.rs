@@ -38,7 +38,7 @@ pub(crate) struct Row {
     /// The protocol's name. The options of the load test and of the daemon have this name, and
     /// every output shows it.
     pub(crate) name: &'static str,
-    /// The name in the error about a target that speaks another protocol.
+    /// The protocol's name in the error about a target that does not speak it.
     pub(crate) protocol: &'static str,
     /// Sends the token at the start of a connection. `None` for HTTP, which has the token in each
     /// request, and for protocols without a token.
@@ -56,7 +56,7 @@ pub(crate) struct Awaited {
     pub(crate) count: u32,
     /// The request's tag. Only Snowbank's own protocol has tags.
     pub(crate) tag: u16,
-    /// The number of requests in flight, this one included.
+    /// The number of requests in flight, including this request.
     pub(crate) unanswered: usize,
 }
 

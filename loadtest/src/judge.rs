@@ -29,12 +29,12 @@ use crate::measure::{Counts, Fault};
 use crate::run::Outcome;
 use crate::value::Rate;
 
-/// No target has a shorter idle timeout. If the generator never stood still for so long, a closed
-/// connection has another reason.
+/// No target has a shorter idle timeout. If the generator never stood still for this long, the
+/// target closed a connection for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// If the generator was further behind its schedule than this when it gave up, it may have sent too
-/// many requests at once.
+/// If the generator was further behind its schedule than this when a fault ended the run, the
+/// generator may have sent too many requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
 /// A closed loop is limited by its own threads if one of them needed a core for more than this

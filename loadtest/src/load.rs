@@ -1,4 +1,4 @@
-//! One thread of the load: a schedule, some connections, one epoll.
+//! The load. Each of its threads has a schedule, some connections and one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
 //! would take a core from a target on the same machine. In each turn it first sends all requests
@@ -30,7 +30,7 @@ pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
 pub(crate) use worker::run;
 
-/// The most requests in flight on one connection of an open loop: as many as there are tags.
+/// The most requests in flight on one connection of an open loop. A connection has this many tags.
 pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) watched: Watched,
     /// The schedules of the requests of an open loop.
     pub(crate) lanes: Lanes,
-    /// Set when the run is over: all its threads end.
+    /// True once the run is over. All threads of the run then end.
     pub(crate) stop: AtomicBool,
 }
 

@@ -58,7 +58,8 @@ pub(crate) struct SecondFigures {
     pub(crate) p999_us: Option<f64>,
     /// The longest response time.
     pub(crate) max_us: Option<f64>,
-    /// The target's processor time as a share of one core; `None` if it cannot be seen.
+    /// The target's processor time as a share of one core; `None` if the target's processes cannot
+    /// be seen.
     pub(crate) target_cpu_share: Option<f64>,
     /// The target's resident memory at the end of the second.
     pub(crate) target_memory_bytes: Option<u64>,
@@ -108,12 +109,12 @@ pub(crate) enum Fault {
     NotBegun { reason: String, is_ours: bool },
 }
 
-/// The counters of one thread, or of all.
+/// The counters of one thread, or of all threads together.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// The requests sent that were due in the measurement.
+    /// The requests that were due in the measurement and were sent.
     pub(crate) requests: u64,
-    /// Of these requests, those answered with IDs.
+    /// The number of these requests that were answered with IDs.
     pub(crate) answered: u64,
     /// The IDs in these answers.
     pub(crate) ids: u64,
@@ -146,7 +147,8 @@ pub(crate) struct Counts {
     /// The thread's delay behind the schedule when a fault ended the thread. It shows whether a
     /// target that fell behind had got its requests on schedule.
     pub(crate) late_at_fault: Duration,
-    /// The longest time for which a generator thread neither sent nor read although it should have.
+    /// The longest time for which a generator thread neither sent nor read although it had requests
+    /// to send or replies to read.
     pub(crate) longest_turn: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,

@@ -1,8 +1,8 @@
 //! Computes from a sweep how many daemons, cores and worker IDs a wanted rate needs, and which
 //! limit binds.
 //!
-//! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. It holds
-//! for requests of the sweep's size; for another size, make another sweep.
+//! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. The plan is
+//! right only for requests of the sweep's size. For another size, make another sweep.
 //!
 //! The plan is one list of figures with their formulas. The page shows it as a table.
 
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     /// The name of the lowest limit.
     binding: &'static str,
     figures: Figures,
-    /// What the plan assumes and the sweep did not measure, one sentence each.
+    /// The assumptions of the plan that the sweep did not measure, one sentence each.
     assumptions: Vec<String>,
     #[serde(skip)]
     pub(crate) page: String,

@@ -103,7 +103,8 @@ impl Promise {
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors
-    /// [`Failure`] if they can. The reason continues a sentence that begins with both names.
+    /// [`Failure`] if both can hand out the same ID. The reason continues a sentence that begins
+    /// with the names of both.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), Failure> {
         // Daemons of a fleet take disjoint ranges of one counter.
         if self.shares_counter_with(other) {
@@ -124,8 +125,8 @@ impl Promise {
         Ok(())
     }
 
-    /// Returns true if both take their numbers from one counter of a fleet. Then no number may come
-    /// from both.
+    /// Returns true if both take their numbers from one counter of a fleet. If they do, no number
+    /// may come from both.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
@@ -158,7 +159,8 @@ impl Promise {
     /// the first to the last of them.
     ///
     /// # Errors
-    /// The first ID without a position: one that does not fit the source's layout or worker IDs.
+    /// The first ID that has no position, because it does not fit the source's layout or worker
+    /// IDs.
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
@@ -182,7 +184,7 @@ impl Promise {
         regular.count == run.count && regular.stride == run.stride
     }
 
-    /// Returns the position of an ID, or the ID itself as an error if it has none.
+    /// Returns the position of an ID, or the ID itself as an error if the ID has no position.
     fn position_of(&self, id: u64) -> Result<u64, u64> {
         let Some(numbering) = &self.numbering else { return Ok(id) };
         let position = numbering.position_of(id).filter(|position| *position < numbering.end());

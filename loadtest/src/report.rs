@@ -1,6 +1,6 @@
 //! The results of a run, for people and for programs.
 //!
-//! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
+//! - [`figure`]: the list of figures from which the reports are made. [`json`]: the file of a run.
 //! - [`table`]: the terminal. [`html`]: a page with charts.
 //! - [`terminal`]: lines, the progress bar and Ctrl-C.
 

@@ -54,7 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) promise: Promise,
     /// The time in which an open loop had to send its requests; `None` for a closed loop.
     pub(crate) planned: Option<Duration>,
-    /// From the start of the measurement to its end, or to the last answer if that came later.
+    /// The time from the start of the measurement to its end, or to the last answer if the answer
+    /// came later.
     pub(crate) elapsed: Duration,
     /// The part of `elapsed` outside the outage.
     pub(crate) undisturbed: Duration,
@@ -73,12 +74,13 @@ pub(crate) struct Outcome {
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
-    /// True if the positions were too scattered to keep, so that duplicates may have gone unseen.
+    /// True if the positions were too scattered to keep all of them. Then duplicates may have gone
+    /// unseen.
     pub(crate) too_scattered: bool,
     /// How many numbers the counters left out between the first and the last received. `None` for
     /// IDs with a layout, which have gaps whenever no request comes.
     pub(crate) left_out: Option<u64>,
-    /// A bare echo under the same load, or the reason why there is none.
+    /// The outcome of a bare echo under the same load, or the reason why there is no such outcome.
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
 
@@ -191,7 +193,7 @@ impl Drop for Running<'_> {
 }
 
 impl Outcome {
-    /// Returns true if the run ended before its time.
+    /// Returns true if the run ended before its planned end.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.interrupted || self.too_scattered || !self.faults.is_empty()
     }

@@ -29,7 +29,7 @@ pub(crate) struct Scenario {
     pub(crate) drive: Drive,
     /// IDs per request.
     pub(crate) batch: u32,
-    /// Connections of all threads together.
+    /// The number of connections of all threads together.
     pub(crate) connections: usize,
     pub(crate) threads: usize,
     /// The time before the measurement, in which requests leave at the same rate. Their IDs are
@@ -44,7 +44,7 @@ pub(crate) struct Scenario {
 }
 
 /// An outage: the run ends its own daemon and starts it again. The outage is over when all
-/// connections are back.
+/// connections are open again and a request has been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
     /// The time from the start of the measurement to the outage.

@@ -28,8 +28,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the schedule of the thread with that index. All threads together send `rate_per_s`
-    /// requests per second, which is above 0.
+    /// Returns the schedule of the thread with the index `thread`. All threads together send
+    /// `rate_per_s` requests per second, a number above 0.
     pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, thread: usize, threads: usize) -> Self {
         // The seed depends only on the thread, so every run has the same schedule.
         let random = fastrand::Rng::with_seed((thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -30,8 +30,8 @@ use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use search::{Bounds, Limit, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`: far below the limit of any machine. In a
-/// step of 5 s, ten requests then lie beyond the p99.9.
+/// The first step's requests per second without `--start`: far below the limit of any machine. At
+/// this rate, ten requests of a step of 5 s lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
 /// The first rate is at most this share of the source's full rate, so that the search can climb

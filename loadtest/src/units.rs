@@ -6,7 +6,7 @@ use indicatif::{HumanCount, HumanFloatCount};
 
 use crate::measure::micros;
 
-/// The most decimals that are shown.
+/// The most digits that are shown after the point.
 const DECIMALS_MAX: f64 = 12.0;
 
 /// Formats a number with three significant digits, as precise as a histogram, but with every digit

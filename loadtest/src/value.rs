@@ -3,11 +3,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The highest rate that can be asked for, in IDs per second: more than a daemon hands out with any
+/// The highest rate that an option accepts, in IDs per second. No daemon reaches this rate with any
 /// layout.
 pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
-/// The longest time that can be asked for: a week.
+/// The longest time that an option accepts: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
 /// The error for a text that is not a value. It says which form is allowed.

@@ -27,11 +27,11 @@ pub(crate) struct Received {
     pub(crate) offset_us: Option<i64>,
 }
 
-/// The IDs received on one connection.
+/// The last ID that a connection received, against which its next ID is checked.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<Checked>,
-    /// The number of IDs of the current reply so far.
+    /// The number of IDs that the current reply has had so far.
     pub(crate) found: u64,
 }
 
@@ -116,7 +116,7 @@ impl ConnectionCheck {
         }
     }
 
-    /// Appends the positions of a run to `spans`. Returns its first and its last ID.
+    /// Appends the positions of a run to `spans`. Returns the first and the last ID of the run.
     fn place(
         &self,
         promise: &Promise,

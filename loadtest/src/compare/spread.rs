@@ -24,8 +24,8 @@ impl Interval {
     }
 }
 
-/// Estimates the ratio from one figure of several runs, by Student's t for two sides of equal
-/// variance. Returns `None` for one run on each side, or if a value is 0.
+/// Estimates the ratio from one figure of several runs, by Student's t, which assumes that both
+/// sides have the same variance. Returns `None` if each side has only one run, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;

@@ -85,7 +85,7 @@ impl FrontEnd for Memcached {
     }
 }
 
-/// Reads `VALUE key flags length` and the ID below it.
+/// Reads the line `VALUE key flags length` and the ID on the line after it.
 fn value(bytes: &[u8], key: &str) -> Result<Option<(u64, usize)>, Fault> {
     let Some((head, start)) = line(bytes) else { return Ok(None) };
     let mut words = head.split(|&byte| byte == b' ');

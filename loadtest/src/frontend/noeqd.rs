@@ -1,5 +1,5 @@
-//! noeqd's protocol: a request is one byte, the number of IDs, and each ID comes back as eight
-//! bytes, big-endian.
+//! noeqd's protocol: a request is one byte, which is the number of IDs. In the reply, each ID is
+//! eight bytes, big-endian.
 
 use snowbank_client::layout::Run;
 
@@ -27,7 +27,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     })
 }
 
-/// Asks for an ID, because no other request has an answer.
+/// Asks for an ID, because the server answers no other request.
 fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;

@@ -1,4 +1,4 @@
-//! Simulated runs of bad targets and of a sound one, on machines with stalls of known length.
+//! Simulated runs of bad targets and of a sound target, on machines whose stalls are known.
 //!
 //! A machine has two cores. Each core has a generator thread and a sleeper. The target serves its
 //! requests one after the other, on the second core. The seed of a run determines all that happens
@@ -89,7 +89,7 @@ const BAD: [Target; 14] = [
     Target::FallsSilent,
 ];
 
-/// Spans of time, each from one instant until another.
+/// Spans of time, each with its start and its end.
 type Spans = Vec<(u64, u64)>;
 
 /// The times in which a core runs neither the target's serving thread, nor the generator, nor a
@@ -330,7 +330,7 @@ fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
     judged(&all)
 }
 
-/// Returns the seeds that are tried: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.
+/// Returns the seeds to simulate: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.
 fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
 }
@@ -347,7 +347,7 @@ fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
 #[test]
 fn no_bad_target_passes_anywhere() {
     for target in BAD {
-        // A target that burns both cores delays the generator more than itself.
+        // A target that burns both cores delays the generator more than it delays its own answers.
         let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
             // If there is no stall, this target never stops.

@@ -13,11 +13,12 @@ use crate::scenario::Scenario;
 /// The most runs by default. If the last of them has no verdict, the result is "no verdict".
 const DEFAULT_RUNS: u32 = 2;
 
-/// The time that all runs may take by default. With the echo after them, that makes a minute.
+/// The time that all runs may take by default. Together with the echo after these runs, that is
+/// about a minute.
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
-/// Runs a scenario until it has a verdict or the user interrupts it, at most `runs` times. Then
-/// runs a bare echo under the same load.
+/// Runs a scenario until there is a verdict or the user interrupts the run, but at most `runs`
+/// times. Then runs a bare echo under the same load.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible. Faults of a target under load are in the outcome.
@@ -36,7 +37,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Runs a scenario that names its target until it has a verdict.
+/// Runs a scenario that names its target until there is a verdict.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible.

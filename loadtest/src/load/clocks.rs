@@ -8,8 +8,8 @@
 use super::Now;
 use super::connection::InFlight;
 
-/// The length of a period, after which the distance is measured again: long enough to contain a
-/// short round trip, and so short that clocks drift by less than a millisecond.
+/// The distance is measured again in each period of this length. A period is long enough to contain
+/// a short round trip, and so short that clocks drift apart by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
 /// The largest distance that the clock of a [`Clock::Nearby`] target may have. If its IDs are dated

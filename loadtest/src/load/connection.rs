@@ -12,7 +12,7 @@ use crate::target::Stream;
 
 use super::{Now, Peer};
 
-/// A request without an answer so far.
+/// A request that has had no answer so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) intended_ns: u64,
@@ -66,7 +66,7 @@ impl Connection {
         !self.out.is_empty() || self.stream.has_unsent()
     }
 
-    /// Prepares a request; it leaves with the next [`flush`](Self::flush).
+    /// Prepares a request, which leaves with the next [`flush`](Self::flush).
     pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64) {
         of.front_end.ask(&mut self.out, self.tag, count);
         let asked = Asked { count, sent_us: 0, above: 0 };

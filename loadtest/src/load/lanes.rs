@@ -126,7 +126,7 @@ mod tests {
     fn racing_threads_take_each_request_once() {
         let lanes = &lanes(3);
         let now_ns = 1_000_000_000;
-        // The first thread never runs; the others race for its requests.
+        // The first thread never runs, and the other two race for its requests.
         let take_all =
             |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {

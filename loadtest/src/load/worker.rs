@@ -162,8 +162,8 @@ impl<'a> Worker<'a> {
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             if overslept_ns > HOUSEKEEPING_NS {
-                // Answers may have arrived meanwhile, or the pause also stopped the target: neither
-                // means that the target is silent.
+                // Answers may have arrived during the pause, or the pause stopped the target, too.
+                // In both cases, the target is not silent.
                 self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);

@@ -10,7 +10,7 @@ const ESTABLISHED: &str = "01";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Remote,
-    /// It runs on this machine, but its process cannot be seen.
+    /// The target runs on this machine, but its process cannot be seen.
     Unknown,
     Process(u32),
 }
@@ -47,8 +47,8 @@ impl Owner {
     }
 }
 
-/// Finds the inode of a connection's socket in the kernel's table. Two connections of this machine
-/// between the same ports are not told apart.
+/// Finds the inode of a connection's socket in the kernel's table. If two connections of this
+/// machine have the same two ports, the first of them is taken.
 fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The processor time that a thread used and waited for, and the memory of a process.
+//! The time for which a thread ran and waited for a core, and the memory of a process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,7 +42,7 @@ impl RunDelay {
         Self::of_thread(Path::new("/proc/thread-self"))
     }
 
-    /// Measures the thread with this directory in `/proc`.
+    /// Measures the thread whose directory in `/proc` this is.
     pub(super) fn of_thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();

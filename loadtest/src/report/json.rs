@@ -1,5 +1,5 @@
-//! The JSON file of a run: the verdict, and the list of all figures. Every other report is made
-//! from it.
+//! The JSON file of a run: the verdict, and the list of all figures. The terminal's report and the
+//! page are made from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -59,17 +59,18 @@ pub(crate) struct Objective {
     pub(crate) limit_us: f64,
     /// Null if nothing was measured.
     pub(crate) found_us: Option<f64>,
-    /// The target's part of the response time at this quantile, without the machine's stalls. If it
-    /// is above the limit, the target missed the objective.
+    /// The target's part of the response time at this quantile, without the machine's stalls. If
+    /// this time is above the limit, the target missed the objective.
     pub(crate) certain_us: Option<f64>,
     pub(crate) met: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
-    /// The row of [`Run::figures`] that has quantiles of the same times.
+    /// The row of [`Run::figures`] that has quantiles of the same distribution.
     pub(crate) row: String,
-    /// Pairs of a quantile from 0 to 1 and its value in microseconds, ever finer towards 1.
+    /// Pairs of a quantile from 0 to 1 and its value in microseconds, which are closer together
+    /// towards 1.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -261,7 +262,7 @@ impl Objective {
 /// Reads a file that `--json` wrote. The key `kind` of the file must have the value `kind`.
 ///
 /// # Errors
-/// One line if the file is not what this version's `--json` writes.
+/// One line if the file cannot be read, or if this version's `--json` does not write such files.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;

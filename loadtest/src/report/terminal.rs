@@ -23,7 +23,7 @@ pub(crate) struct Terminal {
     /// The bar is hidden until runs begin. If standard error is not a terminal, the bar is always
     /// hidden.
     bar: ProgressBar,
-    /// True if the JSON goes to standard output. Lines then go to standard error.
+    /// True if the JSON goes to standard output. In this case, lines go to standard error.
     is_beside: bool,
     is_interrupted: Arc<AtomicBool>,
 }

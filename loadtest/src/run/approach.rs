@@ -44,7 +44,7 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
 }
 
 /// Returns the clock of a target. A daemon on this machine uses this machine's clock. Any other
-/// local process may forward to a daemon elsewhere.
+/// process on this machine may forward connections to a daemon elsewhere.
 fn clock_of(owner: Owner) -> Clock {
     match owner {
         Owner::Remote => Clock::Other,
@@ -57,8 +57,8 @@ fn clock_of(owner: Owner) -> Clock {
 /// asks that address first, because its INFO names the source to draw from.
 ///
 /// # Errors
-/// [`Failure`] if the target speaks another protocol, its IDs cannot be checked, or it allows only
-/// smaller requests than the scenario's.
+/// [`Failure`] for one of three reasons: the target speaks another protocol, its IDs cannot be
+/// checked, or it does not allow requests as large as the scenario's.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
     let endpoint = scenario.addresses[number].clone();
     let Scenario { protocol, tls, token, .. } = scenario;

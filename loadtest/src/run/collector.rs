@@ -154,8 +154,8 @@ impl<'a, 'i> Collector<'a, 'i> {
         (self.outcome, self.samples)
     }
 
-    /// Returns how many numbers the targets left out, if all are counters and every position was
-    /// kept.
+    /// Returns how many numbers the targets left out, if all targets are counters and every
+    /// position was kept.
     fn left_out(&self) -> Option<u64> {
         let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
         let is_known = are_counters && !self.outcome.too_scattered;

@@ -12,7 +12,8 @@ pub(super) struct Samples {
     last: Option<Sample>,
 }
 
-/// The processor time that the target had used at an instant; `None` if it cannot be seen.
+/// The processor time that the target had used at an instant; `None` if the processor time cannot
+/// be seen.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,

@@ -34,7 +34,7 @@ pub(crate) struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limit {
-    /// The layout has no more IDs for this time and these worker IDs.
+    /// The worker IDs of the source have no more IDs in the layout for this time.
     Layout,
     /// Answers came too late.
     Latency,
@@ -70,7 +70,7 @@ pub(crate) struct Missed {
     pub(crate) limit: Limit,
 }
 
-/// A search, and what it has found so far.
+/// A search, with its results so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     pub(crate) bounds: Bounds,

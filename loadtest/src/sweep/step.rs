@@ -20,9 +20,9 @@ use crate::value::Rate;
 /// such a rate, requests wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// The generator is the limit if it and a local target use more than this share of the cores, and
-/// the generator uses the larger part. With a remote target, it is the limit if one of its threads
-/// needs a core for more than this share of the time.
+/// With a local target, the generator is the limit if both together use more than this share of the
+/// cores, and the generator uses the larger part. With a remote target, the generator is the limit
+/// if one of its threads needs a core for more than this share of the time.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.

@@ -1,4 +1,4 @@
-//! A sweep at the terminal: a row for each step when it is over, and at the end the result.
+//! Shows a sweep at the terminal: writes a row when a step is over, and the result at the end.
 
 use std::io::{self, Write};
 
@@ -107,7 +107,7 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the first line of the result: the saturation point, or why there is none.
+/// Returns the first line of the result: the saturation point, or the reason why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
     let saturation = sweep.saturation.map(grouped);
     let so_far = match &saturation {

@@ -150,8 +150,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Limits the next wait to the time left, so that a target that sends single bytes cannot put
-    /// off the deadline.
+    /// Limits the next wait to the time that is left until the deadline. So a target that sends
+    /// single bytes cannot make the whole conversation last longer.
     fn limit_wait(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =
