@@ -33,7 +33,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the daemon once per round. Returns the time to each first ID, in milliseconds.
+/// Starts the daemon once per round. Returns the time from each start to the first ID, in
+/// milliseconds.
 pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Setup) -> Vec<f64> {
     let mut times = Vec::new();
     // The first start is not counted: it may find no state, or the state after another kind of

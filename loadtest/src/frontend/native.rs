@@ -26,7 +26,7 @@ struct Native {
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     conversation.send(|out| {
         let encoded = request::encode_auth(out, 0, token.bytes());
-        debug_assert!(encoded.is_ok(), "its size was checked when it was read");
+        debug_assert!(encoded.is_ok(), "the size of the token was checked when it was read");
     })?;
     next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
 }

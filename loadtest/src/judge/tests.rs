@@ -86,7 +86,7 @@ fn no_more_requests_may_be_late_than_the_objective_allows() {
         counts.settling.certain.saturating_record_n(9_000_000, number);
         verdict(counts, &[]).exit_code()
     };
-    assert_eq!([late(1), late(2)], [0, 1], "1 of 1,001, and 2 of 1,002");
+    assert_eq!([late(1), late(2)], [0, 1], "1 late request of 1,001 passes, and 2 of 1,002 fail");
 }
 
 #[test]
@@ -151,10 +151,14 @@ fn requests_sent_in_a_late_bunch_blame_the_generator() {
     let behind =
         |late_ms| Counts { unanswered: 9, late_at_fault: Duration::from_millis(late_ms), ..counts(100, 100) };
     assert_eq!(verdict(behind(0), &many).exit_code(), 1);
-    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "unanswered by the generator's fault");
-    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "unanswered by the target's fault");
+    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "the generator is at fault");
+    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "the target is at fault");
     let mut refused = Counts { unanswered: 500, ..behind(500) };
     refused.refused.insert(6, Refusals { count: 1, first_message: "too many".into() });
     let budget = Objectives { errors: 0.01, ..objectives() };
-    assert_eq!(judge(&outcome(refused, &many), &budget).exit_code(), 2, "1 of 1,000 may be refused");
+    assert_eq!(
+        judge(&outcome(refused, &many), &budget).exit_code(),
+        2,
+        "1 of 1,000 requests is refused, which is allowed"
+    );
 }

@@ -60,6 +60,6 @@ mod tests {
         });
         assert_eq!(shares, [None, Some(0.25), None, None, None]);
         let sum = samples.cpu(Duration::from_secs(6)).expect("seen at both ends");
-        assert_eq!(sum.as_millis(), 999, "of 500 ms in 3,001 ms");
+        assert_eq!(sum.as_millis(), 999, "6 s at the rate of 500 ms in 3,001 ms");
     }
 }

@@ -59,7 +59,7 @@ fn a_sweep_finds_the_known_capacity_and_never_more() {
     }
 }
 
-/// Returns a target that spends the processor time `each` on each answer.
+/// Returns a target that uses the processor for the time `each` before each answer.
 fn costing(each: Duration) -> FakeDaemon {
     let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time");
     target(INFO, move |_, ids, peer, next, tag| {

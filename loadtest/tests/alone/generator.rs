@@ -31,7 +31,10 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
-        assert!(begun.elapsed() < Duration::from_secs(300), "the machine is too busy to stop it in time");
+        assert!(
+            begun.elapsed() < Duration::from_secs(300),
+            "the machine is too busy to stop the generator in time"
+        );
         let requests = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&requests);
         let target = target(INFO, move |_, ids, peer, next, tag| {
@@ -111,7 +114,7 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     let target = sound_target();
     let load = format!("--address {} --for 1s --warm-up 200ms --rate 100000", target.name());
     // This rate needs more CPU time than the quota, even if the generator sends due requests in
-    // large batches. The objective of 20 s is met, but the rate is not.
+    // large batches. The run meets the objective of 20 s, but does not reach the rate.
     for more in ["--runs 1", "--p99.9 20s", "--closed"] {
         let ran = quota.run(&format!("{load} {more}"));
         assert_eq!(ran.code, 2, "{more}: {ran:?}");
@@ -142,7 +145,7 @@ fn a_starved_generator_is_named_as_the_limit() {
     // If other programs run, a step with late answers may end the climb first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
-    // No step is blamed on latency if the cores were busy, mostly with the generator.
+    // If the cores were busy, mostly with the generator, the limit of a step must not be latency.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
         let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();

@@ -42,7 +42,7 @@ impl Neighbours {
             Noise::RealTimeBursts => (2, "chrt --fifo 10", BURSTS),
         };
         let start = |_| {
-            // The shell ends at once, so its child gets another parent.
+            // The shell ends at once, so the noisy process gets another parent.
             let line = format!("exec 2>/dev/null; {before} python3 -c \"$0\" >/dev/null & echo $!");
             let output =
                 Command::new("setsid").args(["sh", "-c", &line, script]).output().expect("it starts");
@@ -92,7 +92,7 @@ impl Drop for Bad {
 }
 
 /// Returns a target that stops on all connections at once, before each answer. `stop` returns the
-/// length of the stop, from the request's number and the time since the first request.
+/// length of the stop, and gets the request's number and the time since the first request.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let begun = OnceLock::new();
     let stopped = Mutex::new(());

@@ -1,4 +1,4 @@
-//! Load tests that are interrupted, killed, or short of files and disk space.
+//! Load tests that are interrupted or killed, or that run out of open files or disk space.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// Far longer than an interrupted load test takes to end, and far shorter than its measurement.
+/// The time in which an interrupted load test must end: far longer than it needs, and far shorter
+/// than its measurement.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -62,7 +63,7 @@ fn an_interrupt_ends_each_stage_and_shows_the_figures() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // The target accepts, and stays silent for longer than the test takes.
+    // The target accepts the connection, and stays silent for longer than the test takes.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&format!("--address {}", silent.name()));
     poll("a connection", || (silent.connections() > 0).then_some(()));
@@ -115,7 +116,8 @@ fn a_full_disk_loses_the_files_but_not_the_table() {
 
 #[test]
 fn a_load_test_out_of_open_files_blames_no_target() {
-    // The connections open first and take these files, so that some thread gets no epoll.
+    // The connections open first. They take these few files, so that some thread gets no file for
+    // its epoll.
     for files in 7..11 {
         let target = sound_target();
         let load = format!("--address {} --connections 4 --threads 4 --rate 500 --for 100ms", target.name());

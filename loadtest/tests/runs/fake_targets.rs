@@ -12,8 +12,8 @@ use crate::support::{Ran, loadtest, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
-/// Sends 2,000 requests on one connection, three quarters of them timed, with an objective that a
-/// busy machine meets.
+/// Sends 2,000 requests on one connection. Three quarters of the requests are timed, with an
+/// objective that even a busy machine meets.
 fn load(target: &FakeDaemon, more: &str) -> Ran {
     let timed = "--rate 1000/s --for 1500ms --warm-up 500ms --p99.9 5s";
     // Some tests count requests, and a second run would add to the number.
@@ -79,7 +79,8 @@ fn a_stall_counts_for_every_request_that_it_delayed() {
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
-    // 200 of 1,500 requests were due during a stall, so even the 99th percentile waited for 185 ms.
+    // 200 of 1,500 requests were due during a stall, so even the request at the 99th percentile
+    // waited for 185 ms.
     assert!(of("p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
@@ -143,7 +144,8 @@ const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
-/// Returns a target that counts, and answers each request for ten numbers with these runs.
+/// Returns a target that hands out numbers of a counter. It answers each request for ten numbers
+/// with these runs, which it moves up by 100 each time.
 fn counter(runs: &'static [Run]) -> FakeDaemon {
     target(COUNTER, move |number, _, peer, _, tag| {
         let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
@@ -178,7 +180,7 @@ const BROKEN: [Broken; 16] = [
     Broken(|| counter(&ALL_BUT_6), TENS, &["a gap: the reply with 7 leaves out numbers"]),
     Broken(|| dated(-60_000), "", &["wrong time: ", "us older than"]),
     Broken(|| dated(60_000), "", &["wrong time: ", "us newer than"]),
-    // One thread sends on its connections in turn.
+    // A single thread sends on its two connections in turn.
     Broken(lags_on_one_connection, "--connections 2 --rate 250 --threads 1", &["order is strict"]),
     Broken(
         || odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64]))),
@@ -235,7 +237,7 @@ fn refusals_count_by_code_and_fail_unless_allowed() {
         let ran = until_judged(|| load(&refusing(is_refused), ""));
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains(reason) && ran.figure("IDs", name).as_f64() >= Some(15.0), "{ran:?}");
-        // A target's words cannot control the terminal.
+        // A target's message cannot control the terminal.
         let is_raw = ran.stdout.contains('\u{1b}') || ran.stdout.lines().any(|line| line.starts_with("pass"));
         assert!(!is_raw, "{ran:?}");
     }

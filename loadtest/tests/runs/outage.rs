@@ -1,4 +1,4 @@
-//! The run's own daemon ends under load: the outage is measured, and no ID comes twice.
+//! A run ends its own daemon under load: the run measures the outage, and no ID comes twice.
 
 use crate::support::{Ran, has_daemon, loadtest, until, until_in_time};
 

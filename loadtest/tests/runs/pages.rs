@@ -129,7 +129,8 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let target = sound_target();
     let directory = tempfile::tempdir().expect("a directory");
     let [log, theirs] = ["run.hlog", "theirs"].map(|name| directory.path().join(name).display().to_string());
-    // Only one run: with several, the log has late answers that the list of seconds leaves out.
+    // The load test makes only one run. With several runs, the log has late answers that the list
+    // of seconds leaves out.
     let load = "--rate 1000 --for 3s --warm-up 100ms --runs 1 --p99.9 5s";
     let ran = loadtest(&format!("--address {} {load} --hlog {log}", target.name()));
     let mut reader = Command::new("java");
@@ -137,7 +138,7 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let output = reader.output().expect("java runs");
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
-    // One line of times and values for each interval.
+    // The reader's file has one line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
     // A second in which the machine stood still has no interval, and late answers add an interval.
     // The list of seconds differs in the same way.

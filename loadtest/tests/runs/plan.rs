@@ -65,7 +65,7 @@ fn plan(sweep: &Value, options: &str) -> (Ran, Value) {
     (ran, plan.unwrap_or_default())
 }
 
-/// Plans from a sweep's file that can support a plan.
+/// Plans from a sweep's file, and fails if the file cannot support a plan.
 fn planned(sweep: &Value, options: &str) -> (String, Value) {
     let (ran, plan) = plan(sweep, options);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -79,7 +79,8 @@ fn with(key: &str, value: Value) -> Value {
     sweep
 }
 
-/// Returns the sweep's file with one figure of its runs changed.
+/// Returns the sweep's file with one figure changed in each of its runs. If `value` is null, the
+/// figure is removed.
 fn with_figure(row: &str, name: &str, value: &Value) -> Value {
     let mut sweep = sweep_file();
     for step in sweep["steps"].as_array_mut().expect("steps") {

@@ -25,8 +25,8 @@ fn options(target: &FakeDaemon, more: &str) -> String {
     format!("{QUICK} --address {} {more}", target.name())
 }
 
-/// Sweeps a target, and tries again if the machine decided the result. Fails unless the exit code
-/// is `code` and the result begins with `begin`.
+/// Sweeps a target, and repeats the sweep if the machine decided its result. Fails unless the exit
+/// code is `code` and the result begins with `begin`.
 fn assert_ends(new: impl Fn() -> FakeDaemon, more: &str, code: i32, begin: &str) -> Ran {
     let ends = |ran: &Ran| ran.code == code && ran.result().starts_with(begin);
     let ran = until(|| loadtest(&options(&new(), more)), ends);
@@ -43,8 +43,8 @@ fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &str, limit: &str) -> Ran {
     let swept = || {
         let ran = loadtest(&options(&new(), more));
-        // A confirmation lasts 1.2 s. At more than 1,150/s, its last request would be answered too
-        // late.
+        // A confirmation lasts 1.2 s. At more than 1,150 requests/s, the target would answer the
+        // last request of a confirmation too late.
         assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
         ran
     };

@@ -1,4 +1,4 @@
-//! Several targets in one run: no ID may come from two of them.
+//! Several targets in one run: no ID may come from two targets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::support::{CLOSED, Ran, loadtest};
 const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
 
-/// The distance from an ID of worker 3 to the same ID of worker 4.
+/// The distance from an ID of worker 3 to the ID of worker 4 with the same time and sequence.
 const NEXT_WORKER: u64 = 1 << 12;
 
 fn load(targets: [&FakeDaemon; 2]) -> Ran {

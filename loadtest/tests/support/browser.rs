@@ -1,4 +1,4 @@
-//! A real browser without a screen.
+//! Opens pages in a real browser that needs no screen.
 
 use std::path::Path;
 use std::process::Command;

@@ -13,10 +13,11 @@ use tempfile::TempDir;
 
 use room::Room;
 
-/// A closed loop without objectives, so that a pause of the machine does not fail it.
+/// The options of a closed loop without objectives. A pause of the machine does not make such a run
+/// fail.
 pub(crate) const CLOSED: &str = "--closed --for 300ms --warm-up 100ms";
 
-/// A thousand requests, with an objective that a busy machine meets.
+/// The options of a run of a thousand requests, with an objective that even a busy machine meets.
 pub(crate) const THOUSAND: &str = "--rate 1000 --for 1s --warm-up 100ms --p99.9 5s";
 
 pub(crate) struct Running {
@@ -80,7 +81,8 @@ pub(crate) fn start(options: &str) -> Running {
 /// load test as its last argument.
 pub(crate) fn start_by(mut command: Command, options: &str) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    // The last value of an option counts, so a test's options replace the defaults of its helper.
+    // If an option is given twice, only its last value counts. So a test's options replace the
+    // defaults of its helper.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     spawn(command, directory)
 }
@@ -187,7 +189,7 @@ impl Ran {
         self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns true if only times kept the run from passing.
+    /// Returns true if only reasons that a slow machine can cause kept the run from passing.
     fn is_late(&self) -> bool {
         const TIMES: [&str; 6] = [
             "this machine stood still",

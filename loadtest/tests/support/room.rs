@@ -1,5 +1,5 @@
-//! Limits how many load tests run at the same time, however many tests do, because each load test
-//! asks for a rate.
+//! Limits how many load tests run at the same time, because each of them needs cores to reach its
+//! rate. The number of tests that run at the same time may be higher.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

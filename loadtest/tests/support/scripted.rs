@@ -18,7 +18,7 @@ pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 pub(crate) const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
 
-/// The request's number over all connections, from 0.
+/// The number of a request, counted over all connections from 0.
 pub(crate) type Number = u64;
 
 /// Hands out valid IDs of worker 3.
@@ -89,7 +89,7 @@ pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaem
     })
 }
 
-/// Listens and runs `with` on each connection. Returns the address.
+/// Listens, and calls `with` with each connection. Returns the address of the listener.
 pub(crate) fn listener(with: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();

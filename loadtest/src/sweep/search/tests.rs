@@ -16,7 +16,7 @@ fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<
         let limit = answer(attempt.rate);
         steps.push(Step { attempt, limit });
         search.record(attempt, limit);
-        assert!(steps.len() < TOO_MANY_STEPS, "it does not end: {steps:?}");
+        assert!(steps.len() < TOO_MANY_STEPS, "the search does not end: {steps:?}");
     }
     (steps, search)
 }
