@@ -1,4 +1,4 @@
-//! Writing an ID as a text in each format, and reading it.
+//! The cost of writing an ID as a text in each format, and of reading the text.
 
 use super::*;
 use snowbank_client::format::{AliasKeys, Codec, Context, Format};

@@ -1,11 +1,13 @@
 //! The cost of the core: taking IDs, and writing and reading them in each format.
 //!
-//! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. They use no socket
-//! and read no clock. The clock limits nothing, because a tick is a second and has 2^41 IDs.
+//! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. The benchmarks use
+//! no socket and read no clock. The clock limits nothing, because a tick is a second and has 2^41
+//! IDs.
 //!
-//! One iteration of `take`, and of every peer, hands out a million IDs, so a median in
-//! **milliseconds reads as nanoseconds per ID**. With several threads, the median is each thread's
-//! time for its own IDs: all threads share one source, as a daemon's shards do.
+//! One iteration of the benchmarks in `take` and in `peers` hands out a million IDs, so a median in
+//! **milliseconds reads as nanoseconds per ID**. With several threads, each thread hands out a
+//! million IDs, and the median is the time of one thread. All threads share one source, as a
+//! daemon's shards do.
 
 mod formats;
 mod peers;
@@ -29,13 +31,13 @@ fn main() {
 
 /// The number of IDs that one iteration hands out.
 const IDS: u64 = 1_000_000;
-/// The number of requests that a connection pipelines. They share one reading of the clock.
+/// The number of requests that a connection pipelines. All of them share one reading of the clock.
 const DEEP: u64 = 64;
 /// The time between two wake-ups.
 const BETWEEN: Duration = Duration::from_micros(1);
 const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
 
-/// A moment well within the layout's life, at the start of a tick.
+/// An instant at the start of a tick, long after the layout's epoch and long before its end.
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
 
@@ -73,7 +75,7 @@ impl Daemon {
         Daemon { source, rings, order, shards_made: AtomicUsize::new(0) }
     }
 
-    /// Returns the next shard. Divan requests one for each thread, in each sample.
+    /// Returns the next shard. In each sample, Divan asks for one shard for each thread.
     fn taker(&self) -> Taker {
         let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
@@ -81,7 +83,7 @@ impl Daemon {
     }
 }
 
-/// One shard, driven as the server drives it.
+/// One shard, driven as the server drives its shards.
 struct Taker {
     shard: Shard,
     now: Now,
@@ -109,8 +111,8 @@ impl Taker {
     }
 }
 
-/// Measures takes from a shard's current block, its ring or a claim, with [`DEEP`] requests per
-/// wake-up.
+/// Measures how fast a shard takes IDs from its current block, its ring or a claim, with [`DEEP`]
+/// requests per wake-up.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

@@ -1,4 +1,4 @@
-//! The cost of an ID of ferroid, the most similar crate.
+//! The cost of an ID in ferroid, the most similar crate.
 
 use super::*;
 use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator};

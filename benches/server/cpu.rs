@@ -10,7 +10,8 @@ use crate::load::{Exchange, Load};
 use crate::server::{self, Server};
 use crate::{Effort, median};
 
-/// The time under load before each measurement, in which caches and the processor's clock settle.
+/// The time under load before each measurement. In this time, caches and the processor's clock rate
+/// settle.
 const WARM: Duration = Duration::from_millis(300);
 
 struct Shape {
@@ -33,7 +34,7 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// The name, the shards and the order of each daemon.
+/// The name, the number of shards and the order of each daemon.
 const DAEMONS: [(&str, &str, &str); 4] = [
     ("snowbank, 1 shard", "1", "relaxed"),
     ("snowbank, 1 shard, strict", "1", "strict"),
@@ -60,7 +61,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## CPU per request\n");
     println!("NEXT of 1 ID. The first row is the lowest cost. A ratio is the median over the rounds.");
     let next = Exchange { request: Ask::of(1).default_wait().bytes(), reply_size: 24, marker: (4, 0x81) };
-    // The counter never gets another digit, so that all replies have one size.
+    // The counter starts so high that it never gets another digit, so all replies have one size.
     let incr = Exchange {
         request: b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n".to_vec(),
         reply_size: ":1000000000000\r\n".len(),

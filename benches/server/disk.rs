@@ -1,4 +1,5 @@
-//! The latency of single IDs while the disk is slow: a raise of a ceiling must not delay a request.
+//! The latency of single IDs while the disk is slow: no request may wait for the write of a higher
+//! ceiling.
 
 use std::io;
 use std::thread;
@@ -13,8 +14,9 @@ use crate::{Effort, server};
 /// 10,000 requests a second.
 const EVERY: Duration = Duration::from_micros(100);
 
-/// Prints the latency of single IDs at 10,000/s, on the disk as it is, and on a disk that takes 500
-/// ms for each sync. A latency counts from the moment at which its request was due.
+/// Prints the latency of single IDs at 10,000/s, first on the disk as it is, then on a disk that
+/// takes 500 ms for each sync. The latency of a request counts from the moment at which the request
+/// was due.
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Single IDs while the disk is slow\n");
@@ -30,7 +32,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         let state = directory.path().join(format!("state-{index}"));
         let disk = FailingDisk::new(&state, directory.path().join("control"));
         let daemon = disk.under(server::daemon(&state)).option("--worker-id", "0").start();
-        // The disk is slow from now on, so the syncs of the start are not measured.
+        // The disk becomes slow only now, so that the syncs of the daemon's start are quick.
         disk.order(orders);
         print_times(name, &measure(&daemon, stretch)?);
     }

@@ -2,7 +2,7 @@
 //! with 24 bytes, or each INCR with a number of 19 digits.
 //!
 //! One turn is one `recv`, one `send` and a share of one `epoll_wait`. Every server has these
-//! costs. What a server costs beyond them is its own.
+//! costs. All further costs of a server are its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
-/// A form of requests and the reply to each.
+/// A kind of request, and the reply to each of these requests.
 struct Exchange {
     /// A byte that occurs exactly once in each request, so that counting it counts the requests.
     marker: u8,
-    /// A reply, as long as the daemon's.
+    /// A reply that is as long as the daemon's reply.
     reply: &'static [u8],
 }
 
@@ -24,14 +24,14 @@ const NEXT: Exchange =
 const INCR: Exchange = Exchange { marker: b'*', reply: b":2123826781336245015\r\n" };
 
 const INPUT_SIZE: usize = 64 * 1024;
-/// One more than the number of the shortest requests that fit into the input.
+/// How many of the shortest requests fit into the input, and one more.
 const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, as it does when the parent process ends. If `of_incr` is true,
-/// clients speak Redis' protocol.
+/// Serves until standard input ends, which happens when the parent process ends. If `of_incr` is
+/// true, clients speak Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

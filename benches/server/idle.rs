@@ -10,11 +10,11 @@ use snowbank_testkit::{Ask, Daemon};
 
 use crate::{Effort, server};
 
-/// The pause before each row is measured. After it, an idle daemon runs only its timers.
+/// The pause before each row is measured. After this pause, an idle daemon runs only its timers.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The daemon's own limit of connections.
 const CONNECTIONS: u64 = 10_000;
-/// The number of descriptors for everything that is not a connection.
+/// The number of file descriptors for everything that is not a connection.
 const OTHER_FILES: u64 = 64;
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
@@ -37,7 +37,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let before_kib = row(&daemon, stretch, 0, None)?;
 
     let files = getrlimit(Resource::Nofile);
-    // If the limit stays low, fewer connections are opened.
+    // If this fails, the limit stays low, and the benchmark opens fewer connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
     let connections = CONNECTIONS.min(allowed);

@@ -1,8 +1,8 @@
 //! The load generator: one thread, one epoll, a closed loop on each connection.
 //!
-//! It shares the machine's cores with the server that it measures, so it does little: one `recv`
-//! and one `send` for all that a connection has in flight, and a check of one byte of each reply.
-//! So all replies must have one size.
+//! It shares the machine's cores with the server that it measures, so it does little. For all
+//! requests that a connection has in flight, it makes one `recv` and one `send`, and it checks one
+//! byte of each reply. For this check, all replies must have the same size.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,8 @@ use rustix::event::{Timespec, epoll};
 
 use crate::{micros, server};
 
-/// The longest time until a reply is complete. A server that takes longer has failed.
+/// The longest time until a reply is complete. If a server takes longer, the benchmark ends with an
+/// error.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for events, so that a stretch ends even if the server answers nothing.
 const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -24,12 +25,13 @@ const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 pub(crate) struct Exchange {
     pub(crate) request: Vec<u8>,
     pub(crate) reply_size: usize,
-    /// The index of a byte in the reply, and its value, which errors lack.
+    /// The index of a byte in the reply, and the value that this byte has unless the reply is an
+    /// error.
     pub(crate) marker: (usize, u8),
 }
 
-/// Requests on several connections. Each has `depth` requests in flight, and sends again when all
-/// of them are answered, so that every server gets batches of the same size.
+/// Requests on several connections. Each connection has `depth` requests in flight, and sends the
+/// next ones when all of them are answered, so that every server gets batches of the same size.
 #[derive(Debug)]
 pub(crate) struct Load<'a> {
     pub(crate) exchange: &'a Exchange,

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench server` prints every table. Options come after `--`: `--only cpu` prints
 //! one table, `--quick` prints all of them in a minute, with rough figures. The benchmark's child
-//! processes listen on loopback alone, and end with it. It judges no figure, because figures depend
-//! on the machine and on its other work.
+//! processes listen only on loopback, and end when the benchmark ends. It judges no figure, because
+//! figures depend on the machine and on its other work.
 //!
 //! - [`echo`]: the server with the lowest cost, which only moves bytes.
 //! - [`server`]: servers as child processes, and their figures in /proc.
@@ -81,13 +81,15 @@ struct Effort {
 }
 
 impl Effort {
-    /// Returns the length of a stretch: `seconds` if given and valid, or else the table's proposal.
+    /// Returns the length of a stretch: `seconds` if the user gave a valid number, or else the
+    /// table's proposal.
     fn stretch(&self, proposed: Duration, quick: Duration) -> Duration {
         let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         asked.unwrap_or(if self.quick { quick } else { proposed })
     }
 
-    /// Returns the number of rounds: `rounds` if given, or else the table's proposal.
+    /// Returns the number of rounds: `rounds` if the user gave a number, or else the table's
+    /// proposal.
     fn rounds(&self, proposed: usize, quick: usize) -> usize {
         self.rounds.unwrap_or(if self.quick { quick } else { proposed }).max(1)
     }

@@ -17,7 +17,7 @@ pub(crate) fn daemon(state: &Path) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", state).env("SNOWBANK_LOG_LEVEL", "error")
 }
 
-/// A server to compare with. It ends when this value is dropped.
+/// A server with which the daemon is compared. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -27,9 +27,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the echo server: this program once more.
+    /// Starts the echo server, which is this program in another role.
     pub(crate) fn echo() -> io::Result<Server> {
-        // A build may have replaced the file at this program's path.
+        // The path of this program could name another file, if a build has replaced it.
         let mut command = Command::new("/proc/self/exe");
         let mut child = command.arg("echo").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -40,7 +40,7 @@ impl Server {
         Ok(Server { child, address, _directory: tempfile::tempdir()? })
     }
 
-    /// Starts Redis without persistence. Returns `None` if it is not installed.
+    /// Starts Redis without persistence. Returns `None` if Redis is not installed.
     pub(crate) fn redis() -> io::Result<Option<Server>> {
         let directory = tempfile::tempdir()?;
         let address = Port::take().address();
@@ -89,7 +89,7 @@ impl Drop for Server {
 }
 
 /// Returns the CPU time of all threads of a process, from `schedstat`, which has nanoseconds.
-/// `stat` has hundredths of a second, which is too coarse for a stretch of one second.
+/// `stat` has hundredths of a second, and that is too coarse for a stretch of one second.
 pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
     let mut sum_ns = 0;
     for task in fs::read_dir(format!("/proc/{process}/task"))? {

@@ -33,11 +33,12 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the daemon once per round. Returns the time to each first ID, in milliseconds.
+/// Starts the daemon once per round. Returns the time from each start to the first ID, in
+/// milliseconds.
 pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Setup) -> Vec<f64> {
     let mut times = Vec::new();
-    // The first start is not counted: it may find no state, or one that another kind of stop has
-    // left.
+    // The first start is not counted: it may find no state, or the state after another kind of
+    // stop.
     for round in 0..=effort.rounds(20, 5) {
         let setup = daemon();
         let begin = Instant::now();
@@ -46,7 +47,7 @@ pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Se
         if round > 0 {
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }
-        // Otherwise the drop kills the daemon with SIGKILL.
+        // Otherwise, dropping `daemon` kills it with SIGKILL.
         if is_clean {
             daemon.stop();
         }

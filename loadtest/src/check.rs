@@ -1,34 +1,37 @@
-//! Checks every ID against the promise of its source. Pure: instants come in with the reply.
+//! Checks every ID against the promise of its source. The checks are pure: the instants that they
+//! need are arguments.
 //!
-//! - [`reply`]: one connection's replies: count, order, layout, worker and time.
-//! - [`distinct`]: no ID twice over all connections, in bounded memory.
+//! - [`reply`]: checks one connection's replies: count, order, layout, worker and time.
+//! - [`distinct`]: checks in bounded memory that no ID comes twice on any connections.
 
 pub(crate) mod distinct;
 pub(crate) mod reply;
 
 use crate::promise::Promise;
 
-/// A broken promise. One fails the run.
+/// A broken promise. A single one fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
     /// An ID came twice.
     Duplicate { id: u64 },
-    /// An ID is not above the one before it on the same connection.
+    /// An ID is not above the ID before it on the same connection.
     Order { previous: u64, id: u64 },
-    /// With strict order: a request sent after a reply was received did not get larger IDs.
+    /// With strict order: a request was sent after a reply was received, and did not get larger IDs
+    /// than that reply.
     Strict { received: u64, id: u64 },
     /// A run that is empty, repeats an ID, or ends beyond 64 bits.
     BadRun { first: u64 },
     /// Fewer or more IDs than were asked for.
     Count { asked: u32, found: u64 },
-    /// An ID that is not of the source's layout.
+    /// An ID that does not fit the source's layout.
     Layout { id: u64, previous: Option<u64> },
-    /// A counter left out numbers in a reply: in the run that begins with this ID, or before that
-    /// run.
+    /// A counter left out numbers in a reply: inside the run that begins with `id`, or just before
+    /// that run.
     Gap { id: u64 },
-    /// An ID of a worker ID that the source does not hold.
+    /// An ID that contains a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
-    /// An ID whose time is this far after the promised window, or before it if negative.
+    /// An ID whose time is outside the promised window: after the window by `by_us`, or before it
+    /// if `by_us` is negative.
     Time { id: u64, by_us: i64 },
 }
 

@@ -169,8 +169,8 @@ impl Arguments {
 }
 
 /// Opens the files that the run will write, so that a wrong path fails at once. The files keep
-/// their content until there are new figures: a run that cannot start must not delete those of the
-/// last run.
+/// their content until there are new figures: a run that cannot start must not delete the figures
+/// of the last run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
@@ -188,7 +188,7 @@ type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
 
 /// Writes files and returns `code`. A file that cannot be written is a failure even after a pass,
 /// because a script may need the file. The table is already printed, so a full disk does not lose
-/// it.
+/// the table.
 fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
     let blame = if code == 1 { Blame::Target } else { Blame::User };
     for (path, bytes) in files {
@@ -206,8 +206,8 @@ fn json_text(figures: &impl Serialize) -> Vec<u8> {
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Returns CSV: a header with the keys of the JSON, and a line for each second. Unknown figures are
-/// empty.
+/// Returns CSV: a header with the keys of the JSON, and a line for each second. The field of an
+/// unknown figure is empty.
 fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {
@@ -217,8 +217,8 @@ fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     writer.into_inner().unwrap_or_default()
 }
 
-/// Turns an error of clap into one line. If the user asked for help or the version, prints that and
-/// ends the process.
+/// Turns an error of clap into one line. If the user asked for help or the version, this prints the
+/// text and ends the process.
 fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();

@@ -1,10 +1,10 @@
-//! Compares runs of A with runs of B: finds the figures that differ by more than those of equal
-//! runs.
+//! Compares runs of A with runs of B: finds the figures that differ by more than they do in runs of
+//! equal daemons.
 //!
 //! Two runs of the same daemon on the same machine never give the same figures. Only repeated runs
-//! show how much they differ, so each side needs several. A figure differs if the 99.9 % interval
-//! of its ratio, by Student's t, excludes 1, and if the ratio is further from 1 than
-//! [`ALWAYS_SAME`]. An interval that reaches a doubling or a halving gives no answer. See
+//! show how much such figures differ, so each side needs several runs. A figure is different if the
+//! 99.9 % interval of its ratio, by Student's t, excludes 1, and if the ratio is further from 1
+//! than [`ALWAYS_SAME`]. An interval that reaches a doubling or a halving gives no answer. See
 //! [`spread`].
 
 pub(crate) mod spread;
@@ -26,8 +26,8 @@ const ALWAYS_SAME: f64 = 1.05;
 /// An interval that reaches this factor contains a doubling or a halving, and so gives no answer.
 const CAN_TELL: f64 = 2.0;
 
-/// The figures to compare: row and name, and the words for a B with more or with less of it. More
-/// is worse for all but the rate.
+/// The figures to compare. Each has its row, its name, and the words for a B with a higher value
+/// and for a B with a lower value. A higher value is worse for all figures but the rate.
 const COMPARED: [[&str; 4]; 8] = [
     [IDS, RATE, "higher", "lower"],
     [IDS, "refused", "more errors", "fewer errors"],
@@ -41,7 +41,8 @@ const COMPARED: [[&str; 4]; 8] = [
 
 const RATE: &str = "rate";
 
-/// The figures that all runs should share, by row and name, besides those of the load.
+/// Figures that should be the same in all runs, by row and name. The figures of the load should be
+/// the same, too.
 const ALIKE: [(&str, &str); 8] = [
     ("outage", "cause"),
     ("outage", "at"),
@@ -53,16 +54,16 @@ const ALIKE: [(&str, &str); 8] = [
     (ORIGIN, "system"),
 ];
 
-/// The result for one figure, or for all together.
+/// The result for one figure, or for all figures together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread. For all figures together: at least one time is known to be
-    /// the same.
+    /// No difference beyond the spread. For all figures together: at least one of the response
+    /// times or costs is known to be the same.
     Same,
-    /// B is worse. For all figures together: in at least one.
+    /// B is worse. For all figures together: B is worse in at least one.
     Worse,
-    /// B is better. For all figures together: in at least one, and worse in none.
+    /// B is better. For all figures together: B is better in at least one, and worse in none.
     Better,
     /// The runs give no answer.
     CannotTell,
@@ -78,7 +79,7 @@ pub(crate) struct Row {
     /// The ratio of B to A, and its interval.
     pub(crate) interval: Option<Interval>,
     pub(crate) call: Call,
-    /// B in a word or two, or the reason why the runs give no answer.
+    /// How B differs, in a word or two, or the reason why the runs give no answer.
     pub(crate) words: &'static str,
     #[serde(skip)]
     unit: Unit,
@@ -92,7 +93,7 @@ pub(crate) struct Comparison {
     pub(crate) verdict: Call,
     /// The first line of the table.
     pub(crate) summary: String,
-    /// Differences between the runs besides the target.
+    /// Differences between the runs that are not differences of the target.
     pub(crate) warnings: Vec<String>,
     pub(crate) rows: Vec<Row>,
 }
@@ -166,7 +167,8 @@ fn verdict(rows: &[Row]) -> Call {
             return call;
         }
     }
-    // The rate says nothing, because an open loop sends at the rate that it was given.
+    // That the rates are the same says nothing, because an open loop sends at the rate that it was
+    // given.
     let is_known = rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same);
     if is_known { Call::Same } else { Call::CannotTell }
 }
@@ -193,7 +195,7 @@ fn joined(texts: BTreeSet<String>) -> String {
     texts.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// Returns the differences between the runs besides the target, one line each.
+/// Returns the differences between the runs that are not differences of the target, one line each.
 fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {
@@ -230,8 +232,8 @@ fn texts(runs: &[Run], row: &str, name: &str) -> BTreeSet<String> {
     runs.iter().map(|run| run.figures.text(row, name)).collect()
 }
 
-/// Returns true if each side has a run that started after a run of the other side. RFC 3339 in UTC
-/// sorts as text.
+/// Returns true if each side has a run that started after a run of the other side. The times are
+/// RFC 3339 in UTC, so their order as texts is their order in time.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let [a, b] = [a, b].map(|runs| texts(runs, ORIGIN, "started"));
     a.last() > b.first() && b.last() > a.first()
@@ -240,7 +242,7 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
 /// Writes the comparison for a terminal.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}\n", comparison.summary)?;
     for warning in &comparison.warnings {

@@ -1,4 +1,5 @@
-//! A daemon that the load test starts: the `snowbank` binary in the same directory.
+//! A daemon that the load test starts: the `snowbank` binary in the directory of the load test's
+//! own binary.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -14,21 +15,21 @@ use tempfile::TempDir;
 
 use crate::frontend::{self, Row};
 
-/// The last worker ID of Twitter's layout, which people assign last. The daemon needs no lock
-/// against the machine's other daemons, because its IDs are thrown away.
+/// The highest worker ID of Twitter's layout, which people assign last. This daemon need not lock
+/// its worker ID against other daemons of the machine, because nobody keeps its IDs.
 const WORKER_ID: u16 = 1_023;
 
-/// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well
-/// under a second even on a busy machine.
+/// The time limit of a daemon's start. A start writes a file and waits for a tick. Both together
+/// take well under a second, even on a busy machine.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// A daemon that this process started. It ends when this value is dropped. It also ends with this
-/// process, even if that is killed, because its standard input ends then.
+/// A daemon that this process started. The daemon ends when this value is dropped. It also ends
+/// when this process ends or is killed, because that closes the daemon's standard input.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    /// The address of Snowbank's own protocol, then that of the load's protocol if it is another
-    /// one.
+    /// The address for Snowbank's own protocol. If the load uses another protocol, the address for
+    /// that protocol follows.
     pub(crate) addresses: Vec<Endpoint>,
     protocol: &'static Row,
     binary: PathBuf,
@@ -38,7 +39,7 @@ pub(crate) struct Daemon {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// SIGTERM, as a service manager stops it.
+    /// SIGTERM, which a service manager sends to stop a daemon.
     Stop,
     /// SIGKILL, like a crash.
     Kill,
@@ -49,7 +50,7 @@ impl Daemon {
     /// loopback address, with a temporary state directory.
     ///
     /// # Errors
-    /// The system's, or the last line of the daemon's standard error.
+    /// The system's error, or the last line of the daemon's standard error.
     pub(crate) fn start(protocol: &'static Row) -> io::Result<Self> {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
@@ -59,10 +60,10 @@ impl Daemon {
         Ok(Self { child, addresses, protocol, binary, directory })
     }
 
-    /// Ends the daemon and starts it again on the same address and state.
+    /// Ends the daemon, and starts it again with the same addresses and the same state directory.
     ///
     /// # Errors
-    /// The system's, or the last line of the daemon's standard error.
+    /// The system's error, or the last line of the daemon's standard error.
     pub(crate) fn restart(&mut self, ending: Ending) -> io::Result<()> {
         self.end(match ending {
             Ending::Stop => Signal::TERM,
@@ -72,9 +73,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the daemon by a signal; kills it if it does not end.
+    /// Ends the daemon by a signal. Kills the daemon if it has not ended after some seconds.
     fn end(&mut self, signal: Signal) {
-        // Fails only when it has ended already.
+        // This fails only if the daemon has already ended.
         let _ = kill_process(Pid::from_child(&self.child), signal);
         for _ in 0..5_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -94,36 +95,36 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Cleanly, so that it releases its worker ID.
+        // The daemon stops cleanly, so that it releases its worker ID.
         self.end(Signal::TERM);
     }
 }
 
 /// Starts a process and waits until it listens on these addresses. Returns the process, and the
-/// addresses with their ports.
+/// addresses with the ports that the system chose.
 fn spawn(
     binary: &Path,
     directory: &Path,
     protocol: &'static Row,
     listen: &[Endpoint],
 ) -> io::Result<(Child, Vec<Endpoint>)> {
-    // A file, because a full pipe would block the daemon.
+    // Standard error goes to a file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
-    // The environment must not change its settings.
+    // The environment must not change the daemon's settings.
     command.env_clear();
     command.args(["serve", "--layout", "twitter", "--worker-id", &WORKER_ID.to_string()]);
     command.arg("--state-dir").arg(directory.join("state"));
     for (option, address) in ["listen", protocol.name].into_iter().zip(listen) {
         command.arg(format!("--{option}={address}"));
     }
-    // Not every user may use the machine's locks.
+    // Not every user may use the machine's lock directory.
     command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
-    // Its standard input is a pipe without a writer of bytes. The pipe closes when the load test
-    // ends, and then the daemon ends.
+    // The daemon's standard input is a pipe to which nobody writes. The pipe closes when the load
+    // test ends, and then the daemon ends, too.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
-    // Ctrl-C must not reach the daemon: it has to answer until the run is over.
+    // Ctrl-C must not reach the daemon: the daemon has to answer until the run is over.
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
@@ -153,7 +154,7 @@ fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     if !ready.is_ok_and(|ready| ready > 0) {
         return Vec::new();
     }
-    // All lines come at once.
+    // The daemon prints all these lines at once.
     BufReader::new(stdout).lines().map_while(Result::ok).take(count).collect()
 }
 

@@ -1,12 +1,12 @@
 //! The reasons why a command has no result.
 
-/// The one at fault.
+/// The party at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// The user: wrong use, or no target that speaks the protocol.
     User,
     Target,
-    /// This machine: it has no more open files or local ports.
+    /// This machine: it can open no more files, or has no free local port.
     Machine,
     /// Ctrl-C before the measurement began.
     Interrupt,
@@ -28,7 +28,7 @@ impl Failure {
         Self { blame: Blame::Target, reason: reason.to_string() }
     }
 
-    /// Returns 1 where the target is at fault, 2 otherwise.
+    /// Returns 1 if the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         if self.blame == Blame::Target { 1 } else { 2 }
     }

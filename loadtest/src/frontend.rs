@@ -1,8 +1,9 @@
 //! The protocols of a target: how a connection begins, how a request is written, and how a
 //! reply is read.
 //!
-//! Each protocol is one file with a [`Row`]. [`ALL`] lists those that have an option. A protocol
-//! turns bytes into runs of IDs. All checks and figures are those of Snowbank's own protocol.
+//! Each protocol is one file with a [`Row`]. [`ALL`] lists the protocols that have an option. A
+//! protocol turns bytes into runs of IDs. The checks and the figures of these IDs are the same for
+//! all protocols.
 
 mod echo;
 mod http;
@@ -23,7 +24,8 @@ use crate::target::{Conversation, OTHER_ERROR, Token};
 pub(crate) use echo::ROW as ECHO;
 pub(crate) use native::ROW as NATIVE;
 
-/// The most bytes of an incomplete reply: apart from IDs, and for each ID.
+/// The most bytes that an incomplete reply may have: this many, and [`MAX_ID_SIZE`] more for each
+/// ID.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
 
@@ -33,12 +35,13 @@ pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &no
 /// A protocol of a target.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The name of its option, of the daemon's option, and in every output.
+    /// The protocol's name. The options of the load test and of the daemon have this name, and
+    /// every output shows it.
     pub(crate) name: &'static str,
-    /// The name in the error about a target that speaks another protocol.
+    /// The protocol's name in the error about a target that does not speak it.
     pub(crate) protocol: &'static str,
-    /// Sends the token at the start of a connection. HTTP has the token in each request, and
-    /// memcached has none.
+    /// Sends the token at the start of a connection. `None` for HTTP, which has the token in each
+    /// request, and for protocols without a token.
     pub(crate) authorize: Option<Authorize>,
     /// Asks a target what it is. The `&str` names the source to draw from.
     pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, Failure>,
@@ -49,32 +52,32 @@ type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 /// The oldest request in flight on a connection, which the next reply answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Awaited {
-    /// The number of IDs that it asked for.
+    /// The number of IDs that the request asked for.
     pub(crate) count: u32,
-    /// Its tag, in Snowbank's own protocol.
+    /// The request's tag. Only Snowbank's own protocol has tags.
     pub(crate) tag: u16,
-    /// The number of requests in flight, this one included.
+    /// The number of requests in flight, including this request.
     pub(crate) unanswered: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Part<'a> {
-    /// IDs, and more may follow.
+    /// Some of the reply's IDs. More may follow.
     More,
     /// The end of the reply.
     End,
     Refused(Refusal<'a>),
 }
 
-/// A refusal: the error code, and the target's words. The words become [`text`] only for a report,
-/// because a target may refuse every request of a flood.
+/// A refusal: the error code, and the target's words. The words are converted to [`text`] only for
+/// a report, because a target may refuse every request of a flood, and each conversion costs time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal<'a> {
     pub(crate) code: u16,
     pub(crate) words: Cow<'a, [u8]>,
 }
 
-/// A part and its size in bytes; `None` while it is incomplete.
+/// A part and its size in bytes; `None` while the part is incomplete.
 type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
 /// A protocol, with the key or source that its requests name.
@@ -85,14 +88,14 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// Reads the next part of the awaited reply and appends its IDs to `runs`.
     ///
     /// # Errors
-    /// The fault of bytes that are no reply.
+    /// The [`Fault`] of the target if the bytes are not a reply.
     fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a>;
 
-    /// Reports bytes that answer no request, unless they are incomplete. `_unanswered` requests are
-    /// in flight.
+    /// Reports bytes that answer no request, unless they are incomplete. `_unanswered` is the
+    /// number of requests in flight.
     ///
     /// # Errors
-    /// The target's fault.
+    /// The [`Fault`] of the target.
     fn unasked(&self, _bytes: &[u8], _unanswered: usize) -> Result<(), Fault> {
         Err(unreadable("a reply without a request"))
     }
@@ -102,21 +105,21 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
         u32::MAX
     }
 
-    /// Returns true if the numbers are those of a plain counter that only this run uses.
+    /// Returns true if the IDs are the numbers of a plain counter, which only this process uses.
     fn is_counter(&self) -> bool {
         false
     }
 }
 
-/// The answers of a target before it is loaded.
+/// The answers that a target gave before the load.
 pub(crate) struct Met {
     pub(crate) front_end: Box<dyn FrontEnd>,
-    /// The description of its sources, where the protocol has one.
+    /// The description of the target's sources, if the protocol has one.
     pub(crate) info: Option<Info>,
     pub(crate) version: Option<String>,
 }
 
-/// Refuses an incomplete reply that is longer than any reply.
+/// Refuses an incomplete reply that is already longer than any reply can be.
 ///
 /// # Errors
 /// [`Fault::Unreadable`].
@@ -134,7 +137,7 @@ fn push(runs: &mut Vec<Run>, id: u64) {
     append_run(runs, Run { first: id, count: 1, stride: 1 });
 }
 
-/// Returns the first line without its line end, and its size with the line end.
+/// Returns the first line without its line end, and the size of the line with the line end.
 fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = &bytes[..end];
@@ -155,7 +158,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
-/// Returns a refusal; its first word may be the name of an error code of Snowbank.
+/// Returns a refusal with these words. The first word may be the name of an error code of Snowbank.
 fn refusal_in(words: &[u8]) -> Refusal<'_> {
     let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
     Refusal { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }

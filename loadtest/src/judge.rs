@@ -3,11 +3,12 @@
 //! 1. As measured, enough requests were in time: **pass**. An objective of p99.9 allows 1 in 1,000
 //!    to be late.
 //! 2. Too many requests were late, even without the time for which the machine stood still:
-//!    **fail**. A request is certainly late if the target's part, less an excuse, is above the
-//!    limit. The excuse is the sum of the stalls that touch the request or whose queue does, and a
-//!    quarter for the queue. That is a quarter of this sum, or of the generator's lateness if that
-//!    is longer: all requests that were due meanwhile leave at once. Time in which the target ran
-//!    is neither a stall nor lateness.
+//!    **fail**. A request is certainly late if the target's part of its response time, minus an
+//!    excuse, is above the limit. The excuse is the sum of the stalls that touch the request or
+//!    whose queue touches it, and a quarter more for the queue. The quarter is of this sum, or of
+//!    the generator's lateness if the lateness is longer: a late generator sends all overdue
+//!    requests at once, and they queue, too. Time in which the target ran is neither a stall nor
+//!    lateness.
 //! 3. Otherwise the machine decides the result: **no verdict**.
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.
@@ -16,7 +17,8 @@
 //! promise fails, whatever the machine did. A closed connection fails too, unless machine or
 //! generator stood still for over a second.
 //!
-//! - [`trial`]: a run, and a second one if the first has no verdict. [`words`]: verdicts in words.
+//! - [`trial`]: runs a scenario, and repeats the run if it has no verdict. [`words`]: verdicts in
+//!   words.
 
 pub(crate) mod trial;
 pub(crate) mod words;
@@ -27,25 +29,26 @@ use crate::measure::{Counts, Fault};
 use crate::run::Outcome;
 use crate::value::Rate;
 
-/// No target has a shorter idle timeout. If the generator never stood still for so long, a closed
-/// connection has another reason.
+/// No target has a shorter idle timeout. If the generator never stood still for this long, the
+/// target closed a connection for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// If the generator was further behind its schedule than this when it gave up, it may have sent too
-/// many requests at once.
+/// If the generator was further behind its schedule than this when a fault ended the run, the
+/// generator may have sent too many requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
 /// A closed loop is limited by its own threads if one of them needed a core for more than this
 /// share of the time.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
-/// The share of the asked rate that an open loop must get.
+/// The share of its planned rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
 
-/// A CPU quota that held up the load test for longer may be the reason for every late answer.
+/// If a CPU quota held up the load test for longer than this, the quota may be the reason for every
+/// late answer.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may arrive this long after its end. One late answer does not
+/// The last answers of a short run may arrive this long after its end. So one late answer does not
 /// lower the rate.
 const TAIL_S: f64 = 0.1;
 
@@ -182,8 +185,9 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
 }
 
 impl Outcome {
-    /// Returns true if a machine or a generator that stood still may have caused the fault. A
-    /// target may close an idle connection, and too many requests may leave at once.
+    /// Returns true if a machine or a generator that stood still may have caused the fault. After a
+    /// standstill, a target may close a connection that was idle, and the generator may send too
+    /// many requests at once.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = &self.counts;
         let stood = self.stalls.longest.max(counts.longest_turn);
@@ -217,9 +221,9 @@ impl Outcome {
         reasons
     }
 
-    /// Judges the rate. An open loop may take little longer than planned, and a closed one as long
-    /// as its IDs take at the asked rate. Stalls and the generator's own backlog may explain a
-    /// longer time.
+    /// Judges the rate. An open loop may take only a little longer than planned. A closed loop may
+    /// take as long as its IDs take at the rate that it has to reach. Stalls and the generator's
+    /// own backlog may explain a longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
         let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();

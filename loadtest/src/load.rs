@@ -1,10 +1,11 @@
-//! One thread of the load: a schedule, some connections, one epoll.
+//! The load. Each of its threads has a schedule, some connections and one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
 //! would take a core from a target on the same machine. In each turn it first sends all requests
-//! that are due, with one `send` for each connection, and then reads the replies. It never waits
-//! for an answer before it sends. Most late requests are late because something else uses the core
-//! of their thread. So threads send each other's overdue requests (`lanes`).
+//! that are due, with one `send` for each connection, and then reads the replies. In an open loop,
+//! it never waits for an answer before it sends. Most late requests are late because something else
+//! uses the core of their thread. So a thread also sends the overdue requests of other threads
+//! (`lanes`).
 
 mod clocks;
 mod connection;
@@ -29,7 +30,7 @@ pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
 pub(crate) use worker::run;
 
-/// The most requests in flight on one connection of an open loop: as many as there are tags.
+/// The most requests in flight on one connection of an open loop. A connection has this many tags.
 pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// Reopens connections that ended.
+    /// Opens connections again after an outage.
     pub(crate) access: Access,
     pub(crate) front_end: Box<dyn FrontEnd>,
     /// The version that the target reported before the load.
@@ -56,11 +57,11 @@ pub(crate) struct Peer {
 pub(crate) struct Shared<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) peers: Vec<Peer>,
-    /// What is watched on this machine, and instant 0 of the run.
+    /// The record of this machine's stalls, and instant 0 of the run.
     pub(crate) watched: Watched,
-    /// When the requests of an open loop leave.
+    /// The schedules of the requests of an open loop.
     pub(crate) lanes: Lanes,
-    /// Set when the run is over: all its threads end.
+    /// True once the run is over. All threads of the run then end.
     pub(crate) stop: AtomicBool,
 }
 
@@ -68,7 +69,7 @@ pub(crate) struct Shared<'a> {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Positions received from each target. All IDs that this thread has yet to receive are dated
-    /// `low_us` or later. `None` if no such instant is known.
+    /// `low_us` or later. `low_us` is `None` if no such instant is known.
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
@@ -76,10 +77,10 @@ pub(crate) enum Message {
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
 
-/// An instant on both clocks.
+/// An instant on the run's clock and on the wall clock.
 #[derive(Debug, Clone, Copy)]
 struct Now {
-    /// Since the start of the run; 0 before it.
+    /// Since the start of the run; 0 before the start.
     ns: u64,
     /// The wall clock, Unix microseconds.
     wall_us: i64,

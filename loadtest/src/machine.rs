@@ -1,24 +1,26 @@
 //! Stalls of this machine, found during a run.
 //!
-//! A host that has other guests stops cores for milliseconds, and other programs take them. Both
-//! make answers late, and neither is the target's fault:
+//! A host with other virtual machines stops this machine's cores for milliseconds, and other
+//! programs use the cores, too. Both make answers late, and neither is the target's fault:
 //!
-//! - A sleeper on each core finds the host's stalls. If it woke late while no program had its core,
-//!   the host stalled. The stall's loss is the lateness, less the sleeper's own wait for the core.
-//! - The waits of the target's threads for a core show what other programs took. Time in which the
-//!   target's processes used the cores is no stall. The loss is at most what target and generator
-//!   left of all cores.
+//! - A sleeper is a thread that does nothing but sleep for a millisecond again and again. A sleeper
+//!   on each core finds the host's stalls: if a sleeper woke late while no program had its core,
+//!   the host stalled. The stall's loss is the sleeper's lateness, minus its wait for the core.
+//! - The waits of the target's threads for a core show the time that other programs took. Time in
+//!   which the target's processes used the cores is no stall. The loss is at most the time of all
+//!   cores that target and generator did not use.
 //!
 //! If the target's process cannot be seen, a sleeper's wait for its core counts as a stall, too.
 //!
-//! A generator that waited for a core then sends all overdue requests at once. They queue at the
-//! target, which may delay their answers. Time in which the target ran during that wait does not
-//! count.
+//! A generator that waited for a core then sends all overdue requests at once. These requests queue
+//! at the target, and the queue may delay their answers. The generator's wait excuses this delay,
+//! except for the time in which the target ran during the wait.
 //!
 //! - [`stalls`]: the record of stalls. [`own`]: the processor time of target and generator.
-//!   [`waits`]: the target's waits.
+//!   [`waits`]: the target's waits for a core.
 //! - [`owner`]: the process of a local target. [`processor`]: the processor time of one thread.
-//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
+//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: a bare echo, which shows the machine
+//!   without a target.
 
 pub(crate) mod echo;
 pub(crate) mod own;
@@ -42,8 +44,8 @@ use processor::RunDelay;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use waits::{Look, Waits};
 
-/// The length of a sleeper's sleep: short in comparison with any stall that matters. It costs half
-/// a per cent of a core.
+/// The length of a sleeper's sleep: short in comparison with any stall that matters. A sleeper
+/// costs half a per cent of its core.
 pub(crate) const NAP_NS: u64 = 1_000_000;
 
 #[derive(Debug)]
@@ -72,8 +74,8 @@ impl Watched {
         }
     }
 
-    /// Starts one sleeper on each core, and a thread that looks at the target's waits. They end
-    /// when `stop` is set.
+    /// Starts one sleeper on each core, and a thread that looks at the target's waits. All of them
+    /// end when `stop` is set.
     pub(crate) fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &'scope AtomicBool) {
         for &core in &self.cores {
             scope.spawn(move || self.sleep_on(core, stop));
@@ -81,13 +83,13 @@ impl Watched {
         scope.spawn(move || self.watch_target(stop));
     }
 
-    /// Records a target's new process.
+    /// Records the new process of a target that was started again.
     pub(crate) fn set_owner(&self, target: usize, owner: Owner) {
         self.lock_own().owners[target] = owner;
     }
 
-    /// Records that the generator sent a request late. The next look at the target's waits turns
-    /// that into a queue at the target.
+    /// Records that the generator sent a request late. The next look at the target's waits records
+    /// the queue that these requests make at the target.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
         self.lock_late().push((due_ns, sent_ns));
     }
@@ -120,8 +122,8 @@ impl Watched {
                 own.find_processes();
                 waits.find_threads(own.processes.keys());
             }
-            // The look's time and totals are read last, so that they include all that ran during
-            // the waits.
+            // The look's time and totals are read last, so that they include all processor time
+            // that was used during the waits.
             let late = std::mem::take(&mut *self.lock_late());
             waits.read_threads();
             let at_ns = self.now_ns();
@@ -153,14 +155,14 @@ impl Watched {
             let woke_ns = self.now_ns();
             let waited_ns = if sees_waits { run_delay.since_last().waited_ns } else { 0 };
             stall_of_nap(slept_ns, woke_ns, waited_ns).into_iter().for_each(|stall| self.stalls.add(stall));
-            // No time between two naps goes unwatched.
+            // The next nap counts from the end of this one, so that no time goes unwatched.
             slept_ns = woke_ns;
         }
     }
 }
 
-/// Returns the stall that made a sleeper late. It slept and woke at these instants, and for
-/// `waited_ns` a program had its core.
+/// Returns the stall that made a sleeper late. The sleeper fell asleep and woke at these instants.
+/// For `waited_ns` of this time, a program had its core.
 pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
     let due_ns = slept_ns + NAP_NS;
     let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);

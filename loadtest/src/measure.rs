@@ -17,13 +17,13 @@ use settling::Settling;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Refusals {
     pub(crate) count: u64,
-    /// The target's words for the first of them.
+    /// The target's message in the first of these refusals.
     pub(crate) first_message: String,
 }
 
 pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 
-/// The results of one second of the measurement, by the time of receipt. Of one thread, or of all.
+/// The results that one thread, or all threads, received in one second of the measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Second {
     pub(crate) ids: u64,
@@ -45,7 +45,7 @@ pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
     pub(crate) ids: u64,
-    /// Requests answered with IDs in this second, and so the number of its response times.
+    /// Requests answered with IDs in this second. This is also the number of response times in it.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
@@ -58,7 +58,8 @@ pub(crate) struct SecondFigures {
     pub(crate) p999_us: Option<f64>,
     /// The longest response time.
     pub(crate) max_us: Option<f64>,
-    /// The target's processor time as a share of one core; `None` if it cannot be seen.
+    /// The target's processor time as a share of one core; `None` if the target's processes cannot
+    /// be seen.
     pub(crate) target_cpu_share: Option<f64>,
     /// The target's resident memory at the end of the second.
     pub(crate) target_memory_bytes: Option<u64>,
@@ -90,7 +91,7 @@ pub(crate) fn micros(time: Duration) -> f64 {
 /// A fault after the target has answered INFO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A promise was broken.
+    /// The target broke a promise.
     Violation(Violation),
     /// A connection ended.
     Closed { unanswered: usize, reason: Option<String> },
@@ -98,22 +99,22 @@ pub(crate) enum Fault {
     Unreadable(String),
     /// A request had no answer for [`ANSWER_TIMEOUT`](crate::load::ANSWER_TIMEOUT).
     Silent { unanswered: usize },
-    /// More requests were due than [`MAX_IN_FLIGHT`](crate::load::MAX_IN_FLIGHT) on a connection.
+    /// A request was due on a connection that had [`MAX_IN_FLIGHT`](crate::load::MAX_IN_FLIGHT)
+    /// requests in flight.
     TooManyInFlight,
     /// Connections were not open again within [`RECOVERY_TIMEOUT`](crate::load::RECOVERY_TIMEOUT)
     /// of an outage.
     NotRecovered,
-    /// A later run, or a thread, could not begin. `is_ours` if this machine has no more files or
-    /// ports.
+    /// A later run, or a thread, could not begin. `is_ours` is false if the target is to blame.
     NotBegun { reason: String, is_ours: bool },
 }
 
-/// The counters of one thread, or of all.
+/// The counters of one thread, or of all threads together.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// The requests sent that were due in the measurement.
+    /// The requests that were due in the measurement and were sent.
     pub(crate) requests: u64,
-    /// Of these requests, those answered with IDs.
+    /// The number of these requests that were answered with IDs.
     pub(crate) answered: u64,
     /// The IDs in these answers.
     pub(crate) ids: u64,
@@ -127,11 +128,13 @@ pub(crate) struct Counts {
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the outage took away: in flight on a connection that it ended, due while no
-    /// connection was open, or refused because the daemon was stopping.
+    /// Requests that the outage took away. There are three kinds: requests in flight on a
+    /// connection that the outage ended, requests that were due while no connection was open, and
+    /// requests that the daemon refused because it was stopping.
     pub(crate) lost: u64,
-    /// The length of the outage: until every connection was open again and one of them had an
-    /// answer. The longest of all threads.
+    /// The length of the outage. For a thread, the outage lasts until all its connections are open
+    /// again and one of them has had an answer. The length for all threads is the longest of
+    /// theirs.
     pub(crate) outage: Duration,
     /// From the intended instant to the receipt.
     pub(crate) response: TimeHistogram,
@@ -141,10 +144,11 @@ pub(crate) struct Counts {
     pub(crate) slip: TimeHistogram,
     /// The target's part that no stall of the machine explains.
     pub(crate) settling: Settling,
-    /// How far the sending was behind the schedule when a fault ended the thread. It shows whether
-    /// a target that fell behind got its load on schedule.
+    /// The thread's delay behind the schedule when a fault ended the thread. It shows whether a
+    /// target that fell behind had got its requests on schedule.
     pub(crate) late_at_fault: Duration,
-    /// The longest time for which a generator thread neither sent nor read although it should have.
+    /// The longest time for which a generator thread neither sent nor read although it had requests
+    /// to send or replies to read.
     pub(crate) longest_turn: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
@@ -183,8 +187,8 @@ impl Counts {
         }
     }
 
-    /// Returns the share of all requests that were refused, or are among these unanswered ones. The
-    /// warm-up counts.
+    /// Returns the share of all requests that were refused, or that are among the `unanswered`
+    /// requests. Requests of the warm-up count, too.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64

@@ -5,8 +5,8 @@ use std::fs;
 use crate::report::ORIGIN;
 use crate::report::figure::{Figures, Unit};
 
-/// Describes this process, its machine and the time of day. A daemon that the run started is on
-/// this machine, too. The command line contains no secret, because tokens are in files.
+/// Describes this process, its machine and the time of day. If the run started a daemon, the daemon
+/// runs on this machine, too. The command line contains no secret, because tokens are in files.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();

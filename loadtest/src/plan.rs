@@ -1,8 +1,8 @@
 //! Computes from a sweep how many daemons, cores and worker IDs a wanted rate needs, and which
 //! limit binds.
 //!
-//! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. It holds
-//! for requests of the sweep's size; for another size, make another sweep.
+//! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. The plan is
+//! right only for requests of the sweep's size. For another size, make another sweep.
 //!
 //! The plan is one list of figures with their formulas. The page shows it as a table.
 
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     /// The name of the lowest limit.
     binding: &'static str,
     figures: Figures,
-    /// What the plan assumes and the sweep did not measure, one sentence each.
+    /// The assumptions of the plan that the sweep did not measure, one sentence each.
     assumptions: Vec<String>,
     #[serde(skip)]
     pub(crate) page: String,
@@ -73,7 +73,7 @@ struct Limit {
     formula: String,
 }
 
-/// The figures so far, and the table of them with their formulas.
+/// The figures added so far, and the table that shows them with their formulas.
 #[derive(Default)]
 struct Sum {
     row: &'static str,
@@ -196,13 +196,14 @@ impl<'a> Basis<'a> {
         limits
     }
 
-    /// Returns the most IDs that the worker IDs of one daemon have in a second.
+    /// Returns the most IDs per second that one daemon can make with its worker IDs.
     fn full_rate(&self) -> Option<f64> {
         Some(self.numbering.as_ref()?.layout().ids_per_second() as f64 * self.worker_ids as f64)
     }
 
-    /// Returns the processor time of a request at a load. Under load, requests share wake-ups and
-    /// cost less. So the nearest step at or below the load counts, or else the lowest step.
+    /// Returns the processor time of a request at this many requests per second. At a higher load,
+    /// requests share wake-ups and cost less. So this takes the figure of the highest step at or
+    /// below the load, or of the lowest step if all steps are above the load.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
         let mut known: Vec<&Step> =
             self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();
@@ -285,7 +286,7 @@ impl<'a> Basis<'a> {
 }
 
 fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, Failure> {
-    // The source is a counter, or its layout is unknown.
+    // If this fails, the source is a counter, or its layout is unknown.
     let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
     let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
     numbering.map(Some).map_err(Failure::usage)

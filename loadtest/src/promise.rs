@@ -14,7 +14,8 @@ const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 /// The default for how far an ID's tick may be ahead of the daemon's clock.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
-/// The name of every counter here, so that counters are equal whatever their sources' names.
+/// The name that this module gives every counter, so that two counters can be equal although their
+/// sources have different names.
 const COUNTER: &str = "";
 
 /// The guarantees of one source.
@@ -23,8 +24,8 @@ pub(crate) struct Promise {
     pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: u32,
-    /// With strict order: a request sent after a reply was received gets larger IDs, on any
-    /// connection.
+    /// True for strict order: a request that is sent after a reply was received on any connection
+    /// gets larger IDs than that reply.
     pub(crate) strict: bool,
     /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
@@ -32,7 +33,8 @@ pub(crate) struct Promise {
     numbering: Option<Numbering>,
     /// The fleet whose daemons share the source's counter.
     fleet: Option<String>,
-    /// The mask of the sequence field, if it is the lowest field and fills whole bits.
+    /// The mask of the sequence field, if it is the lowest field and all values of its bits are
+    /// valid.
     row_mask: Option<u64>,
     burst_window_us: i64,
     max_ahead_us: i64,
@@ -46,7 +48,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Appends this span to `spans`, joined with the last one if they touch. Replies on
+    /// Appends this span to `spans`, joined with the last span if the two touch. Replies on
     /// neighbouring connections often continue each other, which leaves fewer spans to sort.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
@@ -91,7 +93,8 @@ impl Promise {
         Self { source_name, max_count: u32::MAX, ..Self::default() }
     }
 
-    /// Returns the guarantees of another server's counter: every number once, from 1.
+    /// Returns the guarantees of another server's counter, which hands out every number once, from
+    /// 1.
     pub(crate) fn of_counter() -> Self {
         let counter = TicketCounter::new(COUNTER, 1, 1).ok();
         Self { numbering: counter.map(Numbering::Ticket), ..Self::unknown(Some("a counter")) }
@@ -100,7 +103,8 @@ impl Promise {
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors
-    /// [`Failure`] if they can. The reason continues a sentence that begins with both names.
+    /// [`Failure`] if both can hand out the same ID. The reason continues a sentence that begins
+    /// with the names of both.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), Failure> {
         // Daemons of a fleet take disjoint ranges of one counter.
         if self.shares_counter_with(other) {
@@ -121,8 +125,8 @@ impl Promise {
         Ok(())
     }
 
-    /// Returns true if both take their numbers from one counter of a fleet. Then no number may come
-    /// from both.
+    /// Returns true if both take their numbers from one counter of a fleet. If they do, no number
+    /// may come from both.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
@@ -139,7 +143,7 @@ impl Promise {
         self.numbering.as_ref()?.snowflake()
     }
 
-    /// Returns the numbering, if its IDs have a time.
+    /// Returns the numbering, if the IDs have a time.
     fn timed(&self) -> Option<&Numbering> {
         self.numbering.as_ref().filter(|numbering| numbering.ticket().is_none())
     }
@@ -151,11 +155,12 @@ impl Promise {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
-    /// Appends the positions of a run, which has an ID, to `spans`. Returns the first position, and
-    /// the one after the last.
+    /// Appends the positions of a run, which has at least one ID, to `spans`. Returns the span from
+    /// the first to the last of them.
     ///
     /// # Errors
-    /// The first ID without a position: one that does not fit the source's layout or worker IDs.
+    /// The first ID that has no position, because it does not fit the source's layout or worker
+    /// IDs.
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
@@ -179,7 +184,7 @@ impl Promise {
         regular.count == run.count && regular.stride == run.stride
     }
 
-    /// Returns the position of an ID, or the ID itself as an error if it has none.
+    /// Returns the position of an ID, or the ID itself as an error if the ID has no position.
     fn position_of(&self, id: u64) -> Result<u64, u64> {
         let Some(numbering) = &self.numbering else { return Ok(id) };
         let position = numbering.position_of(id).filter(|position| *position < numbering.end());
@@ -222,7 +227,7 @@ impl Promise {
         self.numbering.as_ref().map_or(position, |numbering| numbering.id_at(Position(position)))
     }
 
-    /// Returns the worker ID in an ID, if it is not the source's.
+    /// Returns the worker ID in an ID, if the source does not hold this worker ID.
     pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let (layout, workers) = self.layout()?;
         let worker = layout.decode(id).ok()?.worker;
@@ -263,7 +268,8 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
     numbering.map(Some).map_err(|reason| reason.to_string())
 }
 
-/// Converts milliseconds to microseconds. A value that is too large becomes one with room for sums.
+/// Converts milliseconds to microseconds. A value that is too large becomes one that is small
+/// enough to be added to others.
 fn to_us(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
 }

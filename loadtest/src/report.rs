@@ -1,6 +1,6 @@
 //! The results of a run, for people and for programs.
 //!
-//! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
+//! - [`figure`]: the list of figures from which the reports are made. [`json`]: the file of a run.
 //! - [`table`]: the terminal. [`html`]: a page with charts.
 //! - [`terminal`]: lines, the progress bar and Ctrl-C.
 
@@ -17,7 +17,8 @@ use crate::units::{duration, ids_per_s, stood_still};
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// The rows of quantiles: from the due time to the receipt, and the target's part of that.
+/// The rows of quantiles: of the time from the due instant to the receipt, and of the target's part
+/// of that time.
 pub(crate) const LATENCIES: [&str; 2] = ["response time", "target's part"];
 
 /// The row of a bare echo's quantiles.
@@ -32,8 +33,8 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
-/// The rows below the quantiles, in this order. The terminal shows the first [`TERMINAL_ROWS`], the
-/// page all.
+/// The rows below the quantiles, in this order. The terminal shows the first [`TERMINAL_ROWS`], and
+/// the page shows all.
 pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
 pub(crate) const TERMINAL_ROWS: usize = 5;
 

@@ -1,4 +1,4 @@
-//! One run: target, connections, threads, and the collector that receives their messages.
+//! One run: target, connections, threads, and the collector that receives the threads' messages.
 
 mod approach;
 mod collector;
@@ -29,20 +29,21 @@ use crate::scenario::{Drive, Scenario};
 use crate::schedule::Schedule;
 use samples::Samples;
 
-/// The time from spawning the threads to the start of the run, by which all threads are ready.
+/// The time from spawning the threads to the start of the run. By then, all threads are ready.
 const START_DELAY: Duration = Duration::from_millis(50);
 
-/// The longest run against an echo, which shows the machine and does not age like a daemon.
+/// The longest run against an echo. An echo does not change with time as a daemon does, so a longer
+/// run would show nothing more.
 const LONGEST_ECHO: Duration = Duration::from_secs(2);
 
-/// The longest warm-up of a run against an echo, which has nothing to fill.
+/// The longest warm-up of a run against an echo. An echo has no caches or buffers to fill.
 const LONGEST_ECHO_WARM_UP: Duration = Duration::from_millis(200);
 
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";
 
-/// The messages that may wait for the collector. If the queue is full, a thread waits, which shows
-/// as a pause.
+/// The most messages that may wait for the collector. If the queue is full, a thread waits, and the
+/// figures show its wait as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 
 /// The results of a run.
@@ -53,7 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) promise: Promise,
     /// The time in which an open loop had to send its requests; `None` for a closed loop.
     pub(crate) planned: Option<Duration>,
-    /// From the start of the measurement to its end, or to the last answer if that came later.
+    /// The time from the start of the measurement to its end, or to the last answer if the answer
+    /// came later.
     pub(crate) elapsed: Duration,
     /// The part of `elapsed` outside the outage.
     pub(crate) undisturbed: Duration,
@@ -72,18 +74,19 @@ pub(crate) struct Outcome {
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
-    /// True if the positions were too scattered to keep, so that duplicates may have gone unseen.
+    /// True if the positions were too scattered to keep all of them. Then duplicates may have gone
+    /// unseen.
     pub(crate) too_scattered: bool,
     /// How many numbers the counters left out between the first and the last received. `None` for
     /// IDs with a layout, which have gaps whenever no request comes.
     pub(crate) left_out: Option<u64>,
-    /// A bare echo under the same load, or the reason why there is none.
+    /// The outcome of a bare echo under the same load, or the reason why there is no such outcome.
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
 
-/// A target under load in one run or several. No ID may come twice over all of them.
+/// A target under load in one run or several. No ID may come twice in all these runs together.
 pub(crate) struct Loaded<'a> {
-    /// The daemon that this run started, if the scenario named no target.
+    /// The daemon that the load test started, if the scenario named no target.
     daemon: Option<Daemon>,
     /// The positions seen, by target.
     seen: Vec<Distinct>,
@@ -91,8 +94,8 @@ pub(crate) struct Loaded<'a> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Starts a daemon if the scenario names no target. Returns the target with a scenario that
-    /// names it.
+    /// Starts a daemon if the scenario names no target. Returns the target, and the scenario with
+    /// the target's address.
     ///
     /// # Errors
     /// [`Failure`] if the daemon does not start.
@@ -115,7 +118,7 @@ impl<'a> Loaded<'a> {
     /// Runs a scenario that names the target.
     ///
     /// # Errors
-    /// [`Failure`] if the target takes no load. Faults of a target under load are in the outcome.
+    /// [`Failure`] if the load cannot begin. Faults of a target under load are in the outcome.
     pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, Failure> {
         let asked = scenario.clone();
         let (peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
@@ -133,10 +136,12 @@ impl<'a> Loaded<'a> {
         outcome.held_up = quota::held_up().saturating_sub(held_up_before);
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
-        // An outage shortly before the end may last beyond the end. That part does not count.
+        // An outage shortly before the end may last beyond the end. The part after the end is not
+        // subtracted.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
-        // A stall at the end of the load delays the last answers, and counts until they have come.
+        // A stall at the end of the load delays the last answers, and counts until these answers
+        // have arrived.
         outcome.stalls = watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64);
         outcome.target_cpu = samples.cpu(elapsed);
         outcome.planned = scenario.is_open_loop().then_some(scenario.length);
@@ -177,8 +182,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Stops all threads of a run when it is dropped, even if a test's collector panics: the scope
-/// waits for the threads.
+/// Stops all threads of a run when it is dropped, even if the collector panics: the scope waits for
+/// the threads.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {
@@ -188,7 +193,7 @@ impl Drop for Running<'_> {
 }
 
 impl Outcome {
-    /// Returns true if the run ended before its time.
+    /// Returns true if the run ended before its planned end.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.interrupted || self.too_scattered || !self.faults.is_empty()
     }
@@ -206,7 +211,7 @@ impl Outcome {
         time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Returns the rate, without the IDs and the time of the outage.
+    /// Returns the rate outside the outage: neither the IDs nor the time of the outage count.
     pub(crate) fn ids_per_s(&self) -> f64 {
         self.counts.ids as f64 / self.undisturbed.as_secs_f64().max(1e-9)
     }
@@ -239,7 +244,7 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
     }
 }
 
-/// Returns the schedules of an open loop.
+/// Returns the schedules of an open loop, or none for a closed loop.
 fn lanes(scenario: &Scenario) -> Lanes {
     let threads = scenario.threads;
     let schedules = (0..threads).filter_map(|thread| match scenario.drive {

@@ -13,26 +13,27 @@ use crate::value::Rate;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// The targets, which get equal shares of the requests. If there is none, the run starts a
+    /// The targets, which get equal shares of the requests. If the list is empty, the run starts a
     /// daemon.
     pub(crate) addresses: Vec<Endpoint>,
     /// If `addresses` speak another protocol: the addresses at which the same daemons answer INFO,
     /// in the same order.
     pub(crate) info: Vec<Endpoint>,
-    /// For TLS addresses.
+    /// Makes the TLS connections. `None` if no address uses TLS.
     pub(crate) tls: Option<Connector>,
     pub(crate) token: Option<Token>,
-    /// `None` is the default source.
+    /// `None` stands for the default source.
     pub(crate) source: Option<String>,
     pub(crate) protocol: &'static Row,
     /// When requests leave.
     pub(crate) drive: Drive,
     /// IDs per request.
     pub(crate) batch: u32,
-    /// Connections of all threads together.
+    /// The number of connections of all threads together.
     pub(crate) connections: usize,
     pub(crate) threads: usize,
-    /// The time before the measurement, at the same rate. IDs are checked; times do not count.
+    /// The time before the measurement, in which requests leave at the same rate. Their IDs are
+    /// checked, but their response times do not count.
     pub(crate) warm_up: Duration,
     /// The length of the measurement.
     pub(crate) length: Duration,
@@ -43,10 +44,10 @@ pub(crate) struct Scenario {
 }
 
 /// An outage: the run ends its own daemon and starts it again. The outage is over when all
-/// connections are back.
+/// connections are open again and a request has been answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
-    /// From the start of the measurement.
+    /// The time from the start of the measurement to the outage.
     pub(crate) at: Duration,
     pub(crate) ending: Ending,
 }
@@ -56,7 +57,7 @@ pub(crate) struct Outage {
 pub(crate) enum Drive {
     /// On a schedule.
     Open { rate: Rate, arrivals: Arrivals },
-    /// A new request for each answer.
+    /// A new request leaves for each answer.
     Closed { depth: usize },
 }
 
@@ -75,7 +76,7 @@ impl Scenario {
         matches!(self.drive, Drive::Open { .. })
     }
 
-    /// Returns the loop in words, for every output.
+    /// Returns the name of the loop, which is the same in every output.
     pub(crate) fn loop_words(&self) -> &'static str {
         if self.is_open_loop() { "open loop" } else { "closed loop" }
     }

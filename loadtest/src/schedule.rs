@@ -1,9 +1,10 @@
 //! The instants at which requests are due.
 //!
-//! Each request has a place in a process of rate 1: 0, 1, 2, … if requests are evenly spaced. With
-//! Poisson arrivals, places grow by exponential steps of mean 1. The place divided by the rate is
-//! the instant. Each of n threads takes every n-th place, or steps of mean n, so that all threads
-//! together make the same process as one thread.
+//! Each request has a place in an arrival process of rate 1. The places of evenly spaced requests
+//! are 0, 1, 2, and so on. With Poisson arrivals, the steps from place to place are exponential,
+//! and 1 on average. The place divided by the rate is the instant at which the request is due. Each
+//! of n threads takes every n-th place of even spacing, or makes Poisson steps that are n on
+//! average. So all threads together have the same arrival process as a single thread.
 
 /// The spacing of an open loop's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,16 +22,16 @@ pub(crate) struct Schedule {
     rate_per_s: f64,
     arrivals: Arrivals,
     step: f64,
-    /// The place of the next request in the process of rate 1.
+    /// The place of the next request in the arrival process of rate 1.
     next: f64,
     random: fastrand::Rng,
 }
 
 impl Schedule {
-    /// Returns the schedule of the thread with that index. All threads together send `rate_per_s`
-    /// requests per second, which is above 0.
+    /// Returns the schedule of the thread with the index `thread`. All threads together send
+    /// `rate_per_s` requests per second, a number above 0.
     pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, thread: usize, threads: usize) -> Self {
-        // Every run has the same schedule.
+        // The seed depends only on the thread, so every run has the same schedule.
         let random = fastrand::Rng::with_seed((thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut schedule = Self { rate_per_s, arrivals, step: threads as f64, next: thread as f64, random };
         if arrivals == Arrivals::Poisson {
@@ -44,7 +45,7 @@ impl Schedule {
         (self.next / self.rate_per_s * 1e9) as u64
     }
 
-    /// Continues with the following request.
+    /// Moves on to the next request.
     pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,
@@ -84,7 +85,7 @@ mod tests {
             let dues_ns = dues_ns(Arrivals::Poisson, threads, 200_000_000_000);
             let steps_us: Vec<f64> =
                 dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1_000.0).collect();
-            // The mean and the deviation have a standard error of some 0.3 %.
+            // The standard errors of the mean and of the standard deviation are about 0.3 %.
             assert!(((&steps_us).mean() / 1_000.0 - 1.0).abs() < 0.02, "{threads}");
             assert!(((&steps_us).population_std_dev() / 1_000.0 - 1.0).abs() < 0.03, "{threads}");
         }
@@ -94,6 +95,6 @@ mod tests {
     fn threads_share_the_rate_evenly() {
         let even = dues_ns(Arrivals::Even, 3, 1_000_000_000);
         assert_eq!(even.len(), 1_000);
-        assert!(even.windows(2).all(|pair| pair[1] - pair[0] >= 999_999), "no two at once");
+        assert!(even.windows(2).all(|pair| pair[1] - pair[0] >= 999_999), "no two requests are due at once");
     }
 }

@@ -1,12 +1,12 @@
-//! Finds the saturation point step by step. That is the highest rate at which the objective holds,
-//! confirmed by a second run.
+//! Finds the saturation point step by step. The saturation point is the highest rate at which the
+//! objective holds, confirmed by a second run.
 //!
 //! ```text
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
 //! ```
 //!
 //! - [`search`]: chooses the next rate. [`step`]: a run at a rate, and its answer.
-//! - [`table`]: the terminal.
+//! - [`table`]: shows the steps and the result at the terminal.
 //!
 //! All steps are runs against the same daemon. No ID may come twice in the whole sweep.
 
@@ -30,26 +30,26 @@ use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use search::{Bounds, Limit, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`: far below the limit of any machine. In a
-/// step of 5 s, ten requests then lie beyond the p99.9.
+/// The first step's requests per second without `--start`: far below the limit of any machine. At
+/// this rate, ten requests of a step of 5 s lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
-/// The first step takes at most this share of the source's full rate, so that a layout with few IDs
-/// leaves room for a climb.
+/// The first rate is at most this share of the source's full rate, so that the search can climb
+/// even if the layout has few IDs.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
-/// The pause between two steps, in which the target finishes the first one.
+/// The pause between two steps, in which the target finishes the work of the first of them.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A confirmation is this many times as long as a step, so that a rate that held by luck does not
-/// hold again.
+/// A confirmation is this many times as long as a step, so that a rate that held only by luck is
+/// unlikely to hold again.
 pub(crate) const CONFIRM_LENGTH: u32 = 2;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The command line and the machine, read before the first step.
     pub(crate) origin: Figures,
-    /// The run of each step, except for its rate. A confirmation is longer.
+    /// The scenario of each step. The step sets the rate, and a confirmation is longer.
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
     pub(crate) objectives: Objectives,
@@ -85,11 +85,12 @@ pub(crate) enum Ended {
     #[default]
     Searched,
     Interrupted,
-    /// The target broke a promise, for these reasons.
+    /// The target broke a promise. The text says which one.
     Broken(String),
-    /// The target took no further run.
+    /// The target could not be loaded again, for this reason.
     Gone(String),
-    /// This machine took no further run: it has no more open files or local ports.
+    /// This machine could not begin another run, because it can open no more files or has no free
+    /// local port.
     Hindered(String),
 }
 
@@ -221,12 +222,12 @@ impl Sweep {
         }
     }
 
-    /// Returns the last run that held at the saturation point.
+    /// Returns the last step that held at the saturation point.
     pub(crate) fn at_saturation(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.saturation && step.holds)
     }
 
-    /// Returns the last run that missed at [`Sweep::missed`].
+    /// Returns the last step that missed at the rate [`Sweep::missed`].
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.missed && !step.holds)
     }

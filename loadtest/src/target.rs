@@ -15,7 +15,7 @@ pub(crate) use stream::Stream;
 
 use crate::failure::{Blame, Failure};
 
-/// The time limit of connecting to a target and of all its answers before the load.
+/// The time in which a target has to accept a connection and give all its answers before the load.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the failure of a connection that cannot be made.

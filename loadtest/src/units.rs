@@ -6,7 +6,7 @@ use indicatif::{HumanCount, HumanFloatCount};
 
 use crate::measure::micros;
 
-/// The most decimals that are shown.
+/// The most digits that are shown after the point.
 const DECIMALS_MAX: f64 = 12.0;
 
 /// Formats a number with three significant digits, as precise as a histogram, but with every digit
@@ -54,7 +54,7 @@ pub(crate) fn duration(length: Duration) -> String {
     time(micros(length))
 }
 
-/// Returns the time for which the machine stood still, out of a run: `0.36 s of 10 s`.
+/// Returns the time for which the machine stood still, with the run's length: `0.36 s of 10 s`.
 pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
     let elapsed_s = elapsed.as_secs_f64();
     if elapsed_s >= 99.95 {
@@ -67,7 +67,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", grouped(share * 100.0))
 }
 
-/// Returns the name of an enum's variant in lower case, as all output has it.
+/// Returns the name of an enum's variant in lower case, as every output writes it.
 pub(crate) fn lowercase(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }

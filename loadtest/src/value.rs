@@ -1,16 +1,16 @@
-//! Rates, durations and shares as a person writes them.
+//! Parses rates, durations and shares (percentages) as a person writes them.
 
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The highest rate that can be asked for, in IDs per second: more than a daemon hands out with any
+/// The highest rate that an option accepts, in IDs per second. No daemon reaches this rate with any
 /// layout.
 pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
-/// The longest time that can be asked for: a week.
+/// The longest time that an option accepts: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// The error of a text that is no value: the form that is allowed.
+/// The error for a text that is not a value. It says which form is allowed.
 type Wanted = &'static str;
 
 /// Parses a decimal number with its unit. Refuses `inf` and `1e9`, which `f64` parses.

@@ -1,22 +1,22 @@
-//! No ID twice over a whole run, in bounded memory.
+//! Checks in bounded memory that no ID comes twice in a whole run.
 //!
 //! Positions are kept as disjoint spans, and neighbours are merged. A source whose positions are
-//! all handed out needs one span; a half idle source needs a few for each tick. Positions that no
-//! later reply may contain are forgotten ([`Distinct::forget_below`]): their IDs would be outside
-//! the promised window. So memory grows with the window, not with the run.
+//! all handed out needs one span; a half idle source needs a few for each tick. Positions whose IDs
+//! are now too old for the promised window are forgotten ([`Distinct::forget_below`]), because no
+//! later reply may contain these IDs. So memory grows with the window, not with the run.
 
 use std::collections::BTreeMap;
 
 use crate::promise::Span;
 
-/// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered
-/// reaches it.
+/// The most spans that are kept: some 100 MiB. Only a source whose IDs have no time and are
+/// scattered reaches this limit.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The positions handed out so far.
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
-    /// From start to end; invariant: no two overlap or touch.
+    /// Maps the start of each span to its end. Invariant: no two spans overlap or touch.
     spans: BTreeMap<u64, u64>,
 }
 
@@ -29,10 +29,11 @@ pub(crate) enum NotAdded {
 }
 
 impl Distinct {
-    /// Adds positions in any order; leaves `spans` empty.
+    /// Adds positions, which may be in any order, and empties `spans`.
     ///
     /// # Errors
-    /// [`NotAdded`] if a position is there already, or twice in `spans`.
+    /// [`NotAdded`] if a position was added before, or is twice in `spans`, or if there are too
+    /// many spans.
     pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), NotAdded> {
         spans.sort_unstable();
         let mut merged: Vec<Span> = Vec::new();
@@ -71,7 +72,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Counts the positions between the first and the last that were not added.
+    /// Counts the positions that were not added between the first and the last position that were.
     pub(crate) fn left_out(&self) -> u64 {
         self.spans.iter().zip(self.spans.iter().skip(1)).map(|((_, before), (start, _))| start - before).sum()
     }

@@ -1,4 +1,4 @@
-//! One connection's replies, frame by frame.
+//! Checks the replies of one connection, run by run.
 
 use snowbank_client::layout::Run;
 
@@ -11,26 +11,27 @@ pub(crate) struct Asked {
     pub(crate) count: u32,
     /// The wall clock when the request was sent, in Unix microseconds.
     pub(crate) sent_us: i64,
-    /// With strict order: the largest ID received by then, on any connection; else 0.
+    /// With strict order: the largest ID that any connection had received when the request was
+    /// sent. Otherwise 0.
     pub(crate) above: u64,
 }
 
-/// When a reply was received, and how far the clocks may differ: both bound the times of all its
-/// IDs.
+/// The time at which a reply was received, and how far the clocks may differ. Both bound the times
+/// of the reply's IDs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// The time by which the promised window is widened. `None` while another machine's clock is
-    /// not known yet: then times are not checked.
+    /// The time by which the promised window is widened. `None` while the clock of another machine
+    /// is not known yet. Until then, times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
-/// The IDs received on one connection.
+/// The last ID that a connection received, against which its next ID is checked.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<Checked>,
-    /// The number of IDs of the current reply so far.
+    /// The number of IDs that the current reply has had so far.
     pub(crate) found: u64,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct ConnectionCheck {
 struct Checked {
     id: u64,
     position: u64,
-    /// The start of its tick; `None` for IDs without a time.
+    /// The start of the ID's tick; `None` for IDs without a time.
     date_us: Option<i64>,
 }
 
@@ -53,8 +54,8 @@ impl ConnectionCheck {
         self.last.map(|last| last.id)
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`. Appends a run out of
-    /// order too, so that an ID in it that came twice is found as well.
+    /// Adds a run of the current reply and appends its positions to `spans`. The positions of a run
+    /// that is out of order are appended, too, so that a duplicate in that run is found.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -72,7 +73,7 @@ impl ConnectionCheck {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
         // Finding a position costs more than all other checks, so an ID that directly follows the
-        // last one gets the next position without a search.
+        // last ID gets the next position without a search.
         let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
                 let next = Checked { id: run.first, position: last.position + 1, ..last };
@@ -101,7 +102,8 @@ impl ConnectionCheck {
             return Err(Violation::Strict { received: asked.above, id: run.first });
         }
         let Some(offset_us) = received.offset_us else { return Ok(()) };
-        // IDs of a run increase, so the first and the last bound the times of all.
+        // The IDs of a run increase, so the times of the first and the last ID bound the times of
+        // all.
         let (earliest_us, latest_us) = promise.bounds_us(asked.sent_us, received.received_us, offset_us);
         match (first.date_us, last.date_us) {
             (Some(first_us), _) if first_us < earliest_us => {
@@ -114,7 +116,7 @@ impl ConnectionCheck {
         }
     }
 
-    /// Appends the positions of a run to `spans`. Returns its first and its last ID.
+    /// Appends the positions of a run to `spans`. Returns the first and the last ID of the run.
     fn place(
         &self,
         promise: &Promise,
@@ -132,7 +134,7 @@ impl ConnectionCheck {
     /// Ends the current reply.
     ///
     /// # Errors
-    /// [`Violation::Count`] if it had fewer IDs than asked for.
+    /// [`Violation::Count`] if the reply had fewer IDs than the request asked for.
     pub(crate) fn end(&mut self, asked: &Asked) -> Result<(), Violation> {
         let found = std::mem::take(&mut self.found);
         if found < u64::from(asked.count) {
@@ -180,7 +182,7 @@ mod tests {
         Run { first, count, stride: 1 }
     }
 
-    /// Feeds replies of one run each.
+    /// Checks replies that have one run each.
     fn replies(order: &str, runs: &[Run]) -> Result<Vec<Span>, Violation> {
         let promise = promise(order);
         let mut check = ConnectionCheck::default();

@@ -19,7 +19,7 @@ use crate::target::Token;
 use crate::units::counted;
 use crate::value::Time;
 
-/// Two threads, so that one can send while something else has the other's core.
+/// Two threads, so that one of them can send while something else uses the core of the other.
 const OPEN_LOOP_THREADS: u32 = 2;
 
 /// One thread, because a closed loop waits for its answers anyway, and a second thread would take a
@@ -180,7 +180,7 @@ impl Load {
 }
 
 impl TlsOptions {
-    /// Reads the files, if one of the addresses needs them.
+    /// Reads the TLS files if one of the addresses uses TLS.
     fn connector<'a>(
         &self,
         mut addresses: impl Iterator<Item = &'a Endpoint>,
@@ -207,7 +207,8 @@ impl TlsOptions {
 }
 
 impl Latencies {
-    /// Returns the objectives given; if there are none, the default of an open loop.
+    /// Returns the objectives that the user gave, or the default of an open loop if the user gave
+    /// none.
     pub(super) fn of_open_loop(&self) -> Vec<Latency> {
         let mut latencies = self.given();
         if latencies.is_empty() {

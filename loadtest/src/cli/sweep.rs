@@ -81,7 +81,8 @@ mod tests {
     use crate::cli::Command;
     use crate::value::MAX_RATE_PER_S;
 
-    /// Returns the first and the last rate of a search, or why there are none.
+    /// Returns the first and the highest rate of a search, or the reason why the options are
+    /// refused.
     fn bounds(options: &[&str], per_second: Option<u64>) -> Result<(f64, f64), String> {
         let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
         let arguments = crate::cli::Arguments::try_parse_from(line).expect("sound options");

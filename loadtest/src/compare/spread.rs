@@ -1,5 +1,5 @@
 //! Confidence intervals of the ratio of two figures. The arithmetic is on logarithms, because
-//! latencies differ by ratio, and small and large ones spread by about the same share.
+//! latencies differ by factors: small and large latencies have about the same relative spread.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -18,14 +18,14 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    /// Returns true if 1 is outside.
+    /// Returns true if 1 is outside the interval.
     pub(crate) fn leaves_out_one(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// Estimates the ratio from one figure of several runs, by Student's t for two sides of equal
-/// variance. Returns `None` for one run on each side, or if a value is 0.
+/// Estimates the ratio from one figure of several runs, by Student's t, which assumes that both
+/// sides have the same variance. Returns `None` if each side has only one run, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;
@@ -54,7 +54,8 @@ mod tests {
     fn several_runs_show_the_spread() {
         let interval = of_runs(&[100.0, 102.0, 98.0], &[200.0, 204.0, 196.0]).expect("an interval");
         assert!((interval.ratio - 2.0).abs() < 1e-9 && interval.leaves_out_one(), "{interval:?}");
-        // Logarithms' deviation 0.02, twice: 8.610 × 0.02 × √(2/3).
+        // The logarithms of both sides have a standard deviation of 0.02, and t is 8.610: the
+        // margin is 8.610 × 0.02 × √(2/3).
         assert!(((interval.high / interval.ratio).ln() - 0.1406).abs() < 2e-3, "{interval:?}");
         assert!(!of_runs(&[100.0, 150.0], &[130.0, 180.0]).expect("an interval").leaves_out_one());
         assert!(of_runs(&[100.0, 100.0], &[130.0]).is_some());

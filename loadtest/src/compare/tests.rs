@@ -6,7 +6,8 @@ use super::*;
 use crate::report::figure::Figures;
 use crate::report::tests as invented;
 
-/// Puts a figure before the others of a run. The first figure of a name counts.
+/// Puts a figure before the other figures of a run. If several figures have the same name, the
+/// first of them counts.
 fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
     let mut figures = Figures::default();
     figures.add(row, name, unit, value);

@@ -13,7 +13,7 @@ pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", author
 /// The size of a request in Snowbank's own protocol, and of its echo.
 const SIZE: usize = 16;
 
-/// Takes each echo for a reply with the next numbers as IDs.
+/// Treats each echo as a reply whose IDs are the next numbers.
 #[derive(Debug, Default)]
 struct Echo {
     next: AtomicU64,

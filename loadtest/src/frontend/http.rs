@@ -14,7 +14,7 @@ use crate::target::{Access, Conversation, OTHER_ERROR};
 
 pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", authorize: None, meet };
 
-/// The most headers of a reply, those of a proxy included.
+/// The most headers of a reply, including the headers that a proxy adds.
 const MAX_HEADERS: usize = 64;
 
 /// A request without its count: the bytes before and after the count.
@@ -99,7 +99,7 @@ fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
     Refusal { code, words: Cow::Owned(words.into_bytes()) }
 }
 
-/// Returns the first reply and its size; `None` while it is incomplete.
+/// Returns the first reply and its size; `None` while the reply is incomplete.
 fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -131,10 +131,11 @@ fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]
     found.map(|header| header.value.trim_ascii())
 }
 
-/// Returns the content of a body in chunks, and its size; `None` while it is incomplete.
+/// Returns the content of a body that comes in chunks, and the size of these chunks; `None` while
+/// the body is incomplete.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
-    // Copies nothing before the end of the body has come, so that a long body in pieces is copied
-    // once.
+    // Copies nothing before the end of the body has arrived, so that a long body that arrives in
+    // pieces is copied only once.
     let mut chunks = Vec::new();
     let mut taken = 0;
     loop {

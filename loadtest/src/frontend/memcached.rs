@@ -13,13 +13,13 @@ use crate::target::Conversation;
 pub(super) static ROW: Row =
     Row { name: "memcached", protocol: "memcached's text protocol", authorize: None, meet };
 
-/// The largest `get` of Snowbank.
+/// The largest `get` that Snowbank accepts, in bytes.
 const MAX_GET_SIZE: usize = 64 * 1024;
 
 /// The key for a target that ignores keys.
 const ANY_KEY: &str = "id";
 
-/// Requests for a key.
+/// The protocol, with the key that all requests name.
 #[derive(Debug)]
 pub(super) struct Memcached {
     pub(super) key: String,
@@ -35,7 +35,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     if !answer.starts_with(b"VALUE ") {
         return Err(conversation.answered(&answer));
     }
-    // The line of digits, and END.
+    // These are the line of digits and the line `END`.
     for _ in 0..2 {
         next_line(conversation)?;
     }
@@ -50,7 +50,7 @@ fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, Fa
     next_line(conversation)
 }
 
-/// Returns the refusal in a line, if the line is one.
+/// Returns the refusal in a line, if the line is a refusal.
 fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
     let words = line.strip_prefix(b"SERVER_ERROR ").or_else(|| line.strip_prefix(b"CLIENT_ERROR "));
     words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)
@@ -85,7 +85,7 @@ impl FrontEnd for Memcached {
     }
 }
 
-/// Reads `VALUE key flags length` and the ID below it.
+/// Reads the line `VALUE key flags length` and the ID on the line after it.
 fn value(bytes: &[u8], key: &str) -> Result<Option<(u64, usize)>, Fault> {
     let Some((head, start)) = line(bytes) else { return Ok(None) };
     let mut words = head.split(|&byte| byte == b' ');

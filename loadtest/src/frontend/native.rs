@@ -17,7 +17,7 @@ use crate::target::{Conversation, Token, code_name};
 pub(crate) static ROW: Row =
     Row { name: "snowbank", protocol: "snowbank's protocol, version 1", authorize: Some(authorize), meet };
 
-/// Requests to a source, by its index.
+/// The protocol, with the index of the source that all requests name.
 #[derive(Debug)]
 struct Native {
     source: u16,
@@ -26,12 +26,12 @@ struct Native {
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     conversation.send(|out| {
         let encoded = request::encode_auth(out, 0, token.bytes());
-        debug_assert!(encoded.is_ok(), "its size was checked when it was read");
+        debug_assert!(encoded.is_ok(), "the size of the token was checked when it was read");
     })?;
     next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
 }
 
-/// Asks for INFO. A source that INFO does not list is refused later.
+/// Asks for INFO. If INFO does not list the source, `Promise::from_info` refuses it later.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
@@ -65,7 +65,7 @@ pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
     request::encode_next(out, tag, &next);
 }
 
-/// Returns the first frame with its tag and its size; `None` while it is incomplete.
+/// Returns the first frame with its tag and its size; `None` while the frame is incomplete.
 fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
     match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),
@@ -107,7 +107,8 @@ impl FrontEnd for Native {
         Ok(Some((if more { Part::More } else { Part::End }, size)))
     }
 
-    /// Reads the error with tag 0 that a refused connection gets before it closes.
+    /// Reads the error with tag 0 that the daemon sends before it closes a connection that it
+    /// refuses.
     fn unasked(&self, bytes: &[u8], unanswered: usize) -> Result<(), Fault> {
         match frame(bytes).map_err(|reason| unreadable(&reason))? {
             None => Ok(()),

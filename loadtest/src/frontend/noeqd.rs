@@ -1,5 +1,5 @@
-//! noeqd's protocol: a request is one byte, the number of IDs, and each ID comes back as eight
-//! bytes, big-endian.
+//! noeqd's protocol: a request is one byte, which is the number of IDs. In the reply, each ID is
+//! eight bytes, big-endian.
 
 use snowbank_client::layout::Run;
 
@@ -12,11 +12,11 @@ pub(super) static ROW: Row =
 
 const ID_SIZE: usize = 8;
 
-/// The protocol. It has no errors: a refusal closes the connection.
+/// The protocol. It has no error replies: a server that refuses a request closes the connection.
 #[derive(Debug)]
 pub(super) struct Noeqd;
 
-/// Sends 0, the size of the token and the token, which get no answer.
+/// Sends 0, the size of the token and the token. The server does not answer them.
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("a token of noeqd's protocol has at most 255 bytes"));
@@ -27,7 +27,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     })
 }
 
-/// Asks for an ID, because no other request has an answer.
+/// Asks for an ID, because the server answers no other request.
 fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
@@ -36,7 +36,7 @@ fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Fai
 
 impl FrontEnd for Noeqd {
     fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
-        // Never more than `max_count`.
+        // `count` is never more than `max_count`.
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }
 

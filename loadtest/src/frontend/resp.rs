@@ -14,18 +14,20 @@ use crate::target::{Conversation, Token};
 pub(super) static ROW: Row =
     Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };
 
-/// The key with which this process counts in a Redis, in all its runs. No other client uses it.
+/// The key with which this process counts in a Redis, in all its runs. No other client uses this
+/// key.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
 
-/// Redis removes the key this long after the last run began: longer than a run may take.
+/// Redis removes the key this long after the last run began. This is a week, the longest
+/// measurement.
 const KEY_SECONDS: &[u8] = b"604800";
 
 /// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
 pub(super) enum Resp {
-    /// `None`: the target chooses.
+    /// The name of the source. If it is `None`, the target chooses a source.
     Source(Option<String>),
-    /// Numbers from this key.
+    /// The key of the counter.
     Counter(&'static str),
 }
 
@@ -56,9 +58,9 @@ fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
-/// Makes the key unless it exists, and has Redis remove it later.
+/// Makes the key unless it exists, and tells Redis when to remove it.
 fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
-    // The answer is null if the key was there.
+    // If the key existed before, the answer is null.
     ask(conversation, &[b"SET", KEY.as_bytes(), b"0", b"NX"])?;
     expect(conversation, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS], b":1")?;
     Ok(Resp::Counter(KEY.as_str()))
@@ -70,7 +72,8 @@ fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8])
     if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }
 }
 
-/// Sends a command, and returns the first line of its answer. An error is a refusal.
+/// Sends a command, and returns the first line of its answer. An error reply is returned as a
+/// failure.
 fn ask(conversation: &mut Conversation<'_>, words: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     conversation.send(|out| command(out, words))?;
     let answer = next_line(conversation)?;
@@ -124,7 +127,7 @@ impl FrontEnd for Resp {
     }
 }
 
-/// Reads the bulk strings of a reply from `start` on, once all have come.
+/// Reads the bulk strings of a reply from `start` on, once all of them have arrived.
 fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read<'a> {
     let mut found = Vec::new();
     let mut taken = start;

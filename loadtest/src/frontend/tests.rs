@@ -16,7 +16,7 @@ fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The IDs read from a reply, and how it ended.
+/// The IDs that were read from a reply, and the way in which the reply ended.
 type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that arrives in these pieces.

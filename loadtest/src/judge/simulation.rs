@@ -1,8 +1,8 @@
-//! Simulated runs of bad targets and of a sound one, on machines with stalls of known length.
+//! Simulated runs of bad targets and of a sound target, on machines whose stalls are known.
 //!
-//! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
-//! requests one after the other, on the second core. Each run follows from its seed, and a test
-//! that fails names the seed.
+//! A machine has two cores. Each core has a generator thread and a sleeper. The target serves its
+//! requests one after the other, on the second core. The seed of a run determines all that happens
+//! in it, and a test that fails names the seed.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ const RUN_NS: u64 = 4_000 * MS;
 /// The time from one request to the next, over all connections.
 const STEP_NS: u64 = 200 * US;
 
-/// The target's work for a request.
+/// The processor time that the target needs for a request.
 const WORK_NS: u64 = 20 * US;
 
 /// What disturbs the machine during a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
-    /// Three busy loops at normal priority: now and then a thread that wakes waits for a slice of
-    /// up to 4 ms.
+    /// Three busy loops at normal priority: now and then, a thread that wakes has to wait for up to
+    /// 4 ms, until a loop has had its slice.
     BusyLoops,
     /// Two programs of real-time priority that take a core for 1 to 20 ms.
     Bursts,
@@ -89,21 +89,21 @@ const BAD: [Target; 14] = [
     Target::FallsSilent,
 ];
 
-/// Spans of time, each from one instant until another.
+/// Spans of time, each with its start and its end.
 type Spans = Vec<(u64, u64)>;
 
-/// The times in which a core does not run the target's serving thread, the generator or the
-/// sleepers.
+/// The times in which a core runs neither the target's serving thread, nor the generator, nor a
+/// sleeper.
 struct Core {
     all: Spans,
-    /// The times in which other programs have it.
+    /// The times in which other programs have the core.
     others: Spans,
-    /// The times in which the target's own threads or children have it.
+    /// The times in which the target's other threads or its children have the core.
     own: Spans,
 }
 
 impl Core {
-    /// Returns the first instant from `at` on at which the core runs.
+    /// Returns the first instant, `at` or later, that is in none of the times in `all`.
     fn runs(&self, mut at: u64) -> u64 {
         let next = self.all.partition_point(|gap| gap.1 <= at);
         for gap in &self.all[next..] {
@@ -115,8 +115,8 @@ impl Core {
         at
     }
 
-    /// Returns how long a thread that is due between these instants waits because a program has the
-    /// core.
+    /// A thread is due at `from`, and runs at `until`. Returns how much of this time it waits
+    /// because a program has the core.
     fn waited_ns(&self, from: u64, until: u64) -> u64 {
         (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }
@@ -152,7 +152,7 @@ fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
         Target::PausesThatBurn => (1..8).map(|turn| (turn * 500 * MS, (turn * 500 + 20) * MS)).collect(),
         Target::BurnsInRealTime => (1..20).map(|turn| (turn * 200 * MS, (turn * 200 + 20) * MS)).collect(),
         Target::Burns | Target::BurnsOneCore => {
-            // The slices of a fair scheduler.
+            // The threads that burn run in the slices of a fair scheduler.
             let turn = |turn| (turn * 8 * MS, turn * 8 * MS + random.u64(4 * MS..7 * MS));
             (0..RUN_NS / (8 * MS)).map(turn).collect()
         }
@@ -218,9 +218,10 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// Adds the stalls behind the target's waits (`waited` has the end and the length of each) and the
-/// bunches that the generator sent `late`. The thread that looks needs a core, too. The target
-/// works in the spans of `worked`.
+/// Adds to `stalls` those behind the target's waits, and the bunches of requests that the generator
+/// sent late. `waited` has the end and the length of each wait; `late` has the due time and the
+/// sending time of each late request. The thread that looks needs a core, too. The target works in
+/// the spans of `worked`.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let (mut waits, mut idle) = (Waits::default(), Idle::default());
     let (mut before, mut looked_ns, mut at_ns, mut target_ns) = (0, 0, 0, 0);
@@ -242,7 +243,7 @@ fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[C
     }
 }
 
-/// Returns a run, as a real one would be measured.
+/// Returns the outcome of a run, measured as in a real run.
 fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
@@ -260,7 +261,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     for number in 0..RUN_NS / STEP_NS {
         let intended_ns = number * STEP_NS;
         let own = (number % 2) as usize;
-        // The other thread sends a request that is overdue.
+        // If a request is overdue, the other thread sends it.
         let mine = cores[own].runs(intended_ns);
         let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
@@ -317,7 +318,7 @@ fn judged(run: &Outcome) -> Verdict {
     judge(run, &Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 })
 }
 
-/// Returns the verdict of up to two runs.
+/// Returns the verdict of one run, or of two if the first has none.
 fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all = run(target, noise, &mut random);
@@ -329,12 +330,13 @@ fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
     judged(&all)
 }
 
-/// Returns the seeds that are tried: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.
+/// Returns the seeds to simulate: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.
 fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
 }
 
-/// Returns the verdicts of all seeds, and prints the number of each: a row of docs/capacity.md.
+/// Returns the verdict for each seed. Prints how often each verdict came, which is a row of
+/// docs/capacity.md.
 fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
     let all: Vec<Verdict> = seeds().map(|seed| verdict(target, noise, seed)).collect();
     let [pass, fail, none] = [0, 1, 2].map(|code| all.iter().filter(|one| one.exit_code() == code).count());
@@ -345,7 +347,7 @@ fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
 #[test]
 fn no_bad_target_passes_anywhere() {
     for target in BAD {
-        // A target that burns both cores delays the generator more than itself.
+        // A target that burns both cores delays the generator more than it delays its own answers.
         let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
             // If there is no stall, this target never stops.
@@ -377,7 +379,7 @@ fn at_least_four_fifths_of_the_stalls_are_found() {
         let found = run(Target::Sound, noise, &mut fastrand::Rng::with_seed(1)).stalls.total;
         let found_ns = found.as_nanos() as u64;
         let cores = machine(Target::Sound, noise, &mut fastrand::Rng::with_seed(1));
-        // Other programs count only on the target's core.
+        // Stalls by other programs are found only on the target's core.
         let first = if noise == Noise::Host { 0 } else { 1 };
         let gaps = joined(&cores.map(|core| core.all)[first..]);
         let true_ns: u64 = gaps.iter().map(|gap| gap.1 - gap.0).sum();

@@ -5,8 +5,8 @@ use crate::measure::Refusals;
 
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
-/// Counts a thousand requests that took `response_us`, with `certain_us` of that certainly the
-/// target's.
+/// Returns the counts of a thousand requests. Each of them took `response_us`, of which
+/// `certain_us` were certainly the target's.
 fn counts(response_us: u64, certain_us: u64) -> Counts {
     let mut counts = Counts::default();
     (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
@@ -57,7 +57,7 @@ fn a_generator_held_up_by_its_quota_blames_no_target() {
     let reason = "the generator was the bottleneck: the CPU quota of its control group held it up for 700 ms; raise the \
                   quota";
     assert_eq!(late.reasons(), [reason]);
-    assert_eq!(of(counts(100, 100), 20).exit_code(), 2, "half of the rate");
+    assert_eq!(of(counts(100, 100), 20).exit_code(), 2, "the run got half of its rate");
     assert_eq!(of(counts(1_900, 1_900), 10), Verdict::Pass);
     let mut refused = counts(100, 100);
     refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
@@ -86,7 +86,7 @@ fn no_more_requests_may_be_late_than_the_objective_allows() {
         counts.settling.certain.saturating_record_n(9_000_000, number);
         verdict(counts, &[]).exit_code()
     };
-    assert_eq!([late(1), late(2)], [0, 1], "1 of 1,001, and 2 of 1,002");
+    assert_eq!([late(1), late(2)], [0, 1], "1 late request of 1,001 passes, and 2 of 1,002 fail");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
         judged(&Outcome { planned: None, stalls: stood(stalled_ms), ..outcome(counts, &[]) }).exit_code()
     };
     assert_eq!([of(0.5, 90_000, 0), of(0.99, 90_000, 0), of(0.99, 100_000, 0)], [1, 2, 0]);
-    assert_eq!(of(0.5, 90_000, 1_000), 2, "the machine stood still for as long");
+    assert_eq!(of(0.5, 90_000, 1_000), 2, "the stall may explain the time above the limit");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
         judged(&Outcome { stalls: stood(stood_ms), ..outcome(counts(9_000, 50), &[fault]) }).exit_code()
     };
     assert_eq!(of(5_000, Fault::Violation(Violation::Duplicate { id: 5 })), 1);
-    // In 5 s, the target's idle timeout may have closed the connection.
+    // If the machine stood still for 5 s, the target's idle timeout may have closed the connection.
     let closed = || Fault::Closed { unanswered: 3, reason: None };
     assert_eq!([of(5_000, closed()), of(900, closed())], [2, 1]);
     let after_turn =
@@ -151,10 +151,14 @@ fn requests_sent_in_a_late_bunch_blame_the_generator() {
     let behind =
         |late_ms| Counts { unanswered: 9, late_at_fault: Duration::from_millis(late_ms), ..counts(100, 100) };
     assert_eq!(verdict(behind(0), &many).exit_code(), 1);
-    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "unanswered by the generator's fault");
-    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "unanswered by the target's fault");
+    assert_eq!(verdict(behind(500), &many).exit_code(), 2, "the generator is at fault");
+    assert_eq!(verdict(behind(500), &[]).exit_code(), 1, "the target is at fault");
     let mut refused = Counts { unanswered: 500, ..behind(500) };
     refused.refused.insert(6, Refusals { count: 1, first_message: "too many".into() });
     let budget = Objectives { errors: 0.01, ..objectives() };
-    assert_eq!(judge(&outcome(refused, &many), &budget).exit_code(), 2, "1 of 1,000 may be refused");
+    assert_eq!(
+        judge(&outcome(refused, &many), &budget).exit_code(),
+        2,
+        "1 of 1,000 requests is refused, which is allowed"
+    );
 }

@@ -1,5 +1,5 @@
-//! A run, and later ones if the machine's stalls decide the result of the first. The requests of
-//! all runs are judged together: a second run cannot hide what the first one showed.
+//! Runs a scenario, and repeats the run if the machine's stalls decide its result. The requests of
+//! all runs are judged together, so a second run cannot hide what the first run showed.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,15 @@ use crate::report::terminal::Terminal;
 use crate::run::{Loaded, Outcome, of_echo};
 use crate::scenario::Scenario;
 
-/// The number of runs before "no verdict", by default.
+/// The most runs by default. If the last of them has no verdict, the result is "no verdict".
 const DEFAULT_RUNS: u32 = 2;
 
-/// The time that all runs may take by default. With the echo after them, that makes a minute.
+/// The time that all runs may take by default. Together with the echo after these runs, that is
+/// about a minute.
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
-/// Runs a scenario until it has a verdict or the user interrupts it, at most `runs` times. Then
-/// runs a bare echo under the same load.
+/// Runs a scenario until there is a verdict or the user interrupts the run, but at most `runs`
+/// times. Then runs a bare echo under the same load.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible. Faults of a target under load are in the outcome.
@@ -36,10 +37,10 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Runs a scenario that names its target until it has a verdict.
+/// Runs a scenario that names its target until there is a verdict.
 ///
 /// # Errors
-/// Those of the first run.
+/// [`Failure`] if the first run is not possible.
 pub(crate) fn rounds(
     scenario: &Scenario,
     objectives: &Objectives,
@@ -48,7 +49,7 @@ pub(crate) fn rounds(
 ) -> Result<Outcome, Failure> {
     let begun = Instant::now();
     let mut outcome = target.run(scenario)?;
-    // A run with an outage on purpose is not repeated.
+    // A run with a planned outage is not repeated.
     let most = if scenario.outage.is_some() { 1 } else { runs.unwrap_or(DEFAULT_RUNS) };
     while outcome.rounds < most && outcome.asks_for_more(objectives) {
         let next_ends = begun.elapsed() * (outcome.rounds + 1) / outcome.rounds;
@@ -58,7 +59,7 @@ pub(crate) fn rounds(
         match target.run(scenario) {
             Ok(round) => outcome.prolong(round),
             Err(failure) if failure.blame == Blame::Interrupt => outcome.interrupted = true,
-            // The report shows what was measured, with the reason.
+            // The report shows the figures of the earlier runs, and this reason.
             Err(Failure { blame, reason }) => {
                 let is_ours = blame != Blame::Target;
                 outcome.faults.push(Fault::NotBegun { reason, is_ours });

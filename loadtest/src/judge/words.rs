@@ -16,7 +16,7 @@ pub(super) fn by_generator(reason: &str) -> String {
 /// Returns the reasons if more requests failed than the objective allows.
 pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> {
     let counts = &outcome.counts;
-    // If the user or a fault ends a run, open requests were not refused.
+    // If the user or a fault ended the run early, requests without an answer are no errors.
     let unanswered = if outcome.is_cut_short() { 0 } else { counts.unanswered };
     let share = counts.error_share(unanswered);
     if share <= objectives.errors {
@@ -29,7 +29,8 @@ pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> 
         let all = counted(counts.requests, "request");
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }
-    // The warm-up has the same rate: a target that refuses requests then does not keep the rate.
+    // The warm-up has the same rate: a target that refuses requests in the warm-up does not keep
+    // the rate.
     let in_warm_up = count_of(&counts.warm_up_refused);
     if in_warm_up > 0 {
         let requests = counted(in_warm_up, "request");
@@ -66,8 +67,8 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let counts = &outcome.counts;
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
-    // The threads that find stalls and those that send do not wake at the same instant. Without
-    // stalls, only the generator's lateness excuses anything.
+    // The threads that find stalls and the threads that send requests do not wake at the same
+    // instant. If there was no stall, only the generator's lateness can excuse a late answer.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
         let slip = duration(slip);

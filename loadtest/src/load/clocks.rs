@@ -1,21 +1,22 @@
-//! Measures the distance to a target's clock: in the warm-up, and again during the run.
+//! Measures the distance between this machine's clock and a target's: in the warm-up, and again
+//! during the run.
 //!
-//! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once
-//! would accuse a sound target after minutes. A target behind a forwarded port seems to be on this
-//! machine, but has another clock.
+//! Two machines' clocks drift apart by some 50 us in a second, so with a distance that was measured
+//! only once, a sound target would fail after some minutes. A target behind a forwarded port seems
+//! to be on this machine, but has another clock.
 
 use super::Now;
 use super::connection::InFlight;
 
-/// The length of a period, after which the distance is measured again: long enough to contain a
-/// short round trip, and so short that clocks drift by less than a millisecond.
+/// The distance is measured again in each period of this length. A period is long enough to contain
+/// a short round trip, and so short that clocks drift apart by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// The largest distance of the clock at the other end of a local connection. If IDs are dated
+/// The largest distance that the clock of a [`Clock::Nearby`] target may have. If its IDs are dated
 /// further off, the target is at fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
-/// What a run assumes of a target's clock before it measures.
+/// The assumption about a target's clock before the distance is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// The target uses this machine's clock.
@@ -29,12 +30,14 @@ pub(crate) enum Clock {
 #[derive(Debug)]
 pub(super) struct ClockOffset {
     pub(super) clock: Clock,
-    /// The distance that widens the window; `None` until the warm-up is over.
+    /// The distance by which the promised window of IDs' times is widened. Unless the clock is
+    /// [`Clock::Same`], `None` until the warm-up is over.
     pub(super) known_us: Option<i64>,
-    /// The shortest round trip of the period, and the offset seen in it.
+    /// The shortest round trip of the period, and the offset measured in that round trip.
     best: (u64, i64),
     period_ends_ns: u64,
-    /// The largest distance seen so far, as the target's clock less ours; 0 before any.
+    /// The largest distance measured so far: the target's clock minus ours. 0 before the first
+    /// measurement.
     pub(super) seen_us: i64,
 }
 
@@ -44,8 +47,8 @@ impl ClockOffset {
         Self { clock, known_us, best: (0, 0), period_ends_ns: 0, seen_us: 0 }
     }
 
-    /// Learns from a reply and the time in its first ID. The first reply after the warm-up sets
-    /// `known_us`.
+    /// Measures the distance by the round trip of a request and the time of an ID in its reply. The
+    /// first reply after the warm-up sets `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));
@@ -97,7 +100,7 @@ mod tests {
         see(&mut clocks, 0, 2, -250_000, false);
         assert_eq!(clocks.known_us, None);
         see(&mut clocks, 1, 9, -7, true);
-        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "widened both ways");
+        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "wider both ways");
     }
 
     #[test]

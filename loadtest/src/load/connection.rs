@@ -12,11 +12,11 @@ use crate::target::Stream;
 
 use super::{Now, Peer};
 
-/// A request without an answer so far.
+/// A request that has had no answer so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) intended_ns: u64,
-    /// 0 until it is handed to the socket.
+    /// 0 until the request is handed to the socket.
     pub(super) sent_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
@@ -29,20 +29,21 @@ pub(super) struct Connection {
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
     out: Vec<u8>,
-    /// Ended by the announced outage, and not yet open again.
+    /// True from the moment at which the planned outage ended the connection until it is open
+    /// again.
     pub(super) is_down: bool,
-    /// Opened again after the outage ended it.
+    /// True if the connection was opened again after the outage ended it.
     pub(super) is_reopened: bool,
-    /// The start of a frame whose rest has not come.
+    /// The start of a reply whose rest has not arrived.
     pub(super) partial: Vec<u8>,
     tag: u16,
 }
 
 impl Connection {
-    /// Adds an open stream to `epoll`, whose events for it have this index.
+    /// Adds an open stream to `epoll`. The events for this stream carry `index`.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(super) fn watched(stream: Stream, peer: usize, epoll: &OwnedFd, index: usize) -> io::Result<Self> {
         stream.socket.set_nonblocking(true)?;
         epoll::add(epoll, &stream.socket, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
@@ -65,7 +66,7 @@ impl Connection {
         !self.out.is_empty() || self.stream.has_unsent()
     }
 
-    /// Prepares a request; it leaves with the next [`flush`](Self::flush).
+    /// Prepares a request, which leaves with the next [`flush`](Self::flush).
     pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64) {
         of.front_end.ask(&mut self.out, self.tag, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
@@ -95,7 +96,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads once; `None` if nothing is there.
+    /// Reads once. Returns the number of bytes, or `None` if no bytes have arrived.
     pub(super) fn read(&mut self, input: &mut [u8]) -> Result<Option<usize>, Fault> {
         match self.stream.read(input) {
             Ok(0) => Err(self.closed(None)),

@@ -1,9 +1,11 @@
-//! The schedules of an open loop's threads: a thread sends the overdue requests of the others.
+//! The schedules of an open loop's threads. A thread also sends the overdue requests of other
+//! threads.
 //!
 //! A thread that waits for a core sends its requests late, and then a run measures the generator
-//! instead of the target. So each thread also looks at the others' schedules, and sends overdue
-//! requests on its own connections. If something takes a single core (a kernel thread, another
-//! program, a host that has other guests), requests are then late by little more than [`GRACE_NS`].
+//! instead of the target. So each thread also looks at the schedules of the other threads, and
+//! sends their overdue requests on its own connections. If something takes a single core (a kernel
+//! thread, another program, a host that has other guests), requests are then late by little more
+//! than [`GRACE_NS`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +13,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::schedule::Schedule;
 
 /// Any thread may send a request that is overdue by this time. A thread that is not held up wakes
-/// within a fifth of it. A run with a thread that is held up cannot show a p99.9 below it.
+/// within a fifth of this time. If a thread is held up, the run cannot show a p99.9 below this
+/// time.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
@@ -20,13 +23,13 @@ pub(crate) struct Lanes(Vec<Lane>);
 
 #[derive(Debug)]
 struct Lane {
-    /// The due time of `schedule`, readable without its lock.
+    /// The due time of the next request in `schedule`. A thread can read it without the lock.
     due_ns: AtomicU64,
     schedule: Mutex<Schedule>,
 }
 
 impl Lanes {
-    /// Takes the schedules in the order of their threads.
+    /// Returns lanes for these schedules, which come in the order of their threads.
     pub(crate) fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
         let lanes = schedules.map(|schedule| Lane {
             due_ns: AtomicU64::new(schedule.due_ns()),
@@ -35,8 +38,9 @@ impl Lanes {
         Self(lanes.collect())
     }
 
-    /// Takes a request before `end_ns` that is due on the thread's own schedule, or overdue on
-    /// another's. Returns the instant at which it was due.
+    /// Takes a request that is due before `end_ns`: one that is due on the thread's own schedule,
+    /// or else one that is overdue on the schedule of another thread. Returns the instant at which
+    /// the request was due.
     pub(super) fn take(&self, thread: usize, now_ns: u64, end_ns: u64) -> Option<u64> {
         let last_ns = end_ns.checked_sub(1)?;
         let own = self.0[thread].take(now_ns.min(last_ns));
@@ -89,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_takes_its_due_requests_and_others_overdue_ones() {
+    fn a_thread_takes_its_due_and_other_threads_overdue_requests() {
         let lanes = lanes(2);
         let take = |thread, now_ns| lanes.take(thread, now_ns, u64::MAX);
         assert_eq!(take(1, 99_999), None, "the request due at 0 is the first thread's, and not overdue");
@@ -102,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_due_from_the_end_on_are_not_taken() {
+    fn requests_due_at_or_after_the_end_are_not_taken() {
         let lanes = lanes(2);
         let taken: Vec<u64> = std::iter::from_fn(|| lanes.take(1, 1_000_000, 400_000)).collect();
         assert_eq!(taken, [100_000, 300_000, 0, 200_000]);
@@ -122,7 +126,7 @@ mod tests {
     fn racing_threads_take_each_request_once() {
         let lanes = &lanes(3);
         let now_ns = 1_000_000_000;
-        // The first thread never runs; the others race for its requests.
+        // The first thread never runs, and the other two race for its requests.
         let take_all =
             |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {

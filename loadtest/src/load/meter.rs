@@ -14,37 +14,39 @@ use crate::scenario::Scenario;
 use super::connection::InFlight;
 use super::{Message, Now};
 
-/// The shortest measurement whose share of waiting means something.
+/// The shortest measurement for which the busiest thread is reported.
 const MIN_SHARED: Duration = Duration::from_millis(100);
 
-/// All stalls that ended this long ago are recorded. A longer stall leaves the run without a
-/// verdict anyway.
+/// All stalls that ended this long ago have been recorded. A stall that is longer than this leaves
+/// the run without a verdict anyway.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
 /// Figures of requests that were due between the warm-up and the end.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     thread: usize,
-    /// In a closed loop a request is due when it leaves: there is no slip, and all of the response
-    /// time is the target's part.
+    /// False for a closed loop. There, a request is due when it leaves, so there is no slip, and
+    /// all of the response time is the target's part.
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
-    /// Without response times, which the collector adds up from the seconds.
+    /// The response times in it stay empty, because the collector merges those of all seconds.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    /// The outage of the run's own daemon, as this thread sees it. Requests due in it do not count.
-    /// Empty in a run without an outage; open-ended until all connections are back.
+    /// The outage of the run's own daemon, as this thread sees it. Requests that are due during the
+    /// outage do not count. The range is empty in a run without an outage, and has no end until all
+    /// connections are back.
     outage: Range<u64>,
-    /// `None` in the warm-up.
+    /// `None` during the warm-up.
     began: Option<Began>,
     /// The instant since which the thread has been busy, or should have been. An answer that it
     /// reads now may have arrived at any time since then.
     busy_since_ns: u64,
 }
 
-/// A thread's times when the measurement began.
+/// The instant at which the measurement began, and the thread's processor time and waits until
+/// then.
 #[derive(Debug)]
 struct Began {
     at_ns: u64,
@@ -68,8 +70,8 @@ impl Meter {
         (self.warm_ns..self.end_ns).contains(&intended_ns) && !self.outage.contains(&intended_ns)
     }
 
-    /// Returns the time since the start of the outage; `None` before it, and once all connections
-    /// are back.
+    /// Returns the time since the start of the outage; `None` before the outage, and once all
+    /// connections are back.
     pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
         self.outage.contains(&now.ns).then(|| Duration::from_nanos(now.ns - self.outage.start))
     }
@@ -80,13 +82,14 @@ impl Meter {
         self.outage.end = now.ns;
     }
 
-    /// Begins a turn. The thread has been busy since `due_ns`, or since now if it woke earlier.
+    /// Begins a turn. The thread has been busy since `due_ns`, or only since now if it woke before
+    /// `due_ns`.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
-    /// Ends a turn: until the next one the thread has nothing to do. Turns of the warm-up excuse
-    /// nothing.
+    /// Ends a turn: the thread has nothing to do until its next turn. The longest turn may excuse a
+    /// fault, so turns of the warm-up do not count.
     pub(super) fn turned(&mut self, now: Now) {
         if now.ns < self.warm_ns {
             return;
@@ -95,8 +98,8 @@ impl Meter {
         self.counts.longest_turn = self.counts.longest_turn.max(turn);
     }
 
-    /// Counts a request in flight that the outage took away. A request that was due before the
-    /// outage took at least until the outage began.
+    /// Counts a request in flight that the outage took away. If the request was due before the
+    /// outage, its time is at least the time until the outage began.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
         if request.sent_ns == 0 || !self.counts_at(request.intended_ns) {
@@ -146,30 +149,32 @@ impl Meter {
             return;
         }
         self.second.refused += 1;
-        // A refusal is no answer: a target must not look fast by refusing.
+        // A refusal has no response time, because a target must not look fast by refusing.
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
     fn time(&mut self, request: &InFlight, now: Now) {
         let sent_ns = request.sent_ns.max(request.intended_ns);
-        // If an answer came while the thread was busy or not running, it lay here unread.
+        // If an answer arrived while the thread was busy or not running, the time for which it lay
+        // unread is not the target's.
         let target_ns = now.ns.min(self.busy_since_ns).saturating_sub(sent_ns);
         self.second.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
         self.counts.target.saturating_record(target_ns);
         if target_ns < MIN_STALL_NS {
             self.counts.settling.certain.saturating_record(target_ns);
         } else {
-            // The part without stalls is computed once all stalls of that time are recorded.
+            // The stalls are subtracted later, once all stalls of that time are recorded.
             self.counts.settling.slow.push_back(Slow { sent_ns, received_ns: now.ns, target_ns });
         }
     }
 
-    /// Takes the stalls off slow requests, as far as all stalls of their time are recorded.
+    /// Subtracts the stalls from those slow requests for which all stalls of their time are
+    /// recorded.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }
 
-    /// Counts a request without an answer: it lasted at least until now.
+    /// Counts a request without an answer. Its time is at least the time until now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
         if self.counts_at(request.intended_ns) {
             self.counts.unanswered += 1;
@@ -177,8 +182,8 @@ impl Meter {
         }
     }
 
-    /// Begins the measurement after the warm-up, and sends each second to the collector when it is
-    /// over.
+    /// Begins the measurement after the warm-up, and sends each second to the collector when the
+    /// second is over.
     pub(super) fn tick(&mut self, now: Now, to: &SyncSender<Message>) {
         if now.ns < self.warm_ns {
             return;
@@ -195,7 +200,7 @@ impl Meter {
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
         let second = Box::new(std::mem::take(&mut self.second));
-        // A collector that is gone has stopped the run.
+        // If the collector is gone, it has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
 
@@ -208,7 +213,7 @@ impl Meter {
             self.counts.cpu = ran() - began.ran;
             let busy = self.counts.cpu + Duration::from_nanos(began.run_delay.since_last().waited_ns);
             let elapsed = Duration::from_nanos(now.ns - began.at_ns);
-            // A wait of one kernel tick is most of a shorter run.
+            // In a shorter run, a wait of one kernel tick would be most of the time.
             if elapsed >= MIN_SHARED {
                 self.counts.busiest_thread = busy.as_secs_f64() / elapsed.as_secs_f64();
             }

@@ -9,19 +9,19 @@ use super::worker::Worker;
 use super::{Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
 
-/// The pause between two tries to open connections again.
+/// The pause between two attempts to open connections again.
 pub(super) const RETRY_NS: u64 = 5_000_000;
 
 /// The time limit of one connection to a daemon on this machine.
 const REOPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
-    /// Drops a connection that ended in the outage, and the requests in flight on it. Any other
-    /// fault stays a fault.
+    /// Marks a connection that ended in the outage as down, and counts the requests in flight on it
+    /// as lost. Returns any other fault as it is.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        // A reopened connection is excused too: a killed process takes connections until the kernel
-        // has closed its listener.
+        // A reopened connection is excused too: the listener of a killed process accepts
+        // connections until the kernel has closed it.
         if !matches!(fault, Fault::Closed { .. }) || self.meter.outage_lasting(now).is_none() {
             return Err(fault);
         }
@@ -29,14 +29,14 @@ impl Worker<'_> {
         for request in connection.in_flight.drain(..) {
             self.meter.lost(&request, now);
         }
-        // Fails only for a socket that is not watched.
+        // This fails only for a socket that is not watched.
         let _ = epoll::delete(&self.epoll, &connection.stream.socket);
         connection.is_down = true;
         connection.is_reopened = false;
         Ok(())
     }
 
-    /// Tries to open the connections that are down. It may block, because the thread has nothing
+    /// Tries to open the connections that are down. This may block, because the thread has nothing
     /// else to do: all its connections are to one daemon.
     ///
     /// # Errors
@@ -55,8 +55,8 @@ impl Worker<'_> {
                 continue;
             }
             let opened = self.shared.peers[connection.peer].access.open(REOPEN_TIMEOUT);
-            // If one connection is refused, all are. A connection that cannot be watched stays
-            // down, and is tried again.
+            // If the daemon refuses one connection, it refuses all. A connection that cannot be
+            // watched stays down until a later attempt.
             let Ok(stream) = opened else { break };
             if let Ok(open) = Connection::watched(stream, connection.peer, &self.epoll, index) {
                 *connection = open;

@@ -14,7 +14,7 @@ use crate::frontend::{self, Awaited, Part, Refusal};
 use crate::measure::Fault;
 
 impl Worker<'_> {
-    /// Reads once and takes the whole replies.
+    /// Reads once, and handles the replies that are complete.
     pub(super) fn receive(&mut self, index: usize, input: &mut [u8]) -> Result<(), Fault> {
         let Some(size) = self.connections[index].read(input)? else {
             return Ok(());
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the complete parts of replies, and returns their size.
+    /// Handles the complete parts of replies, and returns their size in bytes.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         let front_end = &*self.shared.peers[self.connections[index].peer].front_end;
         let mut taken = 0;

@@ -24,8 +24,8 @@ use crate::target::Stream;
 /// Room for several replies of the largest frame.
 const INPUT_SIZE: usize = 256 * 1024;
 
-/// The longest sleep, so that a thread soon sees the stop flag. A thread that sleeps longer was
-/// paused.
+/// The longest sleep that a thread asks for, so that it soon sees the stop flag. A thread that
+/// sleeps longer was paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
 /// After a shorter sleep, the thread does not look up how long it waited for a core: that takes a
@@ -49,11 +49,11 @@ pub(super) struct Worker<'a> {
     pub(super) epoll: OwnedFd,
     pub(super) meter: Meter,
     pub(super) end_ns: u64,
-    /// By target.
+    /// The positions received since the last hand-over, by target.
     pub(super) spans: Vec<Vec<Span>>,
-    /// By target.
+    /// The distances to the clocks, by target.
     pub(super) clocks: Vec<ClockOffset>,
-    /// Reused for each part of a reply, and empty in between.
+    /// The runs of one part of a reply. The list is reused for each part, and is empty in between.
     pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
@@ -62,15 +62,15 @@ pub(super) struct Worker<'a> {
     run_delay: RunDelay,
 }
 
-/// Runs one thread of the load to its end and reports it.
+/// Runs one thread of the load to its end, and sends its results to the collector.
 pub(crate) fn run(
     thread: usize,
     streams: Vec<(usize, Stream)>,
     shared: &Shared<'_>,
     to: &SyncSender<Message>,
 ) {
-    // The default timer slack of 50 us would be the larger part of a slip. If the change is
-    // refused, the slip is still measured.
+    // The default timer slack of 50 us would be most of a slip. If the change is refused, the slip
+    // is still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
@@ -134,7 +134,7 @@ impl<'a> Worker<'a> {
         let _ = self.to.send(Message::Done { thread: self.thread, counts, fault });
     }
 
-    /// Takes turns until all is sent and answered, or until the stop flag is set.
+    /// Runs turns until all requests are sent and answered, or until the stop flag is set.
     fn turns(&mut self) -> Result<(), Fault> {
         let mut input = vec![0; INPUT_SIZE];
         let mut events = Vec::with_capacity(256);
@@ -156,14 +156,14 @@ impl<'a> Worker<'a> {
             self.meter.turned(before_sleep);
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
             let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
-            // Fails only when a signal interrupts it, and then there are no events.
+            // The wait fails only if a signal interrupts it, and then there are no events.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout));
             let began_ns = std::mem::replace(&mut turn, self.shared.now()).ns;
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             if overslept_ns > HOUSEKEEPING_NS {
-                // Answers may have arrived meanwhile, or the pause also stopped the target: neither
-                // means that the target is silent.
+                // Answers may have arrived during the pause, or the pause stopped the target, too.
+                // In both cases, the target is not silent.
                 self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
@@ -182,7 +182,7 @@ impl<'a> Worker<'a> {
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         let first_due_ns = self.shared.lanes.first_due_ns();
         let is_late = now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS;
-        // In an outage nothing is sent.
+        // During an outage, the thread sends nothing, so its requests are not late.
         if is_late && first_due_ns < self.end_ns && self.meter.outage_lasting(now).is_none() {
             self.shared.watched.add_late(first_due_ns, now.ns);
         }
@@ -217,7 +217,7 @@ impl<'a> Worker<'a> {
         None
     }
 
-    /// Prepares a request for each answer. Returns false if no more will follow.
+    /// Prepares a new request for each answer that arrived. Returns false if no more will follow.
     fn refill(&mut self, now: Now, depth: usize) -> bool {
         if now.ns >= self.end_ns {
             return false;
@@ -233,7 +233,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Sends the prepared requests. Returns true if the sockets took all.
+    /// Sends the prepared requests. Returns true if the sockets took all bytes.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
         for index in 0..self.connections.len() {
@@ -246,7 +246,7 @@ impl<'a> Worker<'a> {
             let meter = &mut self.meter;
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             flushed.or_else(|fault| self.excuse(index, fault))?;
-            // After a pause of this machine, more is due at once than a socket takes.
+            // After a pause of this machine, more requests may be due at once than a socket takes.
             all &= !self.connections[index].is_dirty();
         }
         Ok(all)
@@ -261,8 +261,8 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns how long the thread waited for a core after an answer woke it. Returns 0 after a
-    /// short sleep, whose planned end is close enough.
+    /// Returns how long the thread waited for a core after an answer woke it. After a short sleep,
+    /// returns 0, because the planned end of the sleep is close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;
@@ -292,7 +292,7 @@ impl<'a> Worker<'a> {
         let earliest_us = self.clocks.iter().zip(&self.shared.peers).map(|(clock, peer)| {
             clock.known_us.and_then(|offset_us| peer.promise.earliest_us(oldest_us, offset_us))
         });
-        // Nothing is forgotten while one of the clocks is not known.
+        // While the clock of one of the targets is not known, no position may be forgotten.
         let low_us = earliest_us.min().flatten();
         let spans = self.spans.iter_mut().map(std::mem::take).collect();
         let _ = self.to.send(Message::Spans { thread: self.thread, spans, low_us });
@@ -301,7 +301,7 @@ impl<'a> Worker<'a> {
 
 /// Returns `began_ns`, the start of the last turn, if something held up the thread in that turn:
 /// the turn was long, and the sleep after it ended at once. Answers may have lain unread since
-/// then.
+/// `began_ns`.
 fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
     (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)
 }
@@ -311,10 +311,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_behind_a_long_turn_waited_since_it_began() {
+    fn answers_read_after_a_long_turn_waited_since_it_began() {
         const MS: u64 = 1_000_000;
         assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 19 * MS + 1), Some(5 * MS));
         assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 21 * MS), None, "the answers came during the sleep");
-        assert_eq!(held_up_since_ns(5 * MS, 5 * MS + MIN_STALL_NS - 1, 6 * MS), None, "a usual turn");
+        assert_eq!(held_up_since_ns(5 * MS, 5 * MS + MIN_STALL_NS - 1, 6 * MS), None, "a short turn");
     }
 }

@@ -1,4 +1,4 @@
-//! A bare echo, which shows the effect of this machine on requests without any target.
+//! A bare echo. Requests to it show how much this machine delays requests without any target.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,16 +10,16 @@ use rustix::io::retry_on_intr;
 /// Room for several turns of requests of 16 bytes each.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Starts a thread that sends back each byte on this many connections, and ends with the last of
-/// them.
+/// Starts a thread that sends back each byte on this many connections. The thread ends when the
+/// last of them is closed.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn start(connections: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
     let thread = std::thread::Builder::new().name("echo".to_owned());
-    // If a connection fails, the thread ends, and with it the run.
+    // If a connection fails, the thread ends, and so does the run.
     thread.spawn(move || echo(&listener, connections))?;
     Ok(address)
 }
@@ -38,7 +38,8 @@ fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
         retry_on_intr(|| epoll::wait(&watch, spare_capacity(&mut events), None))?;
         for event in events.drain(..) {
             let mut stream = &streams[event.data.u64() as usize];
-            // The event says that bytes or the end have come, so this does not wait.
+            // The event says that bytes or the end of the stream have arrived, so this does not
+            // block.
             let size = stream.read(&mut buffer)?;
             stream.write_all(&buffer[..size])?;
             if size == 0 {

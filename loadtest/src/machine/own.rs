@@ -10,13 +10,13 @@ use nix::unistd::Pid;
 use super::owner::Owner;
 use super::processor;
 
-/// The most processes of one target that are read.
+/// The most processes, of all targets together, whose children are looked up.
 const PROCESSES_MAX: usize = 256;
 
-/// The most threads of a target that are read; more would take too long.
+/// The most threads, of all targets together, whose waits are read. More would take too long.
 pub(super) const THREADS_MAX: usize = 64;
 
-/// What the target used of this machine.
+/// The target's use of this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Used {
     /// Processor time of all threads since the target was first seen.
@@ -24,13 +24,13 @@ pub(crate) struct Used {
     pub(crate) memory: Option<u64>,
 }
 
-/// Sums up what generator and target used of the cores.
+/// Adds up the processor time of the targets' processes.
 #[derive(Debug)]
 pub(crate) struct OwnTime {
-    /// The owners of the targets, in their order.
+    /// The owners of the targets, in the order of the targets.
     pub(super) owners: Vec<Owner>,
-    /// The target's processes as found last, and the processor time that each had used when last
-    /// read.
+    /// The target's processes that the last search found. For each process, the processor time that
+    /// it had used at the last reading.
     pub(super) processes: BTreeMap<u32, u64>,
     /// The processor time of the target's processes since they were first seen.
     target_ns: u64,
@@ -50,8 +50,8 @@ impl OwnTime {
         !self.owners.is_empty() && self.owners.iter().all(|owner| owner.process().is_some())
     }
 
-    /// Returns what the target's processes have used since they were first seen; nothing unless all
-    /// targets' processes can be seen.
+    /// Returns the processor time that the target's processes have used since they were first seen,
+    /// and their memory. Both are `None` unless the processes of all targets can be seen.
     pub(super) fn target_used(&mut self) -> Used {
         self.find_processes();
         let used_ns = self.target_used_ns();
@@ -74,8 +74,8 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Finds the target's processes. A process that is new since the last search counts from 0,
-    /// because it began in the run.
+    /// Finds the target's processes. All processor time of a process that the last search did not
+    /// find counts, because the process began during the run.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
@@ -83,7 +83,8 @@ impl OwnTime {
             found.extend(children_of(found[at]));
             at += 1;
         }
-        // If the target started this load test, the load test is still the generator.
+        // If the target started this load test, the load test is a child of the target. But its
+        // time is the time of the generator.
         found.retain(|&process| process != std::process::id());
         self.processes.retain(|process, _| found.contains(process));
         for process in found {

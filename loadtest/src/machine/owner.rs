@@ -10,14 +10,14 @@ const ESTABLISHED: &str = "01";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Remote,
-    /// It runs on this machine, but its process cannot be seen.
+    /// The target runs on this machine, but its process cannot be seen.
     Unknown,
     Process(u32),
 }
 
 impl Owner {
-    /// Returns the owner of the other end of a TCP connection on this machine, by its two
-    /// addresses.
+    /// Returns the owner of the other end of a TCP connection on this machine, by the connection's
+    /// two addresses.
     pub(crate) fn of_tcp(ours: SocketAddr, theirs: SocketAddr) -> Self {
         let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|path| {
             let table = fs::read_to_string(path).ok()?;
@@ -26,19 +26,19 @@ impl Owner {
         inode.and_then(holder_of).map_or(Self::Unknown, Self::Process)
     }
 
-    /// Returns the owner of a Unix socket, by the process that listens on it. The system's first
-    /// process listens for the services that it starts, so it counts as unknown.
+    /// Returns the owner of a Unix socket, by the process that listens on it. Process 1 may listen
+    /// on behalf of a service that it starts, so it counts as unknown.
     pub(crate) fn of_listener(process: Option<u32>) -> Self {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }
 
-    /// Returns the name of its process, if that is on this machine.
+    /// Returns the name of the target's process, if the process is known.
     pub(crate) fn name(self) -> Option<String> {
         let name = fs::read_to_string(format!("/proc/{}/comm", self.process()?)).ok()?;
         Some(name.trim_end().to_owned())
     }
 
-    /// Returns the number of its process, if that is on this machine.
+    /// Returns the number of the target's process, if the process is known.
     pub(crate) fn process(self) -> Option<u32> {
         match self {
             Self::Process(process) => Some(process),
@@ -47,8 +47,8 @@ impl Owner {
     }
 }
 
-/// Finds the inode of a connection's socket in the kernel's table. Two connections of this machine
-/// between the same ports are not told apart.
+/// Finds the inode of a connection's socket in the kernel's table. If two connections of this
+/// machine have the same two ports, the first of them is taken.
 fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -89,7 +89,7 @@ mod tests {
         let theirs = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(theirs).expect("a connection");
         let ours = stream.local_addr().expect("an address");
-        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted it");
+        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted the connection");
         let _accepted = listener.accept().expect("a connection");
         assert_eq!(Owner::of_tcp(ours, theirs), Owner::Process(std::process::id()));
     }

@@ -1,4 +1,4 @@
-//! The processor time that a thread used and waited for, and the memory of a process.
+//! The time for which a thread ran and waited for a core, and the memory of a process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// The times of a thread since an earlier reading.
+/// The times for which a thread ran and waited since an earlier reading.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) ran_ns: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Since {
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
-    /// Since the thread began.
+    /// The times from the start of the thread to the last reading.
     seen: Since,
 }
 
@@ -42,7 +42,7 @@ impl RunDelay {
         Self::of_thread(Path::new("/proc/thread-self"))
     }
 
-    /// Measures the thread with this directory in `/proc`.
+    /// Measures the thread whose directory in `/proc` this is.
     pub(super) fn of_thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The place where systemd and container runtimes mount control groups.
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
-/// Returns the time for which quotas have held up this process's control group and the groups
-/// around it, since the groups were made; 0 without quotas.
+/// Returns the time for which quotas have held up this process's control group and the groups that
+/// contain it, since these groups were made; 0 without quotas.
 pub(crate) fn held_up() -> Duration {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut sum = Duration::ZERO;
@@ -19,8 +19,8 @@ pub(crate) fn held_up() -> Duration {
     sum
 }
 
-/// Returns the directory of a control group that may have a quota: a line is
-/// `hierarchy:controllers:path`, and version 2 names no controllers.
+/// Returns the directory of a control group, if the group may have a quota. `membership` is a line
+/// `hierarchy:controllers:path`. In version 2 of control groups, the line names no controllers.
 fn cpu_group(membership: &str) -> Option<PathBuf> {
     let mut parts = membership.splitn(3, ':').skip(1);
     let controllers = parts.next()?;
@@ -29,7 +29,8 @@ fn cpu_group(membership: &str) -> Option<PathBuf> {
     has_quota.then(|| Path::new(MOUNTED_AT).join(controllers).join(path.trim_start_matches('/')))
 }
 
-/// Reads `cpu.stat`: version 1 has nanoseconds, version 2 microseconds.
+/// Reads the time in `cpu.stat`: version 1 of control groups has nanoseconds, and version 2 has
+/// microseconds.
 fn throttled(statistics: &str) -> Duration {
     let in_ns = number_of("throttled_time ", statistics).map(Duration::from_nanos);
     let in_us = number_of("throttled_usec ", statistics).map(Duration::from_micros);

@@ -4,28 +4,28 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A shorter stall is not recorded. Half of this time is the usual lateness of a timer on a virtual
-/// machine.
+/// The shortest stall that is recorded. On a virtual machine, a timer is usually late by half of
+/// this time.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
 /// A target that is up to 80 % busy serves the queue behind a stall within this multiple of the
 /// stall's length.
 const QUEUE_LENGTHS: u64 = 4;
 
-/// A queue lasts at most this long.
+/// The longest time for which a queue excuses requests.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
-/// Stalls are kept for this long. By then, every request that they delayed was answered or has
+/// Stalls are kept for this long. By then, every request that they delayed has been answered or has
 /// failed.
 const KEPT_NS: u64 = 20_000_000_000;
 
-/// A time in which the machine ran nothing of ours although something was due, in nanoseconds from
-/// the start of the run.
+/// A time in which the machine did not run a thread of the target or of the load test although the
+/// thread was due. In nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
     pub(crate) until_ns: u64,
-    /// Its length, less what target and generator used of the cores meanwhile.
+    /// The part of this time that is lost: [`super`] says what is subtracted from the length.
     pub(crate) lost_ns: u64,
 }
 
@@ -44,11 +44,11 @@ pub(crate) struct Stalls(Mutex<Record>);
 #[derive(Debug, Default)]
 struct Record {
     from_ns: u64,
-    /// Ascending; no two overlap.
+    /// In ascending order. No two of them overlap.
     recent: VecDeque<Stall>,
     /// Bunches of requests that the generator sent late, all at once. They queue at the target as
-    /// if after a stall. So each bunch is kept as a stall without width at the time of sending.
-    /// Ascending.
+    /// if after a stall. So each bunch is kept as a stall without width at the time of sending. In
+    /// ascending order.
     bunches: VecDeque<Stall>,
     /// The sum of the stalls that are no longer kept.
     past: StallSum,
@@ -69,8 +69,8 @@ impl Stall {
     }
 }
 
-/// Returns the losses of the stalls that touch a request, or whose queue does. A stall that begins
-/// later never ends earlier.
+/// Returns the loss of each stall that touches a request, or whose queue touches it. `stalls` is in
+/// ascending order: a stall that begins later never ends earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -87,7 +87,7 @@ impl Stalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a stall, joined with those that overlap it.
+    /// Adds a stall, joined with the recorded stalls that overlap it.
     pub(crate) fn add(&self, stall: Stall) {
         let mut record = self.record();
         let begin = record.recent.partition_point(|known| known.until_ns <= stall.from_ns);
@@ -102,13 +102,14 @@ impl Stalls {
         }
     }
 
-    /// Returns the sum of the stalls in the measurement, which ended at this instant.
+    /// Returns the sum of the stalls in the measurement, which ended at `until_ns`.
     pub(crate) fn sum(&self, until_ns: u64) -> StallSum {
         let record = self.record();
         record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
-    /// Adds requests that the generator sent at once, the first of them late by `late_ns`.
+    /// Adds a bunch of requests that the generator sent at once. The first of them was late by
+    /// `late_ns`.
     pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
         if late_ns < MIN_STALL_NS {
             return;
@@ -123,8 +124,9 @@ impl Stalls {
     }
 
     /// Returns the delay that the machine may have caused to a request that was sent and answered
-    /// at these instants. That is the sum of the stalls that touch it or whose queue does, and a
-    /// quarter for the queue: of that sum, or of a bunch's lateness if that is longer.
+    /// at these instants. The delay is the sum of the stalls that touch the request or whose queue
+    /// touches it, and a quarter more for the queue. The quarter is of this sum, or of the lateness
+    /// of a bunch if the lateness is longer.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();
@@ -170,7 +172,7 @@ mod tests {
     fn stalls_that_overlap_count_once() {
         let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum(u64::MAX);
         assert_eq!((all.count, all.total.as_nanos(), all.longest.as_nanos()), (2, 25, 15));
-        // Stalls are not joined over a gap.
+        // Stalls that touch but do not overlap are not joined.
         let all = stalls(0, &[(10, 20), (20, 30), (31, 41)]).sum(u64::MAX);
         assert_eq!((all.count, all.longest.as_nanos()), (3, 10));
     }
@@ -188,7 +190,7 @@ mod tests {
         let stalls = stalls(0, &[(1_000, 1_100), (5_000, 5_020)]);
         let excuse = |sent_ns, received_ns| stalls.excuse_ns(sent_ns, received_ns);
         assert_eq!([excuse(900, 1_000), excuse(900, 1_001), excuse(1_050, 1_060)], [0, 125, 125]);
-        // The queue behind the first is over after four times its length.
+        // The queue behind the first stall is over after four times the stall's length.
         assert_eq!([excuse(1_499, 1_600), excuse(1_500, 1_600)], [125, 0]);
         assert_eq!([excuse(900, 9_000), excuse(5_080, 5_090), excuse(5_100, 5_200)], [150, 25, 0]);
     }
@@ -202,7 +204,7 @@ mod tests {
         let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + MS);
         assert_eq!([excuse(12 * MS), excuse(12 * MS + 1), excuse(22 * MS)], [0, MS, MS]);
         assert_eq!([excuse(29 * MS - 1), excuse(29 * MS)], [MS, 0]);
-        // The longer one of the two queues counts.
+        // Of the queues behind the stall and behind the bunch, only the longer one counts.
         stalls.add_bunch(90 * MS, 8 * MS);
         assert_eq!(excuse(90 * MS), 3 * MS);
         stalls.add_bunch(95 * MS, MIN_STALL_NS - 1);
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn old_stalls_stay_in_the_sum_alone() {
+    fn old_stalls_stay_only_in_the_sum() {
         let all = [(0, 10), (KEPT_NS, KEPT_NS + 5), (2 * KEPT_NS + 100, 2 * KEPT_NS + 101)];
         let stalls = stalls(0, &all);
         assert_eq!(stalls.record().recent.len(), 1);

@@ -1,8 +1,8 @@
 //! The target's waits for a core.
 //!
 //! A sleeper hardly runs, so the kernel lets it run soon even if other programs share its core. A
-//! busy thread of the target may have to wait for the turn of each of those programs. The kernel
-//! counts the waits of each thread.
+//! busy thread of the target may have to wait until each of those programs has had its turn. The
+//! kernel counts the waits of each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -15,19 +15,19 @@ use super::stalls::{MIN_STALL_NS, Stall};
 /// The time between two looks: short in comparison with any wait that matters.
 pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 
-/// The target's threads are listed anew after this many looks.
+/// After this many looks, the target's threads are listed again.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
 /// The number of looks that are kept: four seconds. A longer wait counts as four seconds.
 const REMEMBERED: usize = 1_024;
 
-/// The processor time used until a look, in nanoseconds.
+/// A look at the target's waits: its time, and the processor time used until then, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) at_ns: u64,
-    /// By the target.
+    /// The processor time of the target.
     pub(crate) target_ns: u64,
-    /// By target and generator.
+    /// The processor time of target and generator.
     pub(crate) own_ns: u64,
 }
 
@@ -39,12 +39,12 @@ struct Thread {
     idle: Idle,
 }
 
-/// The last look before a thread ran. The thread has been idle or waiting since the look after it
-/// at the latest.
+/// The last look before a thread ran for the last time. Since the look after this one, the thread
+/// has been idle or has waited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
-    /// The time for which the thread ran between that look and the next one.
+    /// The time for which the thread ran between this look and the look after it.
     ran_ns: u64,
 }
 
@@ -91,7 +91,8 @@ impl Waits {
         }
     }
 
-    /// Returns the least time between two instants for which the target did not run.
+    /// Returns the time for which the target did not run between two instants. The true time may be
+    /// longer, because the processor time is known only at the looks before and after.
     pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
         let before = last_look(&self.looks, from_ns);
         let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
@@ -107,12 +108,13 @@ fn last_look(looks: &VecDeque<Look>, until_ns: u64) -> Look {
 }
 
 impl Idle {
-    /// Returns the stall that made a thread wait, from its times between the last two looks.
+    /// Returns the stall that made a thread wait, from the thread's times between the last two
+    /// looks.
     ///
     /// The waits began at most their own length before the first of these looks, and not before the
     /// thread last ran. Time in which other threads of the target ran is not lost, because the
-    /// thread may have waited for them. The loss is at most what target and generator left of all
-    /// cores.
+    /// thread may have waited for them. The loss is at most the time of all cores that target and
+    /// generator did not use.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
@@ -140,8 +142,9 @@ mod tests {
     }
 
     /// Returns the stall of a thread on two cores. Its waits of 7 ms ended between 12 and 16 ms,
-    /// and it ran for `ran_ms` in that time. The looks are 4 ms apart, from 0 on. By each look, the
-    /// target has used `target_ms`; by the last, the generator has used `generator_ms`.
+    /// and it ran for `ran_ms` in that time. The looks are 4 ms apart, from 0 on. At each look, the
+    /// target has used the processor time in `target_ms`. At the last look, the generator has used
+    /// `generator_ms`.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {
@@ -162,7 +165,7 @@ mod tests {
         assert_eq!(
             stall([0, 0, 1, 1, 2], 4, 1).map(|stall| stall.lost_ns),
             Some(6 * MS),
-            "the thread's own time is no other thread's"
+            "the thread's own processor time is not another thread's"
         );
     }
 
@@ -179,8 +182,8 @@ mod tests {
 
     #[test]
     fn a_wait_begins_after_the_thread_last_ran() {
-        // The thread ran for a quarter of the time. Then no look came for 20 ms, and it waited for
-        // 16 of them.
+        // The thread ran for a quarter of the time. Then no look came for 20 ms, and the thread
+        // waited for 16 ms of this time.
         let (mut waits, mut idle) = (Waits::default(), Idle::default());
         for turn in 0..=6 {
             waits.add(look(turn * 4, turn, turn));

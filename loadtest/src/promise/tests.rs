@@ -91,7 +91,7 @@ fn counters_are_apart_by_increment_and_offset() {
     assert_eq!(tickets(2, 1, "").check_apart(&tickets(2, 2, "")), Ok(()));
     assert_eq!(tickets(6, 1, "").check_apart(&tickets(4, 2, "")), Ok(()));
     let [one, two] = [r#","fleet":"one""#, r#","fleet":"two""#].map(|fleet| tickets(1, 1, fleet));
-    assert_eq!(one.check_apart(&one), Ok(()), "they share a counter");
+    assert_eq!(one.check_apart(&one), Ok(()), "both take numbers from one counter");
     for (one, other) in [
         (&tickets(2, 1, ""), &tickets(2, 1, "")),
         (&tickets(1, 1, ""), &tickets(2, 2, "")),

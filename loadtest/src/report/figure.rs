@@ -1,4 +1,5 @@
-//! A figure: its name, its unit and its value. Every output is made from one list of figures.
+//! A figure: its name, its unit and its value. All reports of a run are made from one list of
+//! figures.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,10 +9,11 @@ use crate::units::{grouped, ids_per_s, percent, time};
 /// The text of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// A value that was set, found or measured. No two figures have the same row and name.
+/// A value that the user set, or that a run found or measured. No two figures have the same row and
+/// name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// The row of the report that it stands in.
+    /// The row of the report that shows the figure.
     pub(crate) row: String,
     pub(crate) name: String,
     pub(crate) unit: Unit,
@@ -30,7 +32,7 @@ pub(crate) enum Unit {
     Us,
     #[serde(rename = "s")]
     S,
-    /// 1 is the whole. For processor time, 1 is one core.
+    /// A share, where 1 is the whole. For processor time, 1 is one core.
     #[serde(rename = "share")]
     Share,
     #[serde(rename = "bytes")]
@@ -57,7 +59,7 @@ impl Unit {
 }
 
 impl Figure {
-    /// Returns its value with its unit, as a person reads it.
+    /// Returns the figure's value with its unit, as a person reads it.
     pub(crate) fn text(&self) -> String {
         if let Value::String(words) = &self.value {
             return words.clone();

@@ -1,5 +1,5 @@
-//! The JSON file of a run: the verdict, and the list of all figures. Every other report is made
-//! from it.
+//! The JSON file of a run: the verdict, and the list of all figures. The terminal's report and the
+//! page are made from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 use crate::units::lowercase;
 
-/// The version of the file's format. It changes when a key goes or changes its meaning.
+/// The version of the file's format. It changes when a key is removed or changes its meaning.
 /// loadtest/schema.json describes the format.
 pub(crate) const FORMAT: u32 = 3;
 
@@ -29,7 +29,7 @@ pub(crate) const RUN: &str = "run";
 /// and has a few hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
-/// If fewer values than this lie beyond a quantile, chance decides it.
+/// If fewer values than this lie beyond a quantile, chance decides the quantile.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) kind: String,
     /// `pass`, `fail` or `no verdict`.
     pub(crate) verdict: String,
-    /// The reasons why it is not a pass.
+    /// The reasons why the verdict is not a pass.
     pub(crate) reasons: Vec<String>,
     /// The first line of the report.
     pub(crate) summary: String,
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
-/// An objective of response time, and the value of the run.
+/// An objective of response time, and the value that the run reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
@@ -59,17 +59,18 @@ pub(crate) struct Objective {
     pub(crate) limit_us: f64,
     /// Null if nothing was measured.
     pub(crate) found_us: Option<f64>,
-    /// The target's part of the response time at this quantile, without the machine's stalls. If it
-    /// is above the limit, the target missed the objective.
+    /// The target's part of the response time at this quantile, without the machine's stalls. If
+    /// this time is above the limit, the target missed the objective.
     pub(crate) certain_us: Option<f64>,
     pub(crate) met: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
-    /// The row of [`Run::figures`] that has quantiles of the same times.
+    /// The row of [`Run::figures`] that has quantiles of the same distribution.
     pub(crate) row: String,
-    /// Pairs of a quantile from 0 to 1 and its value in microseconds, ever finer towards 1.
+    /// Pairs of a quantile from 0 to 1 and its value in microseconds, which are closer together
+    /// towards 1.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -258,10 +259,10 @@ impl Objective {
     }
 }
 
-/// Reads a file that `--json` wrote. `kind` is what its key `kind` must say.
+/// Reads a file that `--json` wrote. The key `kind` of the file must have the value `kind`.
 ///
 /// # Errors
-/// One line if the file is not what this version's `--json` writes.
+/// One line if the file cannot be read, or if this version's `--json` does not write such files.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;

@@ -16,7 +16,7 @@ const INDENT: usize = 14;
 /// Writes the report.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", run.summary)?;
     run.reasons.iter().try_for_each(|reason| writeln!(out, "{}: {reason}", run.verdict))?;
@@ -27,7 +27,7 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 /// Writes the quantiles in ms, and rows of other figures below them.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{:<INDENT$}", "ms")?;
     QUANTILES.iter().try_for_each(|&quantile| write!(out, "{:>11}", quantile_name(quantile)))?;
@@ -53,7 +53,7 @@ pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Resu
 /// Writes a name and its text. Long texts wrap.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn line(name: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = format!("{name:<INDENT$}");
     let mut columns = INDENT;

@@ -16,12 +16,14 @@ use crate::units::{count, time};
 /// The longest time until [`Terminal::unless_interrupted`] notices an interrupt.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Lines on standard output, a bar on a terminal's standard error, and the interrupt.
+/// Prints lines to standard output, shows a bar if standard error is a terminal, and notices
+/// Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Hidden until runs begin, and always unless standard error is a terminal.
+    /// The bar is hidden until runs begin. If standard error is not a terminal, the bar is always
+    /// hidden.
     bar: ProgressBar,
-    /// True if the JSON goes to standard output. Lines then go to standard error.
+    /// True if the JSON goes to standard output. In this case, lines go to standard error.
     is_beside: bool,
     is_interrupted: Arc<AtomicBool>,
 }
@@ -38,7 +40,7 @@ impl Terminal {
     /// Shows the bar and catches Ctrl-C from now on.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub(crate) fn begin_runs(&self) -> Result<(), ctrlc::Error> {
         self.bar.set_draw_target(ProgressDrawTarget::stderr());
         let is_interrupted = Arc::clone(&self.is_interrupted);
@@ -67,7 +69,7 @@ impl Terminal {
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
-    /// Names the run that the bar shows next.
+    /// Sets the name of the next run, which the bar shows.
     pub(crate) fn name_run(&self, name: String) {
         self.bar.set_prefix(name);
     }
@@ -91,7 +93,7 @@ impl Terminal {
         self.bar.finish_and_clear();
     }
 
-    /// Prints lines in place of the bar. A closed output changes no exit code.
+    /// Prints lines in place of the bar. If the output is closed, the exit code stays the same.
     pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
         self.bar.suspend(|| {
             let mut out: Box<dyn Write> =

@@ -11,8 +11,9 @@ use crate::promise::Promise;
 use crate::scenario::Scenario;
 use crate::target::{Access, Conversation, GREETING_TIMEOUT, Stream};
 
-/// The time limit of all connections together: tens of thousands on one machine take some seconds,
-/// and a target that takes each connection only after a retry must not delay the run for hours.
+/// The time in which all connections together must open. On one machine, tens of thousands of
+/// connections take some seconds. A target that accepts each connection only after a retry must not
+/// delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The shortest timeout, because the system refuses 0.
@@ -43,7 +44,7 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
 }
 
 /// Returns the clock of a target. A daemon on this machine uses this machine's clock. Any other
-/// local process may forward to a daemon elsewhere.
+/// process on this machine may forward connections to a daemon elsewhere.
 fn clock_of(owner: Owner) -> Clock {
     match owner {
         Owner::Remote => Clock::Other,
@@ -52,12 +53,12 @@ fn clock_of(owner: Owner) -> Clock {
     }
 }
 
-/// Greets the scenario's target with that index. A separate INFO address comes first, because it
-/// names the source to draw from.
+/// Greets the scenario's target with that index. If the target has a separate INFO address, this
+/// asks that address first, because its INFO names the source to draw from.
 ///
 /// # Errors
-/// [`Failure`] if the target speaks another protocol, its IDs cannot be checked, or it allows only
-/// smaller requests than the scenario's.
+/// [`Failure`] for one of three reasons: the target speaks another protocol, its IDs cannot be
+/// checked, or it does not allow requests as large as the scenario's.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
     let endpoint = scenario.addresses[number].clone();
     let Scenario { protocol, tls, token, .. } = scenario;
@@ -130,6 +131,6 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If this fails, connecting fails at the soft limit.
+    // If this fails, the soft limit stays, and connecting fails when it reaches that limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -1,4 +1,4 @@
-//! Puts the messages of the load threads together while they run.
+//! Combines the messages of the load threads while the threads run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -23,17 +23,18 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 struct Collector<'a, 'i> {
     shared: &'a Shared<'a>,
-    /// Targets that share a counter add their positions to the first of them.
+    /// The target under load. Targets that share a counter add their positions to those of the
+    /// first such target.
     loaded: &'a mut Loaded<'i>,
-    /// For each thread, the earliest date of an ID still to come.
+    /// For each thread, the earliest date of an ID that the thread has yet to receive.
     low_us: Vec<Option<i64>>,
-    /// For each thread, the first second that is still to come.
+    /// For each thread, the first second that the thread has yet to send.
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
-    /// When the measurement begins; `None` once it has begun.
+    /// When the measurement begins; `None` once the measurement has begun.
     begins_at: Option<Instant>,
-    /// When our own daemon is due to end; `None` without an outage, or once it has begun.
+    /// When our own daemon is due to end; `None` without an outage, or once the outage has begun.
     outage_at: Option<Instant>,
     samples: Samples,
     outcome: Outcome,
@@ -113,7 +114,7 @@ impl<'a, 'i> Collector<'a, 'i> {
             Message::Done { thread, counts, fault } => {
                 self.running -= 1;
                 self.reached[thread] = u64::MAX;
-                // No ID of this thread is still to come.
+                // This thread receives no more IDs.
                 self.low_us[thread] = Some(i64::MAX);
                 self.outcome.counts.merge(*counts);
                 self.outcome.faults.extend(fault);
@@ -153,8 +154,8 @@ impl<'a, 'i> Collector<'a, 'i> {
         (self.outcome, self.samples)
     }
 
-    /// Returns how many numbers the targets left out, if all are counters and every position was
-    /// kept.
+    /// Returns how many numbers the targets left out, if all targets are counters and every
+    /// position was kept.
     fn left_out(&self) -> Option<u64> {
         let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
         let is_known = are_counters && !self.outcome.too_scattered;
@@ -188,7 +189,7 @@ impl<'a, 'i> Collector<'a, 'i> {
 
     fn repeated(&mut self, peer: usize, position: u64) {
         let duplicate = Violation::Duplicate { id: self.shared.peers[peer].promise.id_at(position) };
-        // The connection that received the ID may have reported it, too.
+        // The connection that received the ID may have reported the duplicate, too.
         if !self.outcome.faults.contains(&Fault::Violation(duplicate)) {
             self.outcome.faults.insert(0, Fault::Violation(duplicate));
         }
@@ -228,7 +229,7 @@ fn begin_log(began: SystemTime, loop_words: &str) -> Vec<u8> {
     log
 }
 
-/// Appends a second to a log, in one or two KiB.
+/// Appends a second to a log. A second takes one or two KiB.
 fn log_second(log: &mut Vec<u8>, number: u64, second: &Second) {
     let mut serializer = V2DeflateSerializer::new();
     let start = Duration::from_secs(number);

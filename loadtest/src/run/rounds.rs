@@ -1,4 +1,4 @@
-//! Joins runs of one target: the second prolongs the first.
+//! Joins runs of one target: a later run prolongs an earlier one.
 
 use crate::measure::SecondFigures;
 
@@ -8,8 +8,8 @@ use super::Outcome;
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Adds a later run of the same scenario against the same target. Drops the unfinished last
-    /// second of the earlier run, which may hold only late answers.
+    /// Adds a later run of the same scenario against the same target. Drops the last second of the
+    /// earlier run if it is unfinished, because it may have only late answers.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
@@ -22,7 +22,8 @@ impl Outcome {
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
         self.too_scattered |= next.too_scattered;
-        // The later count covers all rounds, because their positions are kept together.
+        // The count of the later run covers all runs, because the positions of all runs are kept
+        // together.
         self.left_out = next.left_out;
         self.rounds += next.rounds;
         self.planned = self.planned.zip(next.planned).map(|(one, other)| one + other);

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 /// The shortest useful time between two samples.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The first sample, of the start of the measurement, and the last one.
+/// The first sample, taken when the measurement begins, and the last sample so far.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     first: Option<Sample>,
     last: Option<Sample>,
 }
 
-/// The processor time that the target had used at an instant; `None` if it cannot be seen.
+/// The processor time that the target had used at an instant; `None` if the processor time cannot
+/// be seen.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -27,8 +28,9 @@ impl Samples {
         now.share_since(self.last.replace(now)?)
     }
 
-    /// Returns the processor time of a measurement of that length, if the first and the last sample
-    /// saw it.
+    /// Returns the processor time of a measurement of this length: the share between the first and
+    /// the last sample, times the length. `None` if one of the two samples could not see the
+    /// processor time.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         Some(elapsed.mul_f64(self.last?.share_since(self.first?)?))
     }
@@ -50,7 +52,7 @@ mod tests {
     fn each_sample_returns_the_share_since_the_last_one() {
         let begin = Instant::now();
         let mut samples = Samples::default();
-        // One sample sees no time, and one comes too soon after another.
+        // One sample has no processor time, and one comes too soon after the sample before it.
         let looks =
             [(0, Some(100)), (1_000, Some(350)), (2_001, None), (3_000, Some(600)), (3_001, Some(600))];
         let shares = looks.map(|(at_ms, cpu_ms)| {
@@ -58,6 +60,6 @@ mod tests {
         });
         assert_eq!(shares, [None, Some(0.25), None, None, None]);
         let sum = samples.cpu(Duration::from_secs(6)).expect("seen at both ends");
-        assert_eq!(sum.as_millis(), 999, "of 500 ms in 3,001 ms");
+        assert_eq!(sum.as_millis(), 999, "6 s at the rate of 500 ms in 3,001 ms");
     }
 }

@@ -5,10 +5,10 @@
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
-//! The climb ends at the first rate that misses, even if a higher one would hold: an operator needs
-//! every rate up to the saturation point. A rate that holds does not prove that lower ones do. A
-//! rate without a verdict misses. A saturation point counts only if a second run at its rate
-//! confirms it.
+//! The climb ends at the first rate that misses, even if a higher rate would hold: for an operator,
+//! every rate up to the saturation point must hold. A rate that holds does not prove that lower
+//! rates hold. A rate without a verdict counts as a miss. A saturation point counts only if a
+//! second run at its rate confirms it.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,13 +34,14 @@ pub(crate) struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limit {
-    /// The layout has no more IDs for this time and these worker IDs.
+    /// The worker IDs of the source have no more IDs in the layout for this time.
     Layout,
     /// Answers came too late.
     Latency,
     /// The target refused for another reason, stalled or closed connections.
     Target,
-    /// This machine or the generator left no verdict. The target may be able to do more.
+    /// There was no verdict, because of this machine or the generator. The target may be able to do
+    /// more.
     Machine,
 }
 
@@ -48,11 +49,11 @@ pub(crate) enum Limit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
-    /// Up, until a rate misses.
+    /// Raises the rate until a rate misses.
     Climb,
-    /// Between the highest rate that held and the lowest that missed.
+    /// Tries a rate between the highest rate that held and the lowest rate that missed.
     Bisect,
-    /// The same rate a second time.
+    /// Tries the saturation point a second time, or, after that has missed, lower rates.
     Confirm,
 }
 
@@ -69,7 +70,7 @@ pub(crate) struct Missed {
     pub(crate) limit: Limit,
 }
 
-/// A search, and what it has found so far.
+/// A search, with its results so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
     pub(crate) bounds: Bounds,

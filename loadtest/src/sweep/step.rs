@@ -16,13 +16,13 @@ use crate::run::{Loaded, Outcome};
 use crate::scenario::Drive;
 use crate::value::Rate;
 
-/// If a run misses at this share of the source's full rate or above, the layout is the limit. There
-/// requests wait for the next tick or are refused.
+/// If a run misses at this share of the source's full rate or above, the layout is the limit. At
+/// such a rate, requests wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
-/// The generator is the limit if it and a local target use more than this share of the cores, and
-/// the generator uses the larger part. With a remote target, it is the limit if one of its threads
-/// needs a core for more than this share of the time.
+/// With a local target, the generator is the limit if both together use more than this share of the
+/// cores, and the generator uses the larger part. With a remote target, the generator is the limit
+/// if one of its threads needs a core for more than this share of the time.
 const MAX_SHARED: f64 = 0.9;
 
 /// A step of a sweep, with the keys of its JSON.
@@ -30,24 +30,24 @@ const MAX_SHARED: f64 = 0.9;
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     pub(crate) holds: bool,
-    /// The limit that it met; null if it held, or if the sweep ended with this step.
+    /// The limit that the step met; null if the rate held, or if the sweep ended with this step.
     pub(crate) limit: Option<Limit>,
-    /// As in the file of a plain run.
+    /// The run, in the form of a plain run's file.
     pub(crate) run: Run,
 }
 
 impl Step {
-    /// Returns the IDs per second asked for.
+    /// Returns the IDs per second that the step asked for.
     pub(crate) fn rate(&self) -> f64 {
         self.run.figures.number(LOAD, "offered").unwrap_or_default()
     }
 }
 
-/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns the
-/// step with the limit that it met, if any, or with the reason why the sweep ends.
+/// Runs one step against the target, whose source can hand out `full_rate` IDs in a second. Returns
+/// the step with the limit that it met, if any, or with the reason why the sweep ends.
 ///
 /// # Errors
-/// [`Failure`] if the target takes no load.
+/// [`Failure`] if the load cannot begin.
 pub(super) fn run(
     settings: &Settings,
     attempt: Attempt,
@@ -110,7 +110,8 @@ fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     }
 }
 
-/// Returns the codes of all refusals. Those of the warm-up count too, because its rate is the same.
+/// Returns the codes of all refusals. Refusals of the warm-up count, too, because the warm-up has
+/// the same rate.
 fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }

@@ -1,4 +1,4 @@
-//! A sweep at the terminal: a row for each step when it is over, and at the end the result.
+//! Shows a sweep at the terminal: writes a row when a step is over, and the result at the end.
 
 use std::io::{self, Write};
 
@@ -30,7 +30,7 @@ fn width(heading: &str) -> usize {
 /// Writes the lines before the steps.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(super) fn begin(
     settings: &Settings,
     bounds: super::search::Bounds,
@@ -54,7 +54,7 @@ fn head(out: &mut dyn Write) -> io::Result<()> {
 /// Writes the table of all steps.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
     head(out)?;
     steps.iter().try_for_each(|step| row(step, out))
@@ -69,7 +69,7 @@ pub(super) fn objective(settings: &Settings) -> String {
 /// Writes a step's row.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(super) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
     for [heading, row, name] in COLUMNS {
         // The unit of a rate is in the heading.
@@ -94,7 +94,7 @@ fn verdict(step: &Step) -> String {
 /// Writes the result, and the lines that explain it.
 ///
 /// # Errors
-/// The writer's.
+/// The writer's error.
 pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", sweep.summary)?;
     if let Some(step) = sweep.at_miss() {
@@ -107,7 +107,7 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the first line of the result: the saturation point, or why there is none.
+/// Returns the first line of the result: the saturation point, or the reason why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
     let saturation = sweep.saturation.map(grouped);
     let so_far = match &saturation {

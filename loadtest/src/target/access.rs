@@ -25,7 +25,8 @@ pub(crate) struct Access {
     pub(crate) token: Option<Token>,
 }
 
-/// The most bytes of an answer before the load. A description of all sources fits.
+/// The longest answer that is read before the load, in bytes. It is long enough for an INFO that
+/// describes all sources.
 const MAX_GREETING_SIZE: usize = 4 << 20;
 
 /// The most bytes of an answer that an error quotes.
@@ -113,7 +114,8 @@ impl<'a> Conversation<'a> {
         self.stream.write_all(&bytes).map_err(|error| self.no_answer(&error))
     }
 
-    /// Reads until `take` returns a value and its size, and drops that many bytes.
+    /// Reads until `take` returns a value and the number of bytes that encode it. Then removes
+    /// these bytes from the input.
     pub(crate) fn next<T>(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
@@ -148,8 +150,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Limits the next wait to the time left, so that a target that sends single bytes cannot put
-    /// off the deadline.
+    /// Limits the next wait to the time that is left until the deadline. So a target that sends
+    /// single bytes cannot make the whole conversation last longer.
     fn limit_wait(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =

@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use crate::machine::owner::Owner;
 
-/// A connected socket, and the session of TLS over it.
+/// A connected socket, and the TLS session over it if it has one.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) socket: Socket,
@@ -24,8 +24,8 @@ impl Stream {
         Self { socket: socket.into(), session: None }
     }
 
-    /// Connects and blocks. Tries the addresses of a name in turn, each for `timeout`. A TLS
-    /// address needs `connector`.
+    /// Connects, and blocks until then. If a name has several addresses, this tries them in turn,
+    /// each for up to `timeout`. A TLS address needs `connector`.
     ///
     /// # Errors
     /// The error of the last address, or of the TLS handshake.
@@ -48,7 +48,7 @@ impl Stream {
 
     /// Makes the TLS handshake. Each of its reads and writes has the socket's time limit.
     fn secured(mut self, mut session: ClientConnection) -> io::Result<Self> {
-        // The session's buffer needs no limit: the number of requests in flight has one.
+        // The session's buffer needs no limit, because the number of requests in flight is limited.
         session.set_buffer_limit(None);
         while session.is_handshaking() {
             let moved = session.complete_io(&mut self.socket);
@@ -91,8 +91,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
-            // If nothing listens on an ephemeral port, a connection to that port may get the same
-            // port, and so connect to itself.
+            // The kernel may give a new connection the very port that it connects to. If nothing
+            // listens on that port, the connection then reaches itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = ErrorKind::ConnectionRefused.into();
             }
@@ -107,7 +107,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
 }
 
 /// Reads what was received, and never writes: answers must be read even while the socket takes no
-/// bytes.
+/// bytes to send.
 fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match session.reader().read(buffer) {

@@ -1,6 +1,6 @@
 //! The evidence for docs/capacity.md: whole runs, which together take half an hour on an idle
-//! machine. Each test prints its figures, and fails if they are not as the page says. The page has
-//! the command.
+//! machine. Each test prints its figures, and fails if they are not as the page says. The page also
+//! has the command for these tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn thirty_sound_runs_beside_noises_never_fail() {
     assert_eq!(codes[1], 0);
 }
 
-/// The capacity of the fake in requests per second.
+/// The capacity of the fake daemon in requests per second.
 const CAPACITY: f64 = 5_000.0;
 
 #[test]
@@ -59,7 +59,7 @@ fn a_sweep_finds_the_known_capacity_and_never_more() {
     }
 }
 
-/// Returns a target that spends the processor time `each` on each answer.
+/// Returns a target that uses the processor for the time `each` before each answer.
 fn costing(each: Duration) -> FakeDaemon {
     let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time");
     target(INFO, move |_, ids, peer, next, tag| {
@@ -104,7 +104,7 @@ fn equal_targets_are_never_called_different() {
 fn fifteen_per_cent_more_processor_time_is_found() {
     let _alone = alone();
     for _ in 0..5 {
-        // System calls add a tenth of `COST`, so 17 % of `COST` is 15 % of the whole.
+        // System calls add a tenth of `COST`, so 17 % of `COST` is about 15 % of the whole cost.
         let ran = compared(&costing(COST), &costing(COST.mul_f64(1.17)));
         assert!(
             ran.code == 1 && ran.stdout.lines().next().is_some_and(|summary| summary.contains("more CPU")),

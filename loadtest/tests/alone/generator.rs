@@ -1,4 +1,5 @@
-//! A load generator without CPU time blames no target, and a sweep names it as the limit.
+//! A load generator that lacks CPU time blames no target, and a sweep names the generator as the
+//! limit.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,18 +20,21 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
     let ran = stopped_in_its_measurement("2ms");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
-    // Even with the stop, every answer is within 5 s, so the run passes. It is repeated if a pause
-    // of this machine leaves it without a verdict.
+    // Even with the stop, every answer is within 5 s, so the run passes. The test repeats the run
+    // if a pause of this machine leaves it without a verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
 /// Stops a generator for half a second while it measures. If the number of its requests shows that
-/// the stop came too late, starts another one.
+/// the stop came too late, starts another generator.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
-        assert!(begun.elapsed() < Duration::from_secs(300), "the machine is too busy to stop it in time");
+        assert!(
+            begun.elapsed() < Duration::from_secs(300),
+            "the machine is too busy to stop the generator in time"
+        );
         let requests = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&requests);
         let target = target(INFO, move |_, ids, peer, next, tag| {
@@ -80,14 +84,15 @@ impl Quota {
                 Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
             }
         }
-        // Containers often have no control groups of their own. That is no failure, even in CI.
+        // Containers often have no control groups of their own. So this is no failure, even in CI.
         eprintln!("skipped: there are no control groups that can be written");
         None
     }
 
     fn run(&self, options: &str) -> Ran {
         let mut command = Command::new("sh");
-        // `$0` is the group's file. The shell enters the group, and then becomes the generator.
+        // `$0` is the file that lists the group's processes. The shell enters the group, and then
+        // becomes the generator.
         command.args(["-c", r#"echo $$ > "$0"; exec "$@""#]).arg(self.directory.join("cgroup.procs"));
         command.arg(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         start_by(command, options).wait()
@@ -109,7 +114,7 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     let target = sound_target();
     let load = format!("--address {} --for 1s --warm-up 200ms --rate 100000", target.name());
     // This rate needs more CPU time than the quota, even if the generator sends due requests in
-    // large batches. The objective of 20 s is met, but the rate is not.
+    // large batches. The run meets the objective of 20 s, but does not reach the rate.
     for more in ["--runs 1", "--p99.9 20s", "--closed"] {
         let ran = quota.run(&format!("{load} {more}"));
         assert_eq!(ran.code, 2, "{more}: {ran:?}");
@@ -136,11 +141,11 @@ fn a_starved_generator_is_named_as_the_limit() {
     let load = format!("--address {} --batch 5000 --connections 4 --threads 2", target.name());
     let ran = loadtest(&format!("{search} {load}"));
     let file = ran.json();
-    // A saturation point below a step without a verdict is a lower bound. If other programs run,
-    // late answers may end a step first.
+    // If a step without a verdict ended the climb, the target can do at least the saturation point.
+    // If other programs run, a step with late answers may end the climb first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
-    // No step is blamed on latency if the cores were busy, mostly with the generator.
+    // If the cores were busy, mostly with the generator, the limit of a step must not be latency.
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
         let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The verdict on bad targets beside real noise: none may pass. `evidence` has the sound target.
+//! The verdict on bad targets beside real noise: none may pass. `evidence` tests the sound target.
 //!
 //! The whole table takes all cores of the machine, so it runs only with `SNOWBANK_JUDGE_RUNS=1` or
 //! more. Otherwise the first four bad targets have one run each, without noise; `judge::simulation`
@@ -30,8 +30,8 @@ pub(crate) enum Noise {
     RealTimeBursts,
 }
 
-/// Noisy processes. They are not children of this process, in which the targets run: a child's time
-/// would be the target's.
+/// Noisy processes. They are not children of this process, in which the targets run: the time of a
+/// child would count as the target's.
 pub(crate) struct Neighbours(Vec<Pid>);
 
 impl Neighbours {
@@ -42,7 +42,7 @@ impl Neighbours {
             Noise::RealTimeBursts => (2, "chrt --fifo 10", BURSTS),
         };
         let start = |_| {
-            // The shell ends at once, so its child gets another parent.
+            // The shell ends at once, so the noisy process gets another parent.
             let line = format!("exec 2>/dev/null; {before} python3 -c \"$0\" >/dev/null & echo $!");
             let output =
                 Command::new("setsid").args(["sh", "-c", &line, script]).output().expect("it starts");
@@ -61,7 +61,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// A target, with what it does besides answering until this value is dropped.
+/// A bad target. Whatever it does besides answering ends when this value is dropped.
 struct Bad {
     address: String,
     _target: Box<dyn Any>,
@@ -92,7 +92,7 @@ impl Drop for Bad {
 }
 
 /// Returns a target that stops on all connections at once, before each answer. `stop` returns the
-/// length of the stop, from the request's number and the time since the first request.
+/// length of the stop, and gets the request's number and the time since the first request.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let begun = OnceLock::new();
     let stopped = Mutex::new(());
@@ -104,8 +104,8 @@ fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) ->
     })
 }
 
-/// Returns a target that stops for `length` once in each period of `each`. Meanwhile `burning` new
-/// threads of it burn CPU time.
+/// Returns a target that stops for `length` once in each period of `each`. During each stop,
+/// `burning` new threads of the target burn CPU time.
 fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
     let next = Mutex::new(each / 2);
     plain(stopping(move |_, now| {
@@ -122,8 +122,8 @@ fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
     }))
 }
 
-/// Returns a target that stops for 8 ms after each stall of the machine: a delay of half a
-/// millisecond, as in the load test.
+/// Returns a target that stops for 8 ms after each stall of the machine. A stall is found as in the
+/// load test: a thread wakes half a millisecond late.
 fn stopping_after_stalls() -> Bad {
     let found = Arc::new(AtomicBool::new(false));
     let stalled = Arc::clone(&found);
@@ -160,8 +160,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     bad
 }
 
-/// Returns a target that answers the requests whose number `is_sound`, and leaves the others to
-/// `other`.
+/// Returns a target that answers a request if `is_sound` returns true for its number. `other`
+/// handles all other requests.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
@@ -189,7 +189,7 @@ fn stopped() -> Bad {
     bad
 }
 
-/// Returns a target that answers one connection of eight late.
+/// Returns a target that is late with each answer on one connection of eight.
 fn slow_on_one_connection() -> Bad {
     plain(target(INFO, move |_, ids, peer, next, tag| {
         if peer.number % 8 == 0 {
@@ -199,7 +199,7 @@ fn slow_on_one_connection() -> Bad {
     }))
 }
 
-/// The bad targets and their names. The first four passed in the past.
+/// The bad targets and their names. In the past, the judge let the first four pass.
 const BAD: [(&str, fn() -> Bad); 15] = [
     ("300 ms once", || stopping_each(ms(300), ms(4_000), 0)),
     ("60 ms each 3 s", || stopping_each(ms(60), ms(3_000), 0)),
@@ -231,7 +231,7 @@ fn load(address: &str) -> Ran {
     loadtest(&format!("--address {address} --rate 2000/s --for 5s --warm-up 500ms --connections 8"))
 }
 
-/// Returns how often the whole table runs; 0 for the first four targets alone.
+/// Returns how often the whole table runs. 0 means that only the first four targets run.
 fn runs() -> usize {
     std::env::var("SNOWBANK_JUDGE_RUNS").map_or(0, |runs| runs.parse().expect("a number"))
 }

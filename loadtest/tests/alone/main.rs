@@ -1,4 +1,4 @@
-//! Tests that need all cores, or a machine that nothing else disturbs: one at a time.
+//! Tests that need all cores, or a machine that nothing else disturbs. They run one at a time.
 
 #[path = "../support/lib.rs"]
 mod support;

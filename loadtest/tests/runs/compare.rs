@@ -1,4 +1,4 @@
-//! Compares files of runs: equal, slower and faster ones, and too few to tell.
+//! Compares files of runs: equal, slower and faster runs, and too few runs for an answer.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::scripted::sound_target;
 use crate::support::{CLOSED, assert_of_schema, command, compare, loadtest};
 
-/// Writes three files of a run, each figure changed by `change`.
+/// Writes three copies of a run's file, in which `change` has changed each figure.
 fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
     let write = |number| {
         let path = directory.join(format!("{side}{number}.json"));
@@ -41,7 +41,8 @@ fn equal_runs_are_equal_and_slower_ones_are_slower() {
         let ran = compare(a, b, &format!("--fail-if-worse --json {}", json.display()));
         assert!(ran.code == code && ran.stdout.starts_with(begin), "{begin}: {ran:?}");
         assert_of_schema(&std::fs::read_to_string(&json).expect("a file"));
-        // Only warnings may be longer: they repeat the reasons of a run.
+        // Only warnings may be longer than a line of the table, because they repeat the reasons of
+        // a run.
         let mut table = ran.stdout.lines().skip(2).filter(|line| !line.starts_with("warning: "));
         assert!(table.all(|line| line.chars().count() <= 110), "{ran:?}");
         assert_eq!(compare(a, b, "").code, 0, "without --fail-if-worse");

@@ -1,4 +1,4 @@
-//! Load tests that are interrupted, killed, or short of files and disk space.
+//! Load tests that are interrupted or killed, or that run out of open files or disk space.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// Far longer than an interrupted load test takes to end, and far shorter than its measurement.
+/// The time in which an interrupted load test must end: far longer than it needs, and far shorter
+/// than its measurement.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -35,8 +36,9 @@ fn with_files(files: u32, options: &str) -> Ran {
 
 #[test]
 fn an_interrupt_ends_each_stage_and_shows_the_figures() {
-    // Each stage has a name, the number of requests by which it has begun, the number that get an
-    // answer, and its options. Requests without an answer are drained at the end.
+    // Each stage has a name, the number of requests by which it has begun, the number of requests
+    // that get an answer, and its options. In the last stage, the run waits for the requests that
+    // get no answer.
     let stages: [(&str, u64, u64, &str); 3] = [
         ("warm-up", 100, u64::MAX, "--warm-up 1h"),
         ("measuring", 300, u64::MAX, "--warm-up 100ms --for 1h"),
@@ -61,7 +63,7 @@ fn an_interrupt_ends_each_stage_and_shows_the_figures() {
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_silent_target() {
-    // The target accepts, and stays silent for longer than the test takes.
+    // The target accepts the connection, and stays silent for longer than the test takes.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&format!("--address {}", silent.name()));
     poll("a connection", || (silent.connections() > 0).then_some(()));
@@ -77,7 +79,7 @@ fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
     for signal in [Signal::INT, Signal::KILL] {
         let running = start("--rate 1000 --for 1h");
         let daemon = poll("a daemon", || running.children().first().copied().map(pid));
-        // A terminal signals the whole foreground group.
+        // On Ctrl-C, a terminal signals all processes of the foreground group.
         let group = getpgid(Some(pid(running.id()))).expect("it runs");
         poll("a group of its own", || (getpgid(Some(daemon)) != Ok(group)).then_some(()));
         running.signal(signal);
@@ -92,7 +94,7 @@ fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
 }
 
 #[test]
-fn a_bare_echo_that_cannot_run_has_its_reason() {
+fn a_bare_echo_that_cannot_run_is_reported_with_its_reason() {
     if !has_daemon() {
         return;
     }
@@ -113,8 +115,9 @@ fn a_full_disk_loses_the_files_but_not_the_table() {
 }
 
 #[test]
-fn a_load_test_without_files_blames_no_target() {
-    // The connections open first and take these files, so that some thread gets no epoll.
+fn a_load_test_out_of_open_files_blames_no_target() {
+    // The connections open first. They take these few files, so that some thread gets no file for
+    // its epoll.
     for files in 7..11 {
         let target = sound_target();
         let load = format!("--address {} --connections 4 --threads 4 --rate 500 --for 100ms", target.name());

@@ -1,4 +1,5 @@
-//! Runs against scripted targets: each bad one fails for its reason, and slowness shows.
+//! Runs against scripted targets: each bad target fails for its own reason, and the figures show a
+//! slow one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +12,15 @@ use crate::support::{Ran, loadtest, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
-/// Sends 2,000 requests on one connection, three quarters of them timed, with an objective that a
-/// busy machine meets.
+/// Sends 2,000 requests on one connection. Three quarters of the requests are timed, with an
+/// objective that even a busy machine meets.
 fn load(target: &FakeDaemon, more: &str) -> Ran {
     let timed = "--rate 1000/s --for 1500ms --warm-up 500ms --p99.9 5s";
     // Some tests count requests, and a second run would add to the number.
     loadtest(&format!("--address {} {timed} --connections 1 --runs 1 {more}", target.name()))
 }
 
-/// Runs a target that answers correctly, except for request 700.
+/// Runs a target that answers correctly, except that `odd` answers request 700.
 fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     target(INFO, move |number, ids, peer, next, tag| match number {
         700 => odd(ids, peer, next, tag),
@@ -27,8 +28,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Runs a load test. Returns its result, and the longest pause of this process, in which the target
-/// runs.
+/// Runs a load test. Returns its result, and the longest pause of this process, which also runs the
+/// target.
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -47,7 +48,7 @@ fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
 
 #[test]
 fn a_sound_target_passes() {
-    // A sound target may only seem late if this process paused.
+    // A sound target may seem late only if this process paused.
     let mut tries = 0..10;
     let ran = loop {
         let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), "")));
@@ -78,7 +79,8 @@ fn a_stall_counts_for_every_request_that_it_delayed() {
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
-    // 200 of 1,500 requests were due during a stall, so even the 99th percentile waited for 185 ms.
+    // 200 of 1,500 requests were due during a stall, so even the request at the 99th percentile
+    // waited for 185 ms.
     assert!(of("p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
@@ -87,7 +89,7 @@ fn a_stall_counts_for_every_request_that_it_delayed() {
 /// A target that breaks a promise, the options of its run, and words that the reasons must contain.
 struct Broken(fn() -> FakeDaemon, &'static str, &'static [&'static str]);
 
-/// Returns a target that hands out `size(count)` IDs where `count` are asked for.
+/// Returns a target that hands out `size(count)` IDs to a request for `count` IDs.
 fn counting(size: fn(u32) -> u32) -> FakeDaemon {
     target(INFO, move |_, ids, peer, next, tag| {
         let count = size(next.count);
@@ -125,8 +127,8 @@ fn dated(ahead_ms: i64) -> FakeDaemon {
 }
 
 /// Returns a target whose IDs increase on each connection, but one of two connections lags by 8 ms.
-/// Each connection sends every 8 ms, so the lagging IDs are lower than those that the other one
-/// received 4 ms before.
+/// Each connection sends every 8 ms, so the lagging IDs are lower than the IDs that the other
+/// connection received 4 ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
@@ -142,7 +144,8 @@ const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
-/// Returns a target that counts, and answers each request for ten numbers with these runs.
+/// Returns a target that hands out numbers of a counter. It answers each request for ten numbers
+/// with these runs, which it moves up by 100 each time.
 fn counter(runs: &'static [Run]) -> FakeDaemon {
     target(COUNTER, move |number, _, peer, _, tag| {
         let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
@@ -156,7 +159,7 @@ const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first:
 const BROKEN: [Broken; 16] = [
     Broken(repeats, "", &["duplicate: ", "worker=3"]),
     Broken(repeats_on_another_connection, "--connections 2", &["duplicate: "]),
-    // An unused ID, one tick before the last one. The message decodes both.
+    // Request 700 gets an unused ID, one tick before the last ID. The message decodes both IDs.
     Broken(
         || {
             odd_once(|ids, peer, next, tag| {
@@ -177,7 +180,7 @@ const BROKEN: [Broken; 16] = [
     Broken(|| counter(&ALL_BUT_6), TENS, &["a gap: the reply with 7 leaves out numbers"]),
     Broken(|| dated(-60_000), "", &["wrong time: ", "us older than"]),
     Broken(|| dated(60_000), "", &["wrong time: ", "us newer than"]),
-    // One thread sends on its connections in turn.
+    // A single thread sends on its two connections in turn.
     Broken(lags_on_one_connection, "--connections 2 --rate 250 --threads 1", &["order is strict"]),
     Broken(
         || odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64]))),
@@ -196,8 +199,8 @@ const TENS: &str = "--batch 10 --rate 10000/s";
 #[test]
 fn each_broken_promise_fails_with_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // A generator that stood still leaves no verdict, because the target may have closed an
-        // idle connection.
+        // If the generator stood still, a run may have no verdict, because the target may have
+        // closed an idle connection.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");
@@ -234,7 +237,7 @@ fn refusals_count_by_code_and_fail_unless_allowed() {
         let ran = until_judged(|| load(&refusing(is_refused), ""));
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains(reason) && ran.figure("IDs", name).as_f64() >= Some(15.0), "{ran:?}");
-        // A target's words cannot control the terminal.
+        // A target's message cannot control the terminal.
         let is_raw = ran.stdout.contains('\u{1b}') || ran.stdout.lines().any(|line| line.starts_with("pass"));
         assert!(!is_raw, "{ran:?}");
     }

@@ -1,4 +1,4 @@
-//! The load and the checks over the protocols of Redis, memcached, HTTP and noeqd.
+//! Loads targets over the protocols of Redis, memcached, HTTP and noeqd, and checks their IDs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -56,7 +56,7 @@ fn memcached(id: fn(u64) -> u64) -> String {
                 }
                 answer += "END\r\n";
             }
-            // The client may have gone.
+            // This fails if the client has closed the connection.
             let _ = out.write_all(answer.as_bytes());
         }
     })

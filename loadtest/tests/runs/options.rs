@@ -1,4 +1,4 @@
-//! Bad input leads to one line and exit code 2, and a run that cannot start leaves the files alone.
+//! Bad input leads to one line and exit code 2. A run that cannot start does not change the files.
 
 use std::io::{Read, Write};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use crate::support::{THOUSAND, command, loadtest};
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {
-        // The client may have gone.
+        // This fails if the client has closed the connection.
         let _ = stream.write_all(words);
         open.lock().expect("no panic").push(stream);
     })
@@ -33,7 +33,7 @@ fn bad_input_is_refused_in_one_line() {
     let next_version = next_version.name();
     let sound = sound.name();
     for (options, reason) in [
-        // Not a value of the option's kind.
+        // Values that the option does not accept.
         ("--rate 0", "a rate is IDs per second above 0"),
         ("--for -5s", "a time is above 0"),
         ("--errors 100%", "a share is above 0%"),
@@ -68,12 +68,12 @@ fn bad_input_is_refused_in_one_line() {
         (&format!("--address {silent}"), "did not answer within 5s"),
         (&format!("--address {next_version}"), "the daemon speaks protocol version 2"),
         (&format!("sweep --address {next_version}"), "the daemon speaks protocol version 2"),
-        // Files that cannot be written are refused before the run.
+        // Files that cannot be written. The load test refuses them before the run.
         (&format!("--address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("--address {sound} --csv /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("--address {sound} --hlog /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("sweep --address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
-        // A sweep has options of its own.
+        // Options and values that `sweep` does not accept.
         ("sweep --limit -1", "a rate is IDs per second above 0"),
         ("sweep --rate 5", "unexpected argument"),
     ] {

@@ -1,4 +1,4 @@
-//! The run's own daemon ends under load: the outage is measured, and no ID comes twice.
+//! A run ends its own daemon under load: the run measures the outage, and no ID comes twice.
 
 use crate::support::{Ran, has_daemon, loadtest, until, until_in_time};
 
@@ -14,13 +14,14 @@ fn is_seen(ran: &Ran) -> bool {
 }
 
 #[test]
-fn an_outage_is_measured_and_the_new_process_after_it() {
+fn an_outage_and_the_new_process_after_it_are_measured() {
     if !has_daemon() {
         return;
     }
     for ending in ["--restart-daemon-at 1s", "--kill-daemon-at 1s", "--kill-daemon-at 1s --resp"] {
         let options = format!("--rate 2000 --for 4s --warm-up 200ms --p99.9 5s {ending}");
-        // Only a late run or a missing figure is tried again. No try may repeat an ID.
+        // The test repeats only a run that was late or lacks a figure. Even such a run must not
+        // repeat an ID.
         let whole = || {
             let ran = until_in_time(|| loadtest(&options));
             assert_eq!(ran.code, 0, "{ending}: {ran:?}");

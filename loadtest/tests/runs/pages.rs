@@ -14,8 +14,8 @@ const VIEWS: [View; 4] = [
     View { width: 390, dark: true },
 ];
 
-/// Runs a script on a page. The page is in an iframe of another page, because its own policy
-/// forbids scripts, and because no browser window is as narrow as a phone.
+/// Runs a script on a page. The page is in an iframe of another page, because the policy of the
+/// page forbids scripts, and because no browser window is as narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
     let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));
@@ -95,7 +95,7 @@ fn a_file_of_another_form_is_refused_in_one_line() {
 #[test]
 fn the_json_of_each_kind_of_load_matches_the_schema() {
     let address = sound_target().name();
-    // Every test validates its runs against the schema, so this one has only loads that no other
+    // Every test validates its runs against the schema, so this test has only loads that no other
     // test has.
     for more in [
         "--poisson --for 500ms --batch 10",
@@ -129,7 +129,8 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let target = sound_target();
     let directory = tempfile::tempdir().expect("a directory");
     let [log, theirs] = ["run.hlog", "theirs"].map(|name| directory.path().join(name).display().to_string());
-    // Only one run: with several, the log has late answers that the list of seconds leaves out.
+    // The load test makes only one run. With several runs, the log has late answers that the list
+    // of seconds leaves out.
     let load = "--rate 1000 --for 3s --warm-up 100ms --runs 1 --p99.9 5s";
     let ran = loadtest(&format!("--address {} {load} --hlog {log}", target.name()));
     let mut reader = Command::new("java");
@@ -137,14 +138,14 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let output = reader.output().expect("java runs");
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
-    // One line of times and values for each interval.
+    // The reader's file has one line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
-    // A second in which the machine stands still has no interval, and late answers add one: the
-    // list of seconds has the same.
+    // A second in which the machine stood still has no interval, and late answers add an interval.
+    // The list of seconds differs in the same way.
     let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
     assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
 
-    // The last row has the maximum in ms, 1, and the count.
+    // The columns of the last row are the maximum in ms, the quantile 1, and the count.
     let distribution = read(&(theirs + ".hgrm"));
     let mut rows = distribution.lines().filter(|line| line.starts_with(' ') && !line.contains("Value"));
     let last = rows.next_back().expect("a row").split_whitespace();

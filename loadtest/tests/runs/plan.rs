@@ -8,7 +8,8 @@ fn figure_of(row: &str, name: &str, value: Value) -> Value {
     json!({"row": row, "name": name, "unit": "", "value": value})
 }
 
-/// Returns the file of a run with `batch` IDs and `us_per_request` of processor time a request.
+/// Returns the file of a run with `batch` IDs per request and `us_per_request` of processor time
+/// per request.
 fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
     json!({
         "format": 3, "kind": "run", "verdict": "pass", "reasons": [], "summary": "", "curves": [], "seconds": [],
@@ -40,7 +41,7 @@ fn sweep_file() -> Value {
     sweep_of(1, 200_000.0)
 }
 
-/// Returns the file of a sweep with `batch` IDs in each request and this saturation point.
+/// Returns the file of a sweep that has this saturation point, with `batch` IDs in each request.
 fn sweep_of(batch: u32, saturation: f64) -> Value {
     let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(batch, ids_per_s, us_per_request)});
     json!({
@@ -64,7 +65,7 @@ fn plan(sweep: &Value, options: &str) -> (Ran, Value) {
     (ran, plan.unwrap_or_default())
 }
 
-/// Plans from a sweep's file that can support a plan.
+/// Plans from a sweep's file, and fails if the file cannot support a plan.
 fn planned(sweep: &Value, options: &str) -> (String, Value) {
     let (ran, plan) = plan(sweep, options);
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -78,7 +79,8 @@ fn with(key: &str, value: Value) -> Value {
     sweep
 }
 
-/// Returns the sweep's file with one figure of its runs changed.
+/// Returns the sweep's file with one figure changed in each of its runs. If `value` is null, the
+/// figure is removed.
 fn with_figure(row: &str, name: &str, value: &Value) -> Value {
     let mut sweep = sweep_file();
     for step in sweep["steps"].as_array_mut().expect("steps") {
@@ -116,10 +118,10 @@ fn the_lowest_limit_decides() {
 }
 
 #[test]
-fn a_requests_cost_is_taken_from_the_next_lower_step() {
+fn a_requests_cost_is_taken_from_the_step_at_its_rate() {
     let (page, plan) = planned(&sweep_file(), "--rate 1M");
-    // Each daemon gets 100,000 requests/s, half a core by the sweep's step at that rate. At the
-    // saturation point, a request cost less.
+    // Each daemon gets 100,000 requests/s, half a core by the sweep's step at that rate. The step
+    // at the saturation point, where a request cost less, does not count.
     let found = ["CPU per request", "cores busy", "cores"].map(|name| figure(&plan, "each daemon", name));
     assert_eq!(found.map(|value| value.as_f64()), [5.0, 0.5, 1.0].map(Some));
     assert!(
@@ -143,11 +145,11 @@ fn a_plan_names_what_the_sweep_does_not_show() {
     }
     let counter = with_figure("target", "layout", &json!("tickets, increment 1"));
     let (page, _) = planned(&counter, "--rate 1M");
-    assert!(!page.contains("worker ID"), "a counter has none: {page}");
+    assert!(!page.contains("worker ID"), "a counter has no worker IDs: {page}");
 }
 
 #[test]
-fn a_plan_beyond_the_sweep_is_refused() {
+fn a_plan_that_the_sweep_cannot_support_is_refused() {
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), "--rate 1M", 2, "not confirmed by a second run"),
         (with("saturation", json!(null)), "--rate 1M", 2, "it found no saturation point"),

@@ -1,4 +1,4 @@
-//! CPU time and memory of a local target, second by second, and the clock of a remote one.
+//! CPU time and memory of a local target, second by second, and the clock of a remote target.
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
 use crate::support::{Ran, loadtest, until};
@@ -8,7 +8,7 @@ fn load(address: &str, more: &str) -> Ran {
     loadtest(&format!("--rate 500 --for 3s --warm-up 200ms --p99.9 5s --address {address} {more}"))
 }
 
-/// Returns the figure of each whole second.
+/// Returns the figure of each of the three whole seconds.
 fn of_seconds<'a>(run: &'a Value, name: &str) -> Vec<&'a Value> {
     run["seconds"].as_array().into_iter().flatten().take(3).map(|second| &second[name]).collect()
 }
@@ -40,7 +40,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
 
 #[test]
 fn the_distance_between_clocks_is_measured() {
-    // IDs dated 40 ms ahead, as from a machine whose clock is ahead.
+    // The target dates its IDs 40 ms ahead, like a target on a machine whose clock is ahead.
     let ahead = target(INFO, |_, ids, peer, next, tag| {
         let mut next_id = ids.0.lock().expect("no panic");
         let first = (*next_id).max(first_of_tick(40));

@@ -1,6 +1,6 @@
 //! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs.
-//! The scripted targets have limits that do not depend on the machine. A machine that pauses only
-//! lowers the result. So no sweep may find more than the target's capacity, and a sweep that a
+//! The scripted targets have limits that do not depend on the machine. A pause of the machine can
+//! only lower the result. So no sweep may find more than the target's capacity, and a sweep that a
 //! pause ended is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +25,8 @@ fn options(target: &FakeDaemon, more: &str) -> String {
     format!("{QUICK} --address {} {more}", target.name())
 }
 
-/// Sweeps a target, and tries again if the machine decided the result. Fails unless the exit code
-/// is `code` and the result begins with `begin`.
+/// Sweeps a target, and repeats the sweep if the machine decided its result. Fails unless the exit
+/// code is `code` and the result begins with `begin`.
 fn assert_ends(new: impl Fn() -> FakeDaemon, more: &str, code: i32, begin: &str) -> Ran {
     let ends = |ran: &Ran| ran.code == code && ran.result().starts_with(begin);
     let ran = until(|| loadtest(&options(&new(), more)), ends);
@@ -34,17 +34,17 @@ fn assert_ends(new: impl Fn() -> FakeDaemon, more: &str, code: i32, begin: &str)
     ran
 }
 
-/// Runs a target that answers by `script`, which gets the number of earlier requests.
+/// Runs a target that calls `script` to answer a request, with the number of earlier requests.
 fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'static) -> FakeDaemon {
     scripted::target(INFO, move |number, _, peer, next, tag| script(number, peer, next, tag))
 }
 
-/// Sweeps a target that answers a thousand requests/s, until the sweep ends at `limit`.
+/// Sweeps targets that answer a thousand requests/s, until a sweep names `limit` as its limit.
 fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &str, limit: &str) -> Ran {
     let swept = || {
         let ran = loadtest(&options(&new(), more));
-        // A confirmation lasts 1.2 s. At more than 1,150/s, its last request would be answered too
-        // late.
+        // A confirmation lasts 1.2 s. At more than 1,150 requests/s, the target would answer the
+        // last request of a confirmation too late.
         assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
         ran
     };
@@ -109,7 +109,8 @@ fn refusals_for_lack_of_ids_are_the_layouts_limit() {
 
 #[test]
 fn an_id_repeated_in_another_step_is_a_failure() {
-    // Each run begins with INFO, at which the IDs start again. Within a run, IDs are distinct.
+    // Each run begins with INFO, and the target then starts its IDs again from 1. Within a run, IDs
+    // are distinct.
     let repeats = || {
         let next_id = Mutex::new(1);
         FakeDaemon::start(move |_, peer| {
@@ -128,7 +129,8 @@ fn an_id_repeated_in_another_step_is_a_failure() {
 
 #[test]
 fn a_target_that_takes_no_later_run_is_a_failure() {
-    // The sweep greets the target on one connection, and each run has two.
+    // The sweep greets the target on one connection, and the first run uses two more. The target
+    // closes all later connections.
     let leaves = || {
         FakeDaemon::start(move |connection, peer| {
             let mut next_id = 1_000_000 * connection as u64;
@@ -145,7 +147,8 @@ fn a_target_that_takes_no_later_run_is_a_failure() {
     assert!(ran.json()["ended"]["gone"].is_string(), "{ran:?}");
 }
 
-/// Interrupts a sweep in its second step, if it has one: the first step has 220 requests.
+/// Interrupts a sweep in its second step, if the sweep gets that far. The first step has 220
+/// requests.
 fn interrupted() -> Ran {
     let asked = Arc::new(AtomicU64::new(0));
     let target = of_capacity(1_000.0, Arc::clone(&asked));

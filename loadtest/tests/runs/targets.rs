@@ -1,4 +1,4 @@
-//! Several targets in one run: no ID may come from two of them.
+//! Several targets in one run: no ID may come from two targets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use crate::support::{CLOSED, Ran, loadtest};
 const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
 
-/// The distance from an ID of worker 3 to the same ID of worker 4.
+/// The distance from an ID of worker 3 to the ID of worker 4 with the same time and sequence.
 const NEXT_WORKER: u64 = 1 << 12;
 
 fn load(targets: [&FakeDaemon; 2]) -> Ran {
@@ -38,7 +38,7 @@ fn targets_that_can_hand_out_the_same_id_are_refused() {
 }
 
 #[test]
-fn an_id_twice_is_found_on_each_target() {
+fn an_id_that_comes_twice_from_one_target_is_found() {
     let given = AtomicU64::new(0);
     let repeats = target(WORKER_4, move |number, ids, peer, next, tag| {
         let fresh = ids.take(next.count) + NEXT_WORKER;
@@ -51,9 +51,10 @@ fn an_id_twice_is_found_on_each_target() {
     assert!(ran.result().contains("duplicate: ") && ran.result().contains("worker=4"), "{ran:?}");
 }
 
-/// Two daemons of a fleet share a counter, but each hands out all numbers.
+/// Two daemons of a fleet share a counter, so no number may come from both. But here each of them
+/// hands out all numbers.
 #[test]
-fn a_number_twice_is_found_over_targets_that_share_a_counter() {
+fn a_number_from_two_targets_that_share_a_counter_is_found() {
     const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[
         {"index":0,"name":"orders","kind":"ticket","increment":1,"offset":1,"fleet":"one"}]}"#;
     let counter = || {

@@ -1,9 +1,10 @@
-//! Ticket counters: their order, their uniqueness and the numbers left out. Time is not checked.
+//! Ticket counters: their order, their uniqueness and the numbers left out. Numbers have no time to
+//! check.
 
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
-/// Starts a daemon that serves every second number.
+/// Starts a daemon whose counter hands out every second number.
 fn counter() -> Daemon {
     let config = "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\n\
                   kind = \"ticket\"\nincrement = 2\noffset = 1\n";

@@ -1,10 +1,10 @@
-//! A real browser without a screen.
+//! Opens pages in a real browser that needs no screen.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The time after which a browser that hangs is killed. One that works needs a second or two.
+/// The time after which a browser that hangs is killed. A browser that works needs a second or two.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The load test as a program: its output and its exit code.
+//! Runs the load test as a program, and reads its output and its exit code.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
 pub(crate) mod browser;
@@ -13,10 +13,11 @@ use tempfile::TempDir;
 
 use room::Room;
 
-/// A closed loop without objectives, so that a pause of the machine does not fail it.
+/// The options of a closed loop without objectives. A pause of the machine does not make such a run
+/// fail.
 pub(crate) const CLOSED: &str = "--closed --for 300ms --warm-up 100ms";
 
-/// A thousand requests, with an objective that a busy machine meets.
+/// The options of a run of a thousand requests, with an objective that even a busy machine meets.
 pub(crate) const THOUSAND: &str = "--rate 1000 --for 1s --warm-up 100ms --p99.9 5s";
 
 pub(crate) struct Running {
@@ -25,7 +26,7 @@ pub(crate) struct Running {
     _room: Room,
 }
 
-/// A server that is killed when this is dropped.
+/// A server that is killed when this value is dropped.
 pub(crate) struct Server(pub(crate) Child);
 
 impl Drop for Server {
@@ -42,13 +43,14 @@ pub(crate) struct Ran {
     json: Option<String>,
 }
 
-/// Runs the load test to its end. Blanks separate the options, which contain none.
+/// Runs the load test to its end. Blanks separate the options, so no option contains a blank.
 pub(crate) fn loadtest(options: &str) -> Ran {
     start(options).wait()
 }
 
-/// Repeats `run` until `is_seen`, at most ten times: a pause of the machine alone may spoil a run.
-/// Returns the last results. `run` makes a new target for each try.
+/// Calls `run` until `is_seen` returns true for the result, but at most ten times, because a mere
+/// pause of the machine may spoil a run. Returns the last result. `run` makes a new target for each
+/// call.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
@@ -60,13 +62,13 @@ pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ra
     ran
 }
 
-/// Repeats `run` until it has a verdict: on a busy machine there may be none.
+/// Repeats `run` until the load test has a verdict. On a busy machine, there may be none.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| ran.code != 2 || !ran.result().starts_with("NO VERDICT"))
 }
 
-/// Repeats `run` while only its times keep it from passing: on a busy machine a sound target may be
-/// late.
+/// Repeats `run` while only late answers keep the load test from passing. On a busy machine, a
+/// sound target may be late.
 pub(crate) fn until_in_time(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| !ran.is_late())
 }
@@ -75,11 +77,12 @@ pub(crate) fn start(options: &str) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
-/// Starts the load test by a command: the program itself, or one whose last argument is the
-/// program.
+/// Starts the load test by a command, which is the load test itself, or another program with the
+/// load test as its last argument.
 pub(crate) fn start_by(mut command: Command, options: &str) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    // The last value of an option counts, so a test's options replace the defaults of its helper.
+    // If an option is given twice, only its last value counts. So a test's options replace the
+    // defaults of its helper.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     spawn(command, directory)
 }
@@ -97,7 +100,7 @@ pub(crate) fn command(arguments: &str) -> Ran {
     spawn(command, tempfile::tempdir().expect("a directory")).wait()
 }
 
-/// Compares files of runs.
+/// Runs `compare` with the files of two sides.
 pub(crate) fn compare(a: &[String], b: &[String], more: &str) -> Ran {
     command(&format!("compare {} --with {} {more}", a.join(" "), b.join(" ")))
 }
@@ -142,7 +145,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
     }
 
-    /// Waits for the end of a load test, also of a killed one.
+    /// Waits until the load test has ended, even if it was killed.
     pub(crate) fn reap(mut self) {
         self.child.wait().expect("the load test ends");
     }
@@ -150,7 +153,7 @@ impl Running {
     pub(crate) fn wait(self) -> Ran {
         let output = self.child.wait_with_output().expect("the load test ends");
         let json = std::fs::read_to_string(self.directory.path().join("run.json")).ok();
-        // A run that cannot begin leaves the file empty.
+        // If a run cannot begin, its file is empty.
         json.iter().filter(|text| !text.is_empty()).for_each(|text| assert_of_schema(text));
         Ran {
             code: output.status.code().expect("no signal ended it"),
@@ -186,7 +189,7 @@ impl Ran {
         self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns true if only times kept the run from passing.
+    /// Returns true if only reasons that a slow machine can cause kept the run from passing.
     fn is_late(&self) -> bool {
         const TIMES: [&str; 6] = [
             "this machine stood still",
@@ -234,8 +237,8 @@ pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_js
     found.map(|figure| figure["value"].clone()).unwrap_or_default()
 }
 
-/// Returns true if the daemon's binary is there. Tests of the workspace have built it; tests of
-/// this package alone have not.
+/// Returns true if the daemon's binary is there. Cargo builds it for the tests of the workspace,
+/// but not for the tests of this package alone.
 pub(crate) fn has_daemon() -> bool {
     let found = snowbank_testkit::program::path().is_some();
     if !found {

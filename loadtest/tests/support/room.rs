@@ -1,15 +1,16 @@
-//! Limits how many load tests run at the same time, however many tests do, because each load test
-//! asks for a rate.
+//! Limits how many load tests run at the same time, because each of them needs cores to reach its
+//! rate. The number of tests that run at the same time may be higher.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The most load tests at the same time. A test has one at a time, so no test waits for itself.
+/// The most load tests at the same time. A test runs one load test at a time, so no test waits for
+/// itself.
 const LOAD_TESTS_MAX: usize = 3;
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
-/// A load test's room, until this value is dropped.
+/// The place of one load test among those that run. It is free again when this value is dropped.
 pub(crate) struct Room;
 
 impl Room {

@@ -1,4 +1,4 @@
-//! Targets that answer by a script.
+//! Targets that answer requests by a script, which is a function of the test.
 
 #[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;
@@ -18,7 +18,7 @@ pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 pub(crate) const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
 
-/// The request's number over all connections, from 0.
+/// The number of a request, counted over all connections from 0.
 pub(crate) type Number = u64;
 
 /// Hands out valid IDs of worker 3.
@@ -40,8 +40,8 @@ pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
 }
 
-/// Runs a target that sends `info` and answers each request by the script. The script returns false
-/// to close the connection.
+/// Runs a target that sends `info`, and calls the script to answer each request. The script returns
+/// false to close the connection.
 pub(crate) fn target(
     info: &'static str,
     script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
@@ -73,8 +73,8 @@ pub(crate) fn sound_but_for(info: &'static str) -> FakeDaemon {
     target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
 }
 
-/// Runs a target that answers at most `requests_per_s`, however many wait. Counts requests in
-/// `asks`.
+/// Runs a target that answers at most `requests_per_s`, however many requests wait. Counts requests
+/// in `asks`.
 pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
     let free_at = Mutex::new(Instant::now());
     target(INFO, move |_, ids, peer, next, tag| {
@@ -89,7 +89,7 @@ pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaem
     })
 }
 
-/// Listens and runs `with` on each connection. Returns the address.
+/// Listens, and calls `with` with each connection. Returns the address of the listener.
 pub(crate) fn listener(with: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();

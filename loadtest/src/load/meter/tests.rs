@@ -25,7 +25,7 @@ fn meter_with_outage(from_ns: u64) -> Meter {
     Meter { outage: from_ns..u64::MAX, ..meter() }
 }
 
-/// Sends a request, and reads its answer at `read_ns` on a thread that is busy since
+/// Sends a request, and reads its answer at `read_ns`, on a thread that has been busy since
 /// `busy_since_ns`.
 fn answer(meter: &mut Meter, asked: &InFlight, busy_since_ns: u64, read_ns: u64) {
     meter.sent(asked);
@@ -38,7 +38,7 @@ fn max_ms(times: &TimeHistogram) -> u64 {
 }
 
 #[test]
-fn a_late_sending_is_not_in_the_targets_part() {
+fn lateness_of_the_generator_is_not_in_the_targets_part() {
     let mut meter = meter();
     answer(&mut meter, &request(2_000_000, 7_000_000), 8_000_000, 8_000_000);
     assert_eq!([&meter.second.response, &meter.counts.target, &meter.counts.slip].map(max_ms), [6, 1, 5]);
@@ -46,7 +46,7 @@ fn a_late_sending_is_not_in_the_targets_part() {
 
 #[test]
 fn an_answer_that_lay_unread_is_not_the_targets_delay() {
-    // Read 6 ms after the request was sent, by a thread that should have run 4 ms earlier.
+    // The thread reads the answer 6 ms after it sent the request, but should have run 4 ms earlier.
     let mut meter = meter();
     answer(&mut meter, &request(2_000_000, 2_000_000), 4_000_000, 8_000_000);
     assert_eq!([&meter.second.response, &meter.counts.target].map(max_ms), [6, 2]);
@@ -61,7 +61,8 @@ fn a_slow_request_is_settled_once_its_stalls_are_known() {
         answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
     }
     meter.settle(at(1_800_000_000), &stalls);
-    // 8 ms less 4 ms and a quarter of 4 ms. A stall may still touch the other request.
+    // Of the 8 ms of the first request, the stall excuses 4 ms, and its queue a quarter of 4 ms. A
+    // stall may still touch the second request.
     let certain = &meter.counts.settling.certain;
     assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);

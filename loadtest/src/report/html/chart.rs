@@ -16,7 +16,7 @@ struct Ink {
     color: RGBColor,
 }
 
-/// The lines of a chart, in their order: solid, dashed, dotted.
+/// The lines of a chart in their order: the first is solid, the second dashed, the third dotted.
 const LINES: [Ink; 3] = [
     Ink { class: "first", color: RGBColor(0x00, 0x5F, 0xA8) },
     Ink { class: "second", color: RGBColor(0xB8, 0x4A, 0x00) },
@@ -26,10 +26,10 @@ const LINES: [Ink; 3] = [
 /// An upper limit, such as the objective or the offered rate.
 const LIMIT: Ink = Ink { class: "limit", color: RGBColor(0xB0, 0x00, 0x20) };
 
-/// A found value, such as the saturation point.
+/// A value that was found, such as the saturation point.
 const MARK: Ink = Ink { class: "mark", color: RGBColor(0x6A, 0x3D, 0x9A) };
 
-/// Axes, and their words.
+/// The colour of the axes and of their words.
 const FRAME: RGBColor = RGBColor(0x55, 0x5F, 0x6B);
 const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 
@@ -41,16 +41,17 @@ const LETTERS: u32 = 15;
 /// line.
 const NAME_ROOM: f64 = 2.0;
 
-/// A line of up to this many points has a dot at each.
+/// A line of up to this many points has a dot at each point.
 const FEW_POINTS: usize = 60;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Axis {
-    /// True for whole powers of ten; false for a linear axis with 0.
+    /// True for a logarithmic axis, which ends at whole powers of ten. False for a linear axis,
+    /// which contains 0.
     pub(crate) is_log: bool,
-    /// The words below the axis.
+    /// The text below the axis, which names it.
     pub(crate) label: &'static str,
-    /// Returns the text at a value.
+    /// Returns the text that the axis shows at a value.
     pub(crate) words: fn(f64) -> String,
 }
 
@@ -65,22 +66,23 @@ pub(crate) struct Series {
 pub(crate) struct Chart {
     /// The chart's name, also for readers who do not see the chart.
     pub(crate) name: String,
-    /// To the right.
+    /// The horizontal axis.
     pub(crate) x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub(crate) y: Axis,
     /// At most three.
     pub(crate) series: Vec<Series>,
-    /// Values of y, each drawn as a line across, with the line's name.
+    /// Values of y, each with a name. The chart shows each as a horizontal line with this name.
     pub(crate) limits: Vec<(f64, String)>,
-    /// A value of x, drawn as a line up, with the line's name.
+    /// A value of x, with a name. The chart shows it as a vertical line with this name.
     pub(crate) mark: Option<(f64, String)>,
 }
 
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
 impl Axis {
-    /// Returns the place of a value on the axis; not finite if the axis cannot show it.
+    /// Returns the place of a value on the axis. The place is not finite if the axis cannot show
+    /// the value.
     fn place(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
     }

@@ -92,7 +92,7 @@ fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
     Axis { is_log: false, label, words }
 }
 
-/// Returns the charts over the seconds of a run, except for those without a point.
+/// Returns the charts over the seconds of a run, except for charts without a point.
 fn of_seconds(run: &Run) -> Vec<Chart> {
     let times = [
         Line { name: "p50", of: |it| it.p50_us },
@@ -122,7 +122,8 @@ fn mib(second: &SecondFigures) -> Option<f64> {
     second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
-/// Draws lines with a point for each second, or in a long run for the worst of several seconds.
+/// Draws lines with a point for each second. In a long run, a point is the worst of several
+/// seconds.
 fn chart(run: &Run, name: &str, y: Axis, lines: &[Line], worse: fn(f64, f64) -> f64) -> Chart {
     let seconds = run.whole_seconds();
     let each = seconds.len().div_ceil(MAX_POINTS).max(1);

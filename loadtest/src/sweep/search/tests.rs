@@ -16,7 +16,7 @@ fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<
         let limit = answer(attempt.rate);
         steps.push(Step { attempt, limit });
         search.record(attempt, limit);
-        assert!(steps.len() < TOO_MANY_STEPS, "it does not end: {steps:?}");
+        assert!(steps.len() < TOO_MANY_STEPS, "the search does not end: {steps:?}");
     }
     (steps, search)
 }
@@ -117,7 +117,7 @@ proptest! {
         prop_assert!(at * (1.0 + resolution) * 1.001 >= saturation, "{found:?}");
     }
 
-    /// Each run's own saturation point is off by up to a tenth.
+    /// In each run, the saturation point is up to a tenth higher or lower.
     #[test]
     fn a_noisy_saturation_point_is_found_within_the_noise(
         saturation in 5_000.0..5_000_000.0_f64, seed: u64
@@ -127,8 +127,8 @@ proptest! {
         is_sound(&steps, &found)?;
         let at = found.saturation().expect("a saturation point");
         prop_assert!(found.is_confirmed() && at <= saturation * 1.1, "{found:?}");
-        // A descent may end one step below the lowest saturation point of any run. The longest such
-        // step is the fourth, of 40 %.
+        // A descent may end one step below the lowest saturation point of any run. The longest step
+        // of a descent is the fourth one, of 40 %.
         prop_assert!(at >= saturation * 0.9 / 1.05 / 1.4, "{found:?}");
     }
 
