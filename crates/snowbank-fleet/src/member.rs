@@ -257,8 +257,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// before. The notes forget the higher bound before the key is written.
     ///
     /// # Errors
-    /// A release failed. The numbers that were not released stay this state's until their bounds have
-    /// passed.
+    /// A release failed. The numbers that were not released stay this state's until their bounds
+    /// have passed.
     pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
         self.set_clocks(clocks);
         for Bound { source, id_bound } in self.placed(bounds) {
@@ -280,8 +280,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// bound has passed.
     ///
     /// # Errors
-    /// A release failed. The numbers that were not released stay this state's until their bounds have
-    /// passed.
+    /// A release failed. The numbers that were not released stay this state's until their bounds
+    /// have passed.
     pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
         let mut bounds = Vec::new();
         for (source, taken) in taken.iter().enumerate() {
