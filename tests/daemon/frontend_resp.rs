@@ -131,7 +131,7 @@ fn snowbank_next_draws_from_the_named_or_the_first_source() {
 }
 
 #[test]
-fn no_request_overtakes_a_waiting_one_of_its_connection() {
+fn a_waiting_request_holds_back_later_ones_of_its_connection() {
     let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     // The slow source has 16 IDs a second, so the second request waits.
@@ -144,8 +144,8 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     client.integer();
 }
 
-/// The daemon draws the IDs of equal requests in a row together, up to the first request that gets
-/// no ID. Each request still has its own reply, in order.
+/// If equal requests follow each other, the daemon draws their IDs together, up to the first
+/// request that gets no ID. Each request still has its own reply, in order.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
     // The ceilings are two of these long ticks ahead, so no pause of the machine exhausts them.
@@ -159,8 +159,8 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let mut client = Client::of(&daemon);
     let fast = array(&["INCR", "fast"]);
     let slow = array(&["INCR", "slow"]);
-    // More equal requests than the daemon counts at once, and some that differ only in key, case or
-    // command.
+    // There are more equal requests in a row than the daemon counts at once. Some other requests
+    // differ only in key, case or command.
     let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
     client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
     let mut ids: Vec<u64> = (0..150).map(|_| client.integer()).collect();

@@ -3,9 +3,9 @@
 //! counter. The shell starts the daemon again whenever it ends.
 //!
 //! One copy keeps its worker ID. The daemon of the other copy ends, and its next start takes
-//! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket of the
-//! time before the save, and none of the other copy. If neither copy notices the restore, this
-//! holds from the moment when one of the two daemons ends.
+//! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket that
+//! was handed out before the save, or that the other copy hands out. If neither copy notices the
+//! restore, this holds from the moment when one of the two daemons ends.
 
 mod life;
 
@@ -241,7 +241,7 @@ impl Round {
         };
         check(
             lives.iter().all(|life| life.noticed_us.is_some() == self.is_noticed()),
-            "a copy noticed a restore that has no sign, or did not notice one that has",
+            "a copy noticed a restore without a sign, or missed a restore with a sign",
         )?;
         let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
         let other = stayed.drawn(IDS, since_us(stayed)).find(|draw| !has_number(draw));
@@ -264,7 +264,7 @@ impl Round {
             let all = lives.iter().flat_map(|life| life.drawn(source, 0)).collect();
             println!(
                 "{}: {} {words} before the save, {} of the copy whose daemon goes on, {} of the other one, none \
-                 twice; {} of earlier requests are in both",
+                 twice; with requests from before the notice, {} came twice",
                 self.name,
                 counts[0],
                 counts[1],
@@ -277,8 +277,8 @@ impl Round {
     }
 }
 
-/// Checks that both copies refuse requests from their notice on, and that no daemon ends, while the
-/// coordinator is out of reach.
+/// Checks that, while the coordinator is out of reach, no daemon ends, and each copy refuses every
+/// request after it has noticed the restore.
 fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     let is_refused = |life: &Life| {
         let noticed_us = life.noticed_us.unwrap_or(i64::MAX);

@@ -101,8 +101,7 @@ impl Client {
         Ok(Self { lanes, calls: Arc::default(), runtime, process })
     }
 
-    /// Returns the lane that the next call uses. If calls take turns, each call uses the lane after
-    /// that of the call before it.
+    /// Returns the lane that the next call uses. If calls take turns, each call uses the next lane.
     fn lane(&self) -> &Lane {
         match &*self.lanes {
             // With one connection, calls need not be counted, so clones do not compete for the

@@ -5,13 +5,14 @@
 //! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
 //! has only the IDs below its bound, and the next holder starts at that bound.
 //!
-//! - *Number*: the number that a worker ID and the constants of its layout have in the ID space.
+//! - *Number*: a worker ID together with the constants of its layout, as one number. No two daemons
+//!   of an ID space may have the same one.
 //! - *Term*: the time for which one daemon's state holds a number. A number belongs to the state,
 //!   and not to one process, so a restarted daemon can continue its term.
 //! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
 //! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
-//! - A start *asks* the coordinator for its numbers, or *goes on without asking* below the bound
-//!   that the coordinator acknowledged to the process before it.
+//! - A start *asks* the coordinator for its numbers. Or it *goes on without asking*: it hands out
+//!   IDs below the bound that the coordinator acknowledged to the process before it.
 //!
 //! The modules:
 //!
@@ -29,8 +30,8 @@
 //!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory from which a daemon knows its own writes after a
-//!   restart.
+//! - `notes`: the file in the state directory by which a restarted daemon recognizes its own
+//!   writes.
 
 #![forbid(unsafe_code)]
 
@@ -111,7 +112,7 @@ pub struct NoAnswer {
     /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
     pub is_lasting: bool,
     /// True if the endpoint belongs to another cluster than the earlier connections did. In an
-    /// error for all endpoints, true if each of them does.
+    /// error for all endpoints: true if every endpoint belongs to another cluster.
     pub is_foreign: bool,
 }
 
@@ -167,8 +168,8 @@ impl FleetError {
         !matches!(self, FleetError::NoAnswer(_))
     }
 
-    /// Returns true for a loss that one key shows. Other keys may still show that the coordinator
-    /// went back.
+    /// Returns true if a single key was enough to find the loss. Other keys may still show that the
+    /// coordinator went back.
     fn is_of_one_key(&self) -> bool {
         self.is_loss() && !matches!(self, FleetError::WentBack(_))
     }
@@ -197,8 +198,7 @@ impl From<NoAnswer> for FleetError {
 /// value. A swap always compares the newest values.
 pub trait Coordinator: Send {
     /// Makes later calls give up a connection whose answer is late, and ask again on another
-    /// connection. So a connection that hangs does not hide for long that the daemon has lost a
-    /// number.
+    /// connection. So the daemon soon learns that it has lost a number, even if a connection hangs.
     fn hurry(&mut self) {}
 
     /// Returns how many connections were opened so far. Two copies of one process's memory cannot

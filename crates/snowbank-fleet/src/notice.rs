@@ -84,7 +84,7 @@ pub fn poll_period(horizon: Duration) -> Duration {
 }
 
 /// Returns the time within which a holder notices a restore and raises the floor, if each answer
-/// takes at most `answer` or [`ANSWER_OF_ALL`], whichever is longer.
+/// takes at most `answer` or `ANSWER_OF_ALL`, whichever is longer.
 pub const fn noticed_within(period: Duration, answer: Duration) -> Duration {
     let answer = if answer.as_nanos() > ANSWER_OF_ALL.as_nanos() { answer } else { ANSWER_OF_ALL };
     period.saturating_add(answer.saturating_mul(ANSWERS))

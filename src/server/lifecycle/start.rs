@@ -31,8 +31,8 @@ use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
 
-const AFTER_A_CRASH: &str = "the run before did not end its record: it was killed, crashed, lost power or \
-      its worker ID, or its disk hung";
+const AFTER_A_CRASH: &str = "the previous run did not end its record: it was killed or crashed, it lost its \
+      worker ID, the power failed, or the disk hung";
 
 /// A daemon that listens. [`run`](Server::run) serves its clients.
 pub struct Server {

@@ -146,7 +146,7 @@ fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
 /// coordinator stops answering.
 #[test]
 fn a_start_that_cannot_recheck_its_worker_id_is_no_crash() {
-    const AFTER_A_CRASH: &str = "the run before did not end its record";
+    const AFTER_A_CRASH: &str = "the previous run did not end its record";
     on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();

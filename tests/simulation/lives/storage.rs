@@ -43,7 +43,7 @@ pub(crate) struct Storage {
     pub(crate) fails_one_in: u32,
     /// One in this many writes takes long. With 0, no write takes long.
     pub(crate) is_slow_one_in: u32,
-    /// The time that each other write takes.
+    /// The time that a write takes if it is not slow.
     pub(crate) usual_us: Range<i64>,
     pub(crate) in_flight: Vec<InFlight>,
 }

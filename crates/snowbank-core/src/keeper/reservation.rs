@@ -9,12 +9,13 @@ use std::time::Duration;
 use crate::clock::{BootMicros, Now};
 use snowbank_id::layout::Position;
 
-/// The smallest reservation. A start makes a reservation of this size, and a crash of an idle
-/// daemon skips no more numbers.
+/// The smallest reservation. A start makes a reservation of this size, so a crash of an idle daemon
+/// skips at most this many numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, apart from the numbers that requests wait for. At a core's full rate,
-/// some 20 million numbers a second, half of it outlasts ten syncs of a good disk. Even if a crash
-/// skips all of it each second, the counter lasts for 29,000 years.
+/// The largest reservation, apart from the numbers that requests wait for. A core uses some 20
+/// million numbers a second at most. Even then, half of a reservation lasts longer than ten syncs
+/// of a good disk take. Even if a crash skips all of it each second, the counter lasts for 29,000
+/// years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the
 /// keeper, so that a request hardly ever waits for a sync. An eighth of this time is the shortest
@@ -83,7 +84,8 @@ impl Reservation {
         }
         let elapsed = elapsed.max(MEASURED_MIN);
         self.per_second = used_in(Duration::from_secs(1), used, elapsed);
-        // If the size is more than `LASTS` needs, it at most doubles with each measurement.
+        // One measurement can raise the size to what `LASTS` needs. Beyond that need, it can at
+        // most double the size.
         let lasting = used_in(self.lasts, used, elapsed).min(self.size.saturating_mul(2));
         let needed = used_in(LASTS, used, elapsed).max(lasting);
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
@@ -92,8 +94,7 @@ impl Reservation {
 
     /// Returns how many numbers are left when the next reservation begins: half of this one, and an
     /// eighth more for the requests that come while the keeper sleeps. If it began at exactly half,
-    /// the keeper would look more and more often while requests use up the last numbers above the
-    /// half.
+    /// the keeper's pauses would become shorter and shorter as the cursor comes near the half.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
@@ -154,7 +155,7 @@ mod tests {
         reservation.look(Position(29_999), at(1_050));
         assert_eq!(reservation.size, 40_000, "less than half, and less than a second later");
         reservation.look(Position(30_000), at(1_050));
-        assert_eq!(reservation.size, 800_000, "half of it at once, as if it took 100 ms");
+        assert_eq!(reservation.size, 800_000, "half was used in 50 ms, which counts as 100 ms");
         reservation.look(Position(1_010_000), at(1_100));
         assert_eq!(reservation.size, RESERVATION_MAX, "a surge is seen at once");
         for second in 2..30 {
@@ -170,7 +171,10 @@ mod tests {
         assert_eq!((next(374, 1_000), next(375, 1_000)), (Position(1_000), Position(1_375)));
         let waiting = 1_000_000;
         let covering = reservation.next_ceiling(Position(900), Position(2_000), waiting, false);
-        assert!(covering >= Position(2_000 + waiting), "even if the present reservation is used up before");
+        assert!(
+            covering >= Position(2_000 + waiting),
+            "even if other requests use up the present reservation first"
+        );
         let met = reservation.next_ceiling(Position(0), Position(1_000), 0, true);
         assert!(met > Position(1_000), "the request gave up, and the next one fits");
         assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);

@@ -40,7 +40,7 @@ fn marker(identity: &str) -> String {
     Marker::new(identity, Vec::new()).text()
 }
 
-/// Makes a call at these hosts for a daemon of the cluster of host `a`. Returns the host that
+/// Calls these hosts as a daemon that belongs to the cluster of host `a`. Returns the host that
 /// answers.
 fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
     let mut line = line(hosts);

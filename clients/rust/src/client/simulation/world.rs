@@ -136,8 +136,8 @@ pub(in crate::client) fn dial(endpoint: &Address, number: usize) -> Option<Diale
 }
 
 impl World {
-    /// Chooses a daemon at that address which is not down: behind a load balancer a random one, and
-    /// otherwise the one with this number or the next.
+    /// Chooses one of the daemons at that address that are up: behind a load balancer a random one,
+    /// otherwise the first from this number on.
     fn choose(&mut self, address: usize, number: usize) -> Option<(usize, ChosenAddress)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
         let here: Vec<usize> =

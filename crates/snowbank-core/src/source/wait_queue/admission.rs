@@ -7,15 +7,16 @@ use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 use snowbank_id::layout::Position;
 
-/// The fraction of the positions to come, as a divisor, that is not promised to a small request
-/// while other requests wait.
+/// While other requests wait, one in this many of the positions to come is not promised to a small
+/// request.
 const RESERVED_SHARE: u64 = 64;
 
 /// The positions that can be promised to a request.
 pub(super) struct Supply {
     /// The first position that is not claimed yet.
     next: u64,
-    /// The position after the last that can be promised by the request's deadline.
+    /// The position after the last one that will be available by the request's deadline, as far as
+    /// that can be promised.
     pub(super) limit: u64,
     /// The number of positions below `limit` that are not available yet.
     to_come: u64,
@@ -26,8 +27,8 @@ impl Source {
     /// already serve the request.
     ///
     /// # Errors
-    /// Refuses the request if its positions are not available by its deadline in addition to the
-    /// positions of all requests admitted before.
+    /// Refuses the request if, by its deadline, there are too few positions for it and for all
+    /// requests admitted before it.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -103,8 +104,8 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // A later request that may wait for as long is admitted once its deadline lies in the tick
-        // of `last`, the last position that it needs.
+        // If the same request comes again later, with an equally long wait, it is admitted once its
+        // deadline lies in the tick of `last`, the last position that it needs.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -116,9 +117,9 @@ impl Source {
     ///
     /// A request is promised no more than an even share of the supply: each waiting request is
     /// assumed to get as many positions as the new request, or all that it wants if that is fewer.
-    /// While other requests wait, a request for more than an even share of a tick leaves a
-    /// sixteenth of the positions to come to smaller requests. So a large request is never promised
-    /// positions that others need.
+    /// While other requests wait, a sixteenth of the positions to come is kept for smaller
+    /// requests: a request for more than an even share of a tick is not promised them. So a large
+    /// request is never promised positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);
