@@ -158,7 +158,9 @@ mod tests {
         assert_eq!(reservation.size, 800_000, "half was used in 50 ms, which counts as 100 ms");
         reservation.look(Position(1_010_000), at(1_100));
         assert_eq!(reservation.size, RESERVATION_MAX, "a surge is seen at once");
-        for second in 2..30 {
+        reservation.look(Position(1_010_000), at(2_100));
+        assert_eq!(reservation.size, RESERVATION_MAX / 2, "the size falls by half at most");
+        for second in 3..30 {
             reservation.look(Position(1_010_000), at(second * 1_000 + 100));
         }
         assert_eq!(reservation.size, RESERVATION_MIN, "an idle counter reserves little again");
@@ -176,7 +178,7 @@ mod tests {
             "even if other requests use up the present reservation first"
         );
         let met = reservation.next_ceiling(Position(0), Position(1_000), 0, true);
-        assert!(met > Position(1_000), "the request gave up, and the next one fits");
+        assert_eq!(met, Position(1_500), "the request gave up, and the next one finds more");
         assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);
         assert_eq!(reservation.half_used_in(Position(600), Position(1_000)), Duration::ZERO);
         assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due yet");
