@@ -20,7 +20,8 @@ pub(crate) fn run_kept_inputs(targets: &[Target]) {
     }
 }
 
-/// Checks that the targets of a crate, in the order of their names, are those that have a shim.
+/// Checks that the targets of a crate, in the order of their names, are those that have a shim in
+/// `fuzz_targets`.
 pub(crate) fn assert_shims(targets: &[Target], crate_name: &str) {
     let call = format!(" {crate_name}::fuzzing::");
     let mut shims = files(Path::new("fuzz_targets"));

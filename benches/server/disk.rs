@@ -11,7 +11,7 @@ use snowbank_testkit::{Ask, Daemon};
 
 use crate::{Effort, server};
 
-/// 10,000 requests a second.
+/// The time between two requests.
 const EVERY: Duration = Duration::from_micros(100);
 
 /// Prints the latency of single IDs at 10,000/s, first on the disk as it is, then on a disk that

@@ -2,8 +2,8 @@
 //!
 //! `cargo bench --bench server` prints every table. Options come after `--`: `--only cpu` prints
 //! one table, `--quick` prints all of them in a minute, with rough figures. The benchmark's child
-//! processes listen only on loopback, and end when the benchmark ends. It judges no figure, because
-//! figures depend on the machine and on its other work.
+//! processes listen only on loopback, and end when the benchmark ends. The benchmark judges no
+//! figure, because figures depend on the machine and on its other work.
 //!
 //! - [`echo`]: the server with the lowest cost, which only moves bytes.
 //! - [`server`]: servers as child processes, and their figures in /proc.

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the echo server, which is this program in another role.
     pub(crate) fn echo() -> io::Result<Server> {
-        // The path of this program could name another file, if a build has replaced it.
+        // A build may have replaced the file at this program's path.
         let mut command = Command::new("/proc/self/exe");
         let mut child = command.arg("echo").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();

@@ -47,7 +47,7 @@ pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Se
         if round > 0 {
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }
-        // Otherwise, dropping `daemon` kills it with SIGKILL.
+        // Without this stop, dropping `daemon` kills the process with SIGKILL.
         if is_clean {
             daemon.stop();
         }

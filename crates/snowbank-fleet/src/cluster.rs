@@ -1,20 +1,20 @@
 //! The cluster that a daemon belongs to. An operator may configure endpoints of two clusters by
-//! mistake. A start can compare only the endpoints that answer. So each new connection must show
-//! that it leads to the same cluster.
+//! mistake. A start can compare only the endpoints that answer. So the daemon checks that each new
+//! connection leads to its own cluster.
 //!
 //! No write reaches another cluster while one endpoint may still lead to the daemon's own cluster.
 //! If all endpoints lead to another cluster, the daemon raises that cluster's floor and ends
 //! (`Member::leave_cluster`).
-//! - The marker and each counter have an identity, drawn when they were made. It identifies the
-//!   cluster: only a copy of the cluster has the same identity.
+//! - The marker and each counter have an identity, drawn when they were made. These identities
+//!   identify the cluster, because only a copy of the cluster has the same ones.
 //! - The daemon reads the identity before its first write, and writes on the same connection.
 //! - On each later connection, the daemon reads the identity first. A server of etcd or ZooKeeper
 //!   stays a member of one cluster for as long as it runs.
 //! - The read sees the newest value: etcd's reads are linearizable, and a ZooKeeper server first
 //!   catches up with its leader (SYNC).
 //!
-//! etcd also has a cluster ID in each answer. But it is a hash of the members' addresses, so two
-//! clusters with the same addresses have the same ID.
+//! Each answer of etcd also has a cluster ID. But that ID is a hash of the members' addresses, so
+//! two clusters with the same addresses have the same ID.
 
 use super::KeyError;
 
@@ -23,7 +23,7 @@ use super::KeyError;
 pub struct Cluster {
     pub(super) key: String,
     identity: String,
-    /// Reads the identity in a value.
+    /// The function that reads the identity in a value.
     read: fn(&str) -> Result<String, KeyError>,
 }
 

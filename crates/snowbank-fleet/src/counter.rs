@@ -30,7 +30,7 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 pub use snowbank_core::keeper::NumberRange;
 
 /// The largest difference between the end of a range and its first ID. The ranges that daemons take
-/// are far shorter: they have 10 million numbers, or as many as a few requests want.
+/// are far shorter: they have at most 10 million numbers, and those that waiting requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
@@ -44,8 +44,8 @@ pub struct CounterKey {
     /// JavaScript's integers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
-    /// The first number of the range that this write took. After an operator's command it equals
-    /// `next`.
+    /// The first number of the range that this write took. An operator's command takes no range,
+    /// and sets this field to `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
     /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
@@ -87,7 +87,7 @@ impl CounterKey {
 pub(super) struct Claim {
     /// The identity of the write.
     pub write: String,
-    /// The numbers that it takes.
+    /// The numbers that the write takes.
     pub range: NumberRange,
 }
 
@@ -169,12 +169,12 @@ pub(super) struct Counter {
     /// The number after the source's maximum.
     end: u64,
     /// No range begins below this number: the end of this daemon's last range, or the number below
-    /// which its state counts all numbers as handed out.
+    /// which, by the daemon's state, all numbers may have been handed out.
     floor: u64,
     /// The identity of the counter, once the daemon has read it.
     identity: Option<String>,
-    /// The write whose outcome is unknown, and the generation of the grant in which its identity
-    /// was drawn.
+    /// The write whose outcome is unknown, and the grant's generation when the write's identity was
+    /// drawn.
     trying: Option<(Claim, u64)>,
 }
 
@@ -187,8 +187,9 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None }
     }
 
-    /// Decides how to take `count` numbers if the key was read as `found`. `generation` changes
-    /// when the source's grant is taken away. `draw` returns a new identity for a write.
+    /// Decides how to take `count` numbers. `found` is the key's value, as it was read.
+    /// `generation` changes when the source's grant is taken away. `draw` returns a new identity
+    /// for a write.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -236,8 +237,8 @@ impl Counter {
         found.map_or_else(CounterLoss::Unreadable, |key| CounterLoss::WentBack(key.next, self.floor))
     }
 
-    /// Checks the key as it was read. Returns `None` if the key's value is older than an earlier
-    /// answer.
+    /// Checks the key's value, as it was read. Returns `None` if the next number is below this
+    /// daemon's numbers ([`Step::Verify`]).
     ///
     /// # Errors
     /// The counter cannot go on.

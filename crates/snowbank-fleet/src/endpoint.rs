@@ -11,7 +11,7 @@ use super::CoordinatorKind;
 pub struct Endpoint {
     /// The coordinator's kind.
     pub kind: &'static CoordinatorKind,
-    /// True if the connection to it uses TLS.
+    /// True if connections to the endpoint use TLS.
     pub is_tls: bool,
     pub(super) host: String,
     pub(super) port: u16,

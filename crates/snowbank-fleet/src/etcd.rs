@@ -1,4 +1,4 @@
-//! etcd, through its JSON gateway, which it has since version 3.4. gRPC would need a protocol
+//! etcd, through the JSON gateway that it has had since version 3.4. gRPC would need a protocol
 //! compiler.
 //!
 //! Each call is one request. A new connection first asks for the cluster's ID, and then, if there
@@ -63,7 +63,7 @@ struct Session {
     token: Option<String>,
     /// The cluster's ID, which is a hash of the members' addresses.
     cluster_id: String,
-    /// The time for an answer.
+    /// The longest wait for an answer.
     patience: Duration,
 }
 
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_written_only_at_their_expected_values() {
+    fn keys_are_written_only_if_all_have_their_expected_values() {
         let [a, b, c, x, y] = ["/a", "/b", "/c", "x", "y"].map(String::from);
         let transaction = transaction(&[
             Swap::write(a, Some(x.clone()), y.clone()),

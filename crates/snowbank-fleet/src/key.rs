@@ -13,8 +13,8 @@ use snowbank_id::layout::{Space, UnixMicros};
 /// The format of values that this release writes. This release refuses values of any other format.
 pub(super) const FORMAT: u64 = 2;
 
-/// The longest text that is read as a value. A marker with the longest layouts of as many sources
-/// as a daemon can have is far shorter.
+/// The length in bytes of the longest text that is read as a value. A marker with the longest
+/// layouts of as many sources as a daemon can have is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
@@ -36,8 +36,8 @@ pub struct NumberKey {
     /// integers end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The highest bound of the term. A release lowers `id_bound` but not this bound. So the holder
-    /// notices if a restore has lost a write that it made before the release.
+    /// The highest bound of the term. A release lowers `id_bound` but not this bound. So a holder
+    /// that finds a lower `id_bound` can tell a release from a restore.
     #[serde(with = "id_bound")]
     pub highest: u64,
     /// The bound at which the term began. If the coordinator had acknowledged a higher bound to an
@@ -115,7 +115,7 @@ fn name_of(known: &str) -> &str {
 
 /// Returns whether two different ID spaces can make the same IDs at about the same time.
 ///
-/// A daemon may have any number of its space, so it does not matter which numbers of the two spaces
+/// A daemon may hold any of its space's numbers, so it does not matter which of these numbers
 /// collide. Returns false for equal spaces.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
@@ -128,7 +128,7 @@ impl Marker {
         Marker { format: FORMAT, identity: identity.to_owned(), spaces, ..Marker::default() }
     }
 
-    /// Returns the marker with another poll period, before it is written.
+    /// Returns the marker with this poll period. Called only before the marker is first written.
     pub fn polled_each(self, period: Duration) -> Self {
         Marker { poll_ms: millis(period), ..self }
     }
@@ -168,7 +168,7 @@ impl Marker {
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
     }
 
-    /// Forgets the floor and the longest [`reach`]: an operator knows that they are wrong.
+    /// Forgets the floor and the longest [`reach`], because an operator knows that they are wrong.
     pub(super) fn forget_floor(&mut self) {
         (self.floor_unix_ms, self.reach_ms) = (0, 0);
     }
@@ -191,7 +191,7 @@ impl Marker {
         self.reach() > before
     }
 
-    /// Returns the ID space of an index.
+    /// Returns the ID space with this index, even if the space was replaced.
     pub(super) fn name_at(&self, index: usize) -> &str {
         name_of(&self.spaces[index])
     }
@@ -257,7 +257,8 @@ impl Paths {
         format!("{}/marker", self.prefix)
     }
 
-    /// Returns the prefix of all numbers' keys of an ID space.
+    /// Returns the prefix of the keys of an ID space's numbers. `place` is the space's index in the
+    /// marker.
     pub fn space(&self, place: usize) -> String {
         format!("{}/space-{place}/", self.prefix)
     }

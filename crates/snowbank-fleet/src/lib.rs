@@ -1,24 +1,24 @@
 //! A fleet: daemons on many machines that share worker IDs through a coordinator.
 //!
 //! Each worker ID has a key at the coordinator. The key's value names the holder and a *bound*: the
-//! holder hands out IDs below the bound only. The bound is the fleet's ceiling, written as an ID. A
+//! holder hands out only IDs below the bound. The bound is the fleet's ceiling, written as an ID. A
 //! daemon changes a key only by compare-and-swap. There are no leases: a daemon that wakes up late
 //! has only the IDs below its bound, and the next holder starts at that bound.
 //!
 //! - *Number*: a worker ID together with the constants of its layout, as one number. No two daemons
-//!   of an ID space may have the same one.
+//!   of an ID space may have the same number.
 //! - *Term*: the time for which one daemon's state holds a number. A number belongs to the state,
 //!   and not to one process, so a restarted daemon can continue its term.
 //! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
 //! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
-//! - A start *asks* the coordinator for its numbers. Or it *goes on without asking*: it hands out
-//!   IDs below the bound that the coordinator acknowledged to the process before it.
+//! - A start *asks* the coordinator for its numbers, or it *goes on without asking*: then it hands
+//!   out IDs below the bound that the coordinator acknowledged to the process before it.
 //!
 //! The modules:
 //!
 //! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer of
 //!   the coordinator means. Both modules are pure.
-//! - `counter`: the key of a shared ticket counter, and its rules. It is pure too.
+//! - `counter`: the key and the rules of a shared ticket counter. This module is pure too.
 //! - `Coordinator`: the trait of a coordinator. `line` implements it over a connection to one of
 //!   the coordinator's members. `etcd` and `zookeeper` speak the members' protocols, and `kind`
 //!   lists both.
@@ -29,8 +29,9 @@
 //! - `notice`: how often daemons poll, how soon they notice that the coordinator went back, and how
 //!   long a daemon pauses before it uses a new number.
 //! - `operator`: an operator's commands.
-//! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory by which a restarted daemon recognizes its own
+//! - `peers`: other daemons. With or without a coordinator, a daemon asks them which worker IDs
+//!   they use.
+//! - `notes`: the file in the state directory by which a restarted daemon recognises its own
 //!   writes.
 
 #![forbid(unsafe_code)]
@@ -142,7 +143,7 @@ impl fmt::Display for NoAnswer {
 /// The reason why a daemon cannot take or keep its numbers, or why an operator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// The coordinator did not answer. A write may have been done.
+    /// The coordinator did not answer. If the call was a write, it may have been done.
     #[error("the coordinator does not answer: {0}")]
     NoAnswer(NoAnswer),
     /// Only an operator can remove the cause.
@@ -153,8 +154,8 @@ pub enum FleetError {
     /// copy.
     #[error("{0}")]
     Held(String),
-    /// A number is lost because the coordinator went back. The daemon has raised the floor. If that
-    /// write had no answer, the floor may be unchanged.
+    /// A number is lost because the coordinator went back. The daemon has raised the floor. If the
+    /// write of the floor had no answer, the floor may be unchanged.
     #[error("{0}")]
     WentBack(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -239,8 +240,8 @@ pub trait Coordinator: Send {
     }
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
-    /// checked the open connection. Only the first call has an effect. A simulated coordinator is
-    /// one cluster, and does nothing.
+    /// checked the open connection. A second call has no effect before
+    /// [`Coordinator::leave_cluster`]. A simulated coordinator is one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// Makes later calls accept connections to any cluster again.

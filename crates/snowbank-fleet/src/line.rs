@@ -1,9 +1,9 @@
 //! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for
 //! each wait.
 //!
-//! A call uses the open connection first. If that fails, it connects to one endpoint after the
-//! other. The connection stays open between calls. Each new connection must lead to the same
-//! cluster as the earlier ones (`cluster`).
+//! A call uses the open connection first. If that connection fails, the call connects to one
+//! endpoint after the other. The connection stays open between calls. Each new connection must lead
+//! to the same cluster as the earlier ones (`cluster`).
 
 use std::fs;
 use std::future::poll_fn;
@@ -47,7 +47,7 @@ pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 /// The next answer may take this many times as long as recent answers did.
 const LATER_BY: u32 = 4;
 
-/// The most bytes of an answer. This has room for the keys of a hundred thousand numbers.
+/// The most bytes of an answer: enough for the keys of a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The addresses and the credentials of a coordinator.
@@ -211,8 +211,8 @@ pub(super) trait Session: Sized + Send {
     /// Connects within this time.
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, NoAnswer>;
 
-    /// Logs in. Called once the member's cluster is known to be the right cluster. Does nothing if
-    /// `open` has logged in.
+    /// Logs in. Called after the member's cluster ID was checked. Does nothing if `open` has logged
+    /// in.
     async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
         Ok(())
     }
@@ -290,8 +290,9 @@ impl<S: Session> Line<S> {
     }
 
     /// Makes one exchange at all endpoints at the same time. Returns the answers that come within
-    /// [`COMPARE_TIMEOUT`], with the endpoints' names. If there is only one endpoint, it is not
-    /// asked. Of the endpoints that answered, the first one in the list keeps its connection open.
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. If there is only one endpoint, that endpoint
+    /// is not asked. Of the endpoints that answered, the first in the list keeps its connection
+    /// open.
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.

@@ -1,6 +1,6 @@
 //! A daemon at its coordinator. It takes numbers, raises their bounds, checks their keys, and
-//! releases the numbers. Each call blocks on the coordinator for a bounded time. `rules` decides
-//! what the answers mean.
+//! releases the numbers. Each call blocks until the coordinator answers, for a bounded time at
+//! most. `rules` decides what the answers mean.
 
 mod clusters;
 mod counters;
@@ -49,16 +49,16 @@ pub struct Member<C> {
     /// copies of this process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
-    /// The earlier tries of this process to take numbers.
+    /// What this process remembers of its earlier tries to take numbers.
     tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
     /// True once the endpoints need no comparison, because each new connection is checked.
     are_compared: bool,
-    /// The marker, as it was last read. Each write of a number's key compares it.
+    /// The marker, as it was last read. Each write of a number's key compares the marker.
     marker: Option<Known>,
     /// The last poll that had an answer. If no poll has had an answer, the last poll that the
-    /// daemon tried. `None` before the first poll, and before the first number is taken.
+    /// daemon tried. `None` until the first poll, or until the first number is taken.
     polled: Option<Polled>,
     /// True during the pause for a longer reach.
     is_pausing: bool,
@@ -92,7 +92,7 @@ pub struct Clocks {
     pub wall: UnixMicros,
     /// The boot clock, which keeps running while the machine sleeps.
     pub boot: BootMicros,
-    /// The wall clock minus the boot clock, as they were read, in microseconds.
+    /// The wall clock as it was read, minus the boot clock, in microseconds.
     pub wall_minus_boot_us: i64,
 }
 
@@ -148,7 +148,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.coordinator.as_mut().hurry();
     }
 
-    /// Sets the clocks. Returns them with the time added that has passed since they were read.
+    /// Sets the clocks, and returns the clocks as they are now.
     fn set_clocks(&mut self, clocks: Clocks) -> Clocks {
         self.clocks = clocks;
         self.clocks_now()
@@ -164,8 +164,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &self.notes
     }
 
-    /// Returns the bounds with indices into `sources` in place of the sources' indices in the
-    /// daemon.
+    /// Returns the bounds, in which each source's index in the daemon is replaced by its index in
+    /// `sources`.
     fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
         let mut placed = bounds.to_vec();
         for bound in &mut placed {
@@ -317,8 +317,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.or_went_back(seen)
     }
 
-    /// Returns `seen`. If it is a loss, polls first: other keys may show that the coordinator went
-    /// back, and then the daemon must raise the floor before it ends.
+    /// Returns `seen`. If `seen` is a loss, polls first: other keys may show that the coordinator
+    /// went back, and then the daemon must raise the floor before it ends.
     fn or_went_back<T>(&mut self, seen: Result<T, FleetError>) -> Result<T, FleetError> {
         match seen {
             Err(error) if error.is_of_one_key() => match self.poll() {
@@ -437,7 +437,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                         highest = highest.max(seen.id_bound);
                     }
                     if is_done {
-                        // An earlier try was done, and its answer was lost.
+                        // An earlier try of this write was done, and its answer was lost.
                         return Ok(bound.id_bound);
                     }
                     if !is_release {

@@ -3,11 +3,11 @@
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
 //! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
-//! the marks in `lock_dir`, which show which copy is the newest, do not outlast the boot. They also
-//! count only in the directory where they were noted, because somebody may copy the state directory
-//! together with `lock_dir`. If the file is missing or damaged, the daemon starts like a new
-//! daemon, and its start takes longer. The daemon then does not know the longest reach of the
-//! fleet. This matters if a restored marker has lost that reach too.
+//! the marks in `lock_dir`, which show which copy is the newest, do not outlast the boot. Writes
+//! and ceilings also count only in the directory where they were noted, because somebody may copy
+//! the state directory together with `lock_dir`. If the file is missing or damaged, the daemon
+//! starts like a new daemon, and its start takes longer. The daemon then does not know the longest
+//! reach of the fleet. This matters if a restored marker has lost that reach too.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on without asking
 //! below a noted ceiling. So the ceiling counts only in the same fleet at the same endpoints, and
@@ -34,7 +34,7 @@ const FORMAT: u64 = 1;
 /// a full disk.
 const ROOM_BYTES: usize = 4096;
 
-/// The writes of one source.
+/// The writes and the ceiling of one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
     /// The source's name.
@@ -43,7 +43,7 @@ pub struct Note {
     pub space: String,
     /// The index of that space in the fleet's marker.
     pub place: usize,
-    /// Its worker IDs, in text form.
+    /// The source's worker IDs, in text form.
     pub worker_ids: String,
     /// The worker IDs' numbers in the space.
     pub numbers: Vec<u64>,
@@ -58,9 +58,9 @@ pub struct Note {
     /// about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
-    /// The lowest bound at which the source may start with these worker IDs. The daemon notes it
-    /// together with its first write, because the next start may recognise that write even if its
-    /// answer is lost.
+    /// The lowest bound at which the source may start with these worker IDs. The daemon notes this
+    /// bound together with its first write, because the next start may recognise that write even if
+    /// the answer to it is lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound. 0 if there is none, or if
@@ -86,7 +86,8 @@ struct Document {
     /// The longest [`reach`](crate::rules::reach) that a marker had. A restored marker may have
     /// lost that reach.
     reach_ms: u64,
-    /// The longest reach that other daemons have had time to poll: this state has waited for that.
+    /// The longest reach for which this state has waited, so that other daemons had time to read it
+    /// in a poll.
     settled_reach_ms: u64,
     notes: Vec<Note>,
 }
@@ -100,7 +101,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` identifies this boot of the machine. It has
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and has
     /// another value after the machine was restored from a snapshot. `fleet` identifies the fleet
     /// and its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {

@@ -21,16 +21,16 @@
 //!   restore has lost it, and the comparison shows the loss.
 //! - *Period*: the poll period in the marker, which the holder and the taker both use. It never
 //!   changes in a marker that keeps its identity, so a restored marker has the same period. If a
-//!   new marker replaces it, the daemons of the earlier marker end. The period follows the horizon
-//!   with which the fleet was prepared, and not the longest horizon, which a restored marker may
-//!   have lost. A restore may also replace the marker by an earlier one with another identity. The
-//!   daemons of the lost marker may poll less often. So a taker uses the period of its own horizon
-//!   if that period is longer.
+//!   new marker replaces that marker, the daemons of the earlier marker end. The period follows the
+//!   horizon with which the fleet was prepared, and not the longest horizon, which a restored
+//!   marker may have lost. A restore may also replace the marker by an earlier marker with another
+//!   identity. The daemons of the lost marker may poll less often. So a taker uses the period of
+//!   its own horizon if that period is longer.
 //! - *Answer*: the longer of [`ANSWER_OF_ALL`] and the taker's slowest answer in the pause. The
 //!   time of retries is part of an answer's time. The taker asks all the time, so slow answers make
-//!   the pause longer. A holder whose answers take longer than both counts as cut off. Such a
-//!   holder is not stopped. Otherwise a slow coordinator would stop the fleet, although an absent
-//!   coordinator does not.
+//!   the pause longer. A holder whose answers take longer than both of these times counts as cut
+//!   off. Such a holder is not stopped. Otherwise a slow coordinator would stop the fleet, although
+//!   an absent coordinator does not.
 //! - All times are by the boot clock, which includes sleep. So a daemon whose machine has slept
 //!   polls before anything else.
 //!

@@ -24,7 +24,7 @@ pub struct Entry {
     pub space: String,
     /// The number in that space.
     pub number: u64,
-    /// `held`, `released`, `unreadable`, or `free`: held until an instant that has passed.
+    /// `held`, `released`, `unreadable`, or `free` (held until an instant that has passed).
     pub state: &'static str,
     /// The holder's name for people, or why the key cannot be read.
     pub holder: String,
@@ -34,7 +34,7 @@ pub struct Entry {
     pub since_unix_s: i64,
     /// The lowest ID that was not granted.
     pub id_bound: String,
-    /// The instant of that ID.
+    /// The instant of `id_bound`.
     pub until: String,
     /// True if a daemon can take the number now. After an operator's release, a number is free only
     /// once the clock is near its bound.
@@ -61,7 +61,8 @@ pub struct Freeing<'a> {
 
 impl Freeing<'_> {
     /// Returns the bound at which the next holder starts: the key's bound. If the key cannot be
-    /// read (`None`), returns the highest bound that daemons accept.
+    /// read (`None`), returns the highest bound that daemons accept. If the key's bound is too far
+    /// ahead and `is_lowering` is true, returns a bound above all IDs that can have been granted.
     ///
     /// # Errors
     /// The key's bound is too far ahead for any clock, and `is_lowering` is false. A daemon whose
@@ -215,8 +216,9 @@ impl Operator<'_> {
         Ok((key, found))
     }
 
-    /// Frees a number. Its holder stops handing out IDs when it notices, and the next holder starts
-    /// at the number's bound. If the holder may still run, `freeing.is_forced` must be true.
+    /// Frees a number. The number's holder stops handing out IDs when it notices the release. The
+    /// next holder starts at the number's bound. If the holder may still run, `freeing.is_forced`
+    /// must be true.
     ///
     /// A key that cannot be read gets the highest bound that daemons accept.
     ///

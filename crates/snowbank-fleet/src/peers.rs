@@ -1,5 +1,5 @@
-//! The peers of a daemon: other daemons. At its start, a daemon asks its peers for their worker
-//! IDs, as a client does.
+//! The peers of a daemon: other daemons. At its start, a daemon asks its peers which worker IDs
+//! they use. It asks as a client does.
 //!
 //! A peer that does not answer may have the same worker ID. So peers do not replace a coordinator.
 

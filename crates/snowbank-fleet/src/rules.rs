@@ -133,7 +133,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 /// ([`may_be_abandoned`]).
 ///
 /// # Errors
-/// The number is held, and the clock is not yet near its bound.
+/// The number is held, and the clock is not yet near the number's bound.
 pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Result<Taking, Held> {
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
@@ -221,7 +221,7 @@ pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool 
 
 /// Returns the latest instant that a granted bound can have. A later bound is refused, because
 /// otherwise one wrong write by hand would take the number out of use until that instant. `from` is
-/// the wall clock, or a later instant that a granted bound has reached.
+/// the wall clock, or a later instant that IDs may have reached.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))
@@ -349,7 +349,7 @@ impl Holding {
         self.acknowledged = self.acknowledged.min(id_bound);
     }
 
-    /// Moves the writes before the one at index `at` to `replaced`. Those writes expect an older
+    /// Moves the writes before the write at index `at` to `replaced`. Those writes expect an older
     /// value, so the coordinator can no longer do them.
     fn forget_before(&mut self, at: usize) {
         self.replaced.extend(self.writes.drain(..at));

@@ -60,7 +60,7 @@ fn line(hosts: &[&str]) -> Line<Named> {
 #[test]
 fn the_time_for_an_answer_follows_recent_answers() {
     let mut patience = Patience::long();
-    assert_eq!(patience.answer(), ANSWER_TIMEOUT, "before a hurry");
+    assert_eq!(patience.answer(), ANSWER_TIMEOUT, "`hurry` was not called yet");
     patience.hurry();
     let mut after = |took_ms| {
         patience.note(Duration::from_millis(took_ms));
@@ -70,7 +70,7 @@ fn the_time_for_an_answer_follows_recent_answers() {
     assert_eq!(after(1), 500);
     assert_eq!(after(200), 800);
     assert_eq!([after(1), after(1)], [500, 500]);
-    // A write takes a second. Each of its retries connects again in a millisecond.
+    // A write takes several seconds. Each retry of that write connects again in a millisecond.
     assert_eq!([after(500), after(1)], [2_000, 1_000]);
     assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
     assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
@@ -103,7 +103,7 @@ fn all_endpoints_are_asked_at_once_and_the_first_stays_open() {
 }
 
 #[test]
-fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
+fn a_comparison_leaves_out_single_and_failing_endpoints() {
     let name = async |session: &mut Named| Ok(session.0.clone());
     assert_eq!(line(&["a"]).call_each(name), Ok(Vec::new()));
     let mut hanging = line(&["hangs", "hangs"]);

@@ -87,8 +87,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(NoAnswer::passing("other daemons were faster at each try")))
     }
 
-    /// Checks by a swap whether the key really has this value, which is older than an earlier
-    /// answer. If the key has another value, returns that value.
+    /// Checks by a swap whether the key really has this value, whose next number is below this
+    /// daemon's numbers. If the key has another value, returns that value.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, FleetError> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

@@ -18,7 +18,7 @@ pub(super) struct Held {
     pub(super) space: String,
     /// The source's worker IDs, in text form.
     pub(super) worker_ids: String,
-    /// The index of its ID space in the marker.
+    /// The index of the ID space in the marker.
     pub(super) place: usize,
     pub(super) numbers: Vec<(u64, Holding)>,
     /// The term of the numbers: [`NumberKey::term`](crate::NumberKey).
@@ -39,8 +39,8 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. After a release or a loss, `covered` is lower.
     pub(super) acknowledged: u64,
-    /// True during the pause after the numbers were taken, or after a passed bound was raised. The
-    /// notes have no ceiling during the pause.
+    /// True during the pause after the numbers were taken, or after a bound was raised that the
+    /// clock had passed. The notes have no ceiling during the pause.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,

@@ -2,12 +2,12 @@
 //! *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
 //! that no job delays a poll for long (`notice`).
 //!
-//! A look writes the keys of a source once on each new connection, with a new identity. This tells
-//! two copies of one memory apart, even if nothing shows that the machine was restored. Two copies
-//! cannot share a connection, so at least one of them connects again. Until one copy writes, both
-//! recognise the key's last write as their own. Once one copy has written, the other copy does not
-//! recognise that write, and ends at its next look. The identity must be drawn after the connection
-//! was made: both copies may know an identity that was drawn earlier.
+//! A look writes the keys of a source once on each new connection, with a new identity. The new
+//! identity tells two copies of one memory apart, even if nothing shows that the machine was
+//! restored. Two copies cannot share a connection, so at least one of them connects again. Until
+//! one copy writes, both recognise the key's last write as their own. Once one copy has written,
+//! the other copy does not recognise that write, and ends at its next look. The identity must be
+//! drawn after the connection was made: both copies may know an identity that was drawn earlier.
 //!
 //! A look's write lowers no bound, and grants nothing. While the outcome of the write is unknown,
 //! the next look tries the same write again, with the same identity, so that the notes have few
@@ -61,7 +61,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
     }
 
-    /// Polls, unless this is before the keeper's first look.
+    /// Polls if this process has polled or taken numbers before.
     pub(super) fn poll_again(&mut self) -> Result<(), FleetError> {
         if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }

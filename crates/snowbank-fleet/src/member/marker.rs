@@ -165,7 +165,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             if !marker.lengthen_reach(reach) {
-                // The polls of the pause come here too, and must not begin another pause.
+                // The pause polls, and its polls call this function too. They must not begin
+                // another pause.
                 if must_wait && !self.is_pausing {
                     self.is_pausing = true;
                     let paused = self.pause_and_compare(horizon, &[]);
@@ -281,9 +282,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop)
     }
 
-    /// Returns the bounds that have passed, so that other daemons may have taken the numbers of
-    /// these sources. Includes a source that has raised its passed bound, until the source's pause
-    /// is over.
+    /// Returns the bounds that have passed: other daemons may have taken the numbers of these
+    /// sources. Includes a source that has raised its passed bound, until the source's pause is
+    /// over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {

@@ -18,7 +18,7 @@ const SOURCES: usize = 16;
 /// A time after which the bounds of all sources have passed.
 const OUTAGE: Duration = Duration::from_secs(400);
 const COUNTER: &str = "tickets";
-/// A horizon whose poll period is the shortest, so that it makes no pause longer.
+/// A horizon with the shortest poll period. So this horizon makes no pause longer.
 const SHORT_HORIZON: Duration = Duration::from_secs(60);
 
 /// The state of a coordinator whose answers take time.
@@ -30,7 +30,7 @@ struct World {
     restore: Option<(Duration, BTreeMap<String, String>)>,
     /// When the floor was raised.
     noticed: Option<Duration>,
-    /// How many of this daemon's next writes to the counter fail, because another daemon writes
+    /// How many of the daemon's next writes to the counter fail, because another daemon writes
     /// first.
     rivals: u32,
     is_away: bool,
@@ -130,7 +130,7 @@ impl Coordinator for Slow {
     }
 }
 
-/// Returns the want of a daemon with a short horizon, so that only the marker's period sets its
+/// Returns the want of a daemon with a short horizon, so that only the marker's period sets the
 /// pause.
 fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     Want { horizon: SHORT_HORIZON, ..tests::want(wall, is_proven) }
@@ -171,7 +171,7 @@ fn paces() -> impl Iterator<Item = Pace> {
     periods.into_iter().flat_map(move |period| answers.map(|answer| Pace { period, answer }))
 }
 
-/// Returns the coordinator of a fleet that is prepared.
+/// Returns the coordinator of a prepared fleet.
 fn world(Pace { period, answer }: Pace) -> Slow {
     let layout = twitter();
     let paths = Paths::of("f");
@@ -213,8 +213,9 @@ impl Holder {
         holder
     }
 
-    /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look
-    /// has no answer. A later restore loses only a write of the last source.
+    /// Kills the daemon, and starts another with the same notes in an outage. That daemon goes on
+    /// without asking, and its first look has no answer. A later restore loses only a write of the
+    /// last source.
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
@@ -250,7 +251,7 @@ impl Holder {
     }
 }
 
-/// The look of the daemon before the job.
+/// The daemon's look before the job.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Look,
@@ -378,7 +379,7 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
 /// back an earlier marker. Then the daemons of the lost marker still poll at the lost marker's
 /// period, which may be longer.
 #[test]
-fn a_pause_covers_the_period_of_the_marker_and_of_a_lost_one() {
+fn a_pause_covers_the_periods_of_the_marker_and_a_lost_marker() {
     let answer = Duration::from_millis(10);
     for (period, horizon) in [(POLL_PERIOD_MAX, SHORT_HORIZON), (POLL_PERIOD_MIN, HORIZON)] {
         let world = world(Pace { period, answer });

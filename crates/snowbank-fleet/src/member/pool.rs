@@ -4,7 +4,7 @@
 use super::{Clocks, Member, NoAnswer};
 use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
 
-/// The numbers that a source may have, and how far they are counted.
+/// The numbers that a source may have, with an unfinished count of those that are held.
 #[derive(Clone, Debug)]
 pub struct Pool {
     source: usize,
@@ -36,7 +36,7 @@ pub struct Counted {
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Continues to count a pool's numbers. Returns the result once all numbers are counted. The
-    /// next call begins a new count.
+    /// call after that begins a new count.
     ///
     /// # Errors
     /// The coordinator did not answer.

@@ -1,5 +1,5 @@
-//! Tests: an operator's commands beside daemons. The commands replace ID spaces, free numbers, and
-//! set counters.
+//! Tests: an operator's commands while daemons run. The commands replace ID spaces, free numbers,
+//! and set counters.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_replacing_space_starts_above_the_replaced_spaces_ids() {
 }
 
 #[test]
-fn a_new_fleet_is_refused_unless_told_which_ids_were_made() {
+fn a_new_fleet_is_refused_without_new_or_above() {
     let store = Store::default();
     let layout = twitter();
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
@@ -134,7 +134,7 @@ fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Resul
     freed.map_err(|error| error.to_string())
 }
 
-/// Another command replaces the ID space while this one frees a number.
+/// Another command raises the floor while this command frees a number.
 #[test]
 fn a_number_is_not_freed_if_the_marker_has_changed() {
     let store = store();
@@ -161,7 +161,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         taken.map_err(|error| error.to_string())
     };
     // A daemon whose clock was far ahead may have been granted the first row's bound. Only an
-    // operator knows.
+    // operator knows whether that happened.
     let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 320 + 3_600)];
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
@@ -176,7 +176,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
         assert!(wrong != "garbage" || freed.from == freed.id_bound, "the key begins no new term: {freed:?}");
-        // A daemon whose clock is behind the operator's takes the number only later.
+        // A daemon whose clock is behind the operator's clock takes the number only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }

@@ -25,10 +25,11 @@
 //! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
 //! asks the coordinator.
 //!
-//! The next call checks the marker, and writes the keys ([`Member::look`]). The proof is wrong in
-//! one case: the machine was restored from a snapshot, and nothing showed that. Then there are two
-//! copies of the daemon, and this write ends one of them. A daemon that has lost its number forgets
-//! its ceiling before it ends, so that its next start asks the coordinator.
+//! The daemon's next call, usually [`Member::look`], checks the marker, and writes the keys. The
+//! proof is wrong in one case: the machine was restored from a snapshot, and nothing showed that.
+//! Then there are two copies of the daemon, and the write of the keys ends one of them. A daemon
+//! that has lost its number forgets its ceiling before it ends, so that its next start asks the
+//! coordinator.
 
 use super::{Held, Member};
 use crate::member::want::{Found, Own, Taken, Want};
@@ -39,8 +40,8 @@ use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 /// The divisor of the horizon: a start asks the coordinator if its ceiling is ahead by less than
 /// the horizon divided by this. The ceiling of a running daemon is at least half of its horizon
-/// ahead. So its restart may take a quarter of the horizon, and another quarter is left for the
-/// coordinator's first answer.
+/// ahead. So a restart of that daemon may take a quarter of the horizon, and another quarter is
+/// left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {

@@ -8,7 +8,8 @@ use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
-/// Returns the ceiling below which a start with these notes goes on without asking.
+/// Returns the ceiling below which a start with these notes goes on without asking. Returns `None`
+/// if the start must ask.
 fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
     let taken = member(store, notes.clone()).resume_at_once(want, worker_ids);
     taken.map(|taken| taken.covered)
@@ -23,7 +24,7 @@ fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
     let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(in_time, true), Some(covered));
-    assert_eq!(at(too_late, true), None, "its ceiling is too near");
+    assert_eq!(at(too_late, true), None, "the ceiling is too near");
     assert_eq!(at(WALL, false), None, "the state may be a copy");
 }
 

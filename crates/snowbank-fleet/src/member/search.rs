@@ -134,7 +134,7 @@ fn no_restore_of_the_coordinator_repeats_an_id() {
     search_from(World::new(faults(1), AllClocks::Agree), depth(6));
 }
 
-/// A daemon's number is free by one machine's clock, and held by another's.
+/// By one machine's clock, a daemon's number is free. By another machine's clock, it is still held.
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
     search_from(World::new(faults(1), AllClocks::AreSkewed).with_a_daemon(), depth(5));

@@ -23,11 +23,11 @@ use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, p
 /// value has changed or no answer comes.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. If the coordinator is slow for a period, the
-/// taker asks a question at most this long after the period has begun, and gets the answer when the
-/// period ends. The pause then lasts longer than five such answers. If the slow period is longer
-/// than a second, that is longer than the whole period. Shorter periods do not matter, because
-/// [`noticed_within`] always allows for a second.
+/// The time from one question to the next in a pause. If the coordinator becomes slow for some
+/// time, the taker asks a question at most this long after the slow time began, and gets the answer
+/// when the slow time ends. The pause then lasts longer than five such answers. If the slow time is
+/// longer than a second, five such answers take longer than the slow time. A shorter slow time does
+/// not matter, because [`noticed_within`] always allows for a second.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The progress of a pause.
@@ -37,7 +37,7 @@ struct Pause {
     passed: Duration,
     /// The slowest answer so far.
     slowest: Duration,
-    /// The longest that the pause may take.
+    /// The longest time that the pause may take.
     longest: Duration,
 }
 
@@ -99,8 +99,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Waits as long as other daemons need to notice a lost write, and then compares the keys of
-    /// these sources. The slowest answer decides how long the wait is. Polls during the wait,
-    /// because the daemon is a holder too.
+    /// these sources. The slowest answer decides how long the wait is. During the wait the daemon
+    /// polls, because it is a holder too.
     pub(super) fn pause_and_compare(
         &mut self,
         horizon: Duration,
@@ -139,7 +139,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // The wait ends with a pause, and not with an answer. So the comparison that follows
+            // The wait ends with a sleep, and not with an answer. So the comparison that follows
             // comes after the time that other daemons have to notice a loss.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
@@ -185,8 +185,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes the marker's text again, so that the next comparison sees every floor that another
-    /// daemon wrote before. A swap that writes nothing would not be enough: etcd may answer it
-    /// while a raised floor still waits for the slow disk of etcd's log.
+    /// daemon wrote before. A swap that writes nothing would not be enough: etcd may answer such a
+    /// swap while a raised floor still waits for the slow disk of etcd's log.
     fn follow_writes(&mut self) -> Result<(), FleetError> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
@@ -199,7 +199,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Pauses after a raise. `passed` are the raised bounds that had passed before the raise.
+    /// Pauses after a raise. `passed` has the bounds that had passed before they were raised.
     pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), FleetError> {
         if passed.is_empty() {
             return Ok(());

@@ -125,13 +125,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // If this write is not done, the key's last write may be an earlier write of this state,
         // with another floor.
         held.floor = floor.max(noted_floor);
-        // Forgets the writes before the one that was found: they can no longer be done.
+        // Forgets the writes before the write that was found: the coordinator can no longer do
+        // them.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        // While this start waited, the coordinator may have been restored. Then a write that came
-        // after the release may be lost.
+        // While this start waited, the coordinator may have been restored. Then another holder's
+        // write that came after the release may be lost.
         let is_release_stale = self.tried.has_waited && !is_same_term;
         let was_tried = found.iter().filter_map(Found::readable).any(|key| self.tried.has(&key.write));
         let is_new = is_new || is_release_stale || was_tried;

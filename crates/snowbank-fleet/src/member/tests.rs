@@ -19,17 +19,17 @@ pub(super) const HORIZON: Duration = Duration::from_secs(300);
 pub(super) enum Fault {
     #[default]
     None,
-    /// It answers nothing, but it does writes.
+    /// The store does writes, but answers nothing.
     Away,
     /// All connections lead to another cluster, until the client leaves its cluster.
     Foreign,
     /// As `Foreign`, from the next pause on.
     ForeignAfterPause,
-    /// It answers reads. It does writes too, but does not answer them.
+    /// The store answers reads. It does writes too, but does not answer them.
     Mute,
-    /// It answers reads. It does no swaps, and does not answer them.
+    /// The store answers reads. It does no swaps, and does not answer them.
     ReadOnly,
-    /// Its log stalls: it answers reads and comparisons, and does no writes.
+    /// The store's log stalls: the store answers reads and comparisons, and does no writes.
     Stalled,
 }
 
@@ -58,7 +58,7 @@ impl Store {
         self.0.lock().unwrap().fault = fault;
     }
 
-    /// Answers the next read with an older value.
+    /// Makes the next read return an older value.
     pub(super) fn be_stale(&self, older: String) {
         self.0.lock().unwrap().stale = Some(older);
     }
@@ -76,7 +76,7 @@ impl Store {
         self.1 += 1;
     }
 
-    /// Writes a key after the next read.
+    /// Makes a write happen right after the next read.
     pub(super) fn put_late(&self, key: &str, text: &str) {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
     }
@@ -298,7 +298,7 @@ pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, 
     member.pick(want, 1, None, |_| true, |_| Ok::<bool, FleetError>(true))
 }
 
-/// Takes number 5 once a second. Returns how far ahead of the clock its bound gets.
+/// Takes number 5 once a second. Returns how far ahead of the clock the number's bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
     let store = store();
     let numbering = numbering();
@@ -495,7 +495,7 @@ fn a_pause_does_not_end_while_writes_have_no_answer() {
     assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
 }
 
-/// The clock of the last daemon is past all bounds.
+/// The clocks of the daemons that pick a number are past all bounds.
 #[test]
 fn the_free_number_with_the_earliest_bound_is_taken_first() {
     let store = store();

@@ -14,7 +14,7 @@ pub struct Tried {
     /// lost, the write may have been done. Then the process may take the number even if its state
     /// is an older copy, because it has handed out nothing since that write.
     writes: Vec<String>,
-    /// True if an earlier try got no number.
+    /// True if this process has waited after an earlier try.
     pub(super) has_waited: bool,
     /// The notes as the last try left them.
     notes: Notes,

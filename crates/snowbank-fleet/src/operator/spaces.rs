@@ -19,7 +19,7 @@ pub enum Begins {
     Lowered(UnixMicros),
 }
 
-/// An operator's request.
+/// An operator's request to prepare a fleet, or to change its ID spaces or its floor.
 #[derive(Clone, Copy, Debug)]
 pub struct Preparing {
     /// `None`: the fleet must be prepared already.
@@ -61,8 +61,9 @@ impl Operator<'_> {
     /// identities of a new marker and of each write. No two of these layouts may collide.
     ///
     /// # Errors
-    /// There are four reasons: the fleet has other ID spaces, `begins` is missing for a new fleet,
-    /// numbers of a colliding ID space are held, or the coordinator did not answer.
+    /// The fleet has other ID spaces, `begins` is missing for a new fleet, the floor would be too
+    /// far ahead, numbers of a colliding ID space are held, the marker has changed meanwhile, or
+    /// the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],

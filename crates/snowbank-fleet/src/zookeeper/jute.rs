@@ -1,5 +1,5 @@
-//! Jute, the encoding of ZooKeeper's protocol. Integers are big-endian. A text or buffer follows
-//! its length.
+//! Jute, the encoding of ZooKeeper's protocol. Integers are big-endian. A text or a buffer begins
+//! with its length.
 
 /// A writer of a request's body.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jute_reads_back_and_a_truncated_text_does_not() {
+    fn jute_reads_back_unless_it_is_truncated() {
         let written = Writer::default().int(-7).long(1 << 40).boolean(true).text("ä").int(-1).0;
         let read = |bytes| {
             let mut reader = Reader(bytes);

@@ -2,8 +2,8 @@ use super::super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::{Notes, Paths};
 
-/// Picks this many worker IDs below a limit. Returns the worker IDs, how often keys were read and
-/// how often listed, and the notes.
+/// Picks this many worker IDs below a limit. Returns the worker IDs, how often keys were read, how
+/// often keys were listed, and the notes.
 fn picked(
     store: &Store,
     notes: Notes,
@@ -17,7 +17,7 @@ fn picked(
     let all = |_: &Numbering| Ok::<bool, FleetError>(true);
     let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
-    // The first read is that of the marker, and is not counted.
+    // The first read reads the marker, and is not counted.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
 }
 
@@ -58,5 +58,5 @@ fn a_start_lists_all_keys_if_one_read_finds_too_few_unused() {
     store.remove(&key(17));
     assert_eq!(pick(1), ("17".to_owned(), [1, 0]), "17 is unused now");
     [17, 300].iter().for_each(|&number| store.remove(&key(number)));
-    assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read finds only one");
+    assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read finds only one unused number");
 }

@@ -283,7 +283,8 @@ impl Machine {
         }
     }
 
-    /// Ends a start: the daemon serves. If the start `is_late`, it checks its numbers again.
+    /// Ends a start: the daemon serves. If `is_late` is true, the start first checks its numbers
+    /// again.
     pub(super) fn begin(&mut self, is_late: bool) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
         let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };

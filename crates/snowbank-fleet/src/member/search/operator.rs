@@ -10,7 +10,7 @@ use snowbank_core::clock::BootMicros;
 /// numbers, and the second write.
 pub(super) const WRITES: [u8; 3] = [2, 3, 4];
 
-/// A machine that does its next step before this call of a command.
+/// A machine that does its next step before the call with this index, during a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meanwhile {
     pub(super) call: u8,

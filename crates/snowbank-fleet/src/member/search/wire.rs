@@ -108,8 +108,8 @@ pub(super) struct Scene {
 
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
-/// Plays an event on this coordinator. `script` has the choices for its first calls. Returns the
-/// coordinator, and all choices that were made.
+/// Plays an event on this coordinator. `script` has the choices for the event's first calls.
+/// Returns the coordinator, and all choices that were made.
 pub(super) fn play<T>(
     server: Server,
     script: &[u8],

@@ -12,7 +12,7 @@ use crate::{Begins, Marker, Notes, NumberKey, Paths};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_state::Fate;
 
-/// The IDs of a tick.
+/// The number of IDs in a tick.
 const IDS: usize = 4;
 
 /// A fleet at one moment.
@@ -144,7 +144,7 @@ impl World {
         events.iter().fold(self, |world, &event| world.after(event, &[]).0)
     }
 
-    /// Starts a daemon on the first machine, which hands out all IDs that it was granted.
+    /// Starts a daemon on the first machine. The daemon hands out all IDs that it was granted.
     pub(super) fn with_a_daemon(self) -> World {
         self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
     }
