@@ -6,9 +6,9 @@
 //! are copied to other machines while their daemons run, and older copies are put back. There are
 //! more daemons than worker IDs, so daemons compete for them. A daemon whose worker ID the
 //! coordinator picks keeps one record, as `DiskStore` does. While a start pauses, other daemons
-//! act. In some fleets each daemon has two sources, each source has two worker IDs, the daemons
-//! have two horizons, or an operator replaces the ID space while daemons of the earlier ID space
-//! run.
+//! act. In some fleets each daemon has two sources, each source has two worker IDs, every second
+//! machine has another horizon, or an operator replaces the ID space while daemons of the earlier
+//! ID space run.
 //!
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.
@@ -53,7 +53,7 @@ const STEPS: usize = 250;
 /// A large fleet: its number of machines, the number of daemons for which it has worker IDs, and
 /// the number of steps of its life.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
-/// The number of writes while only the marker has been written.
+/// The coordinator's count of writes when only the marker has been written.
 const MARKER_WRITES: u64 = 1;
 
 thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
@@ -124,7 +124,7 @@ fn no_id_is_handed_out_twice() {
     let handed_out = AtomicU64::new(0);
     let seeds = seeds::run(3_000, |seed| _ = handed_out.fetch_add(live(seed) as u64, Ordering::Relaxed));
     let handed_out = handed_out.into_inner();
-    // Faults are frequent, and most daemons still serve.
+    // Although faults are frequent, most daemons serve.
     assert!(seeds == 1 || handed_out > 50 * seeds, "{seeds} seeds handed out only {handed_out} IDs");
 }
 
@@ -139,8 +139,8 @@ fn a_large_fleet_repeats_nothing() {
     let (machines, numbers, steps) = LARGE;
     seeds::run(1, |seed| {
         let world = live_in(World::of(seed, machines, numbers), steps);
-        // In few runs (seed 615) the coordinator goes away before any daemon has a worker ID, and
-        // stays away. Then no daemon can hand out an ID.
+        // In a few runs, such as that of seed 615, the coordinator goes away before any daemon has
+        // a worker ID, and stays away. Then no daemon can hand out an ID.
         let server = world.link.server();
         let was_away = server.is_away && server.writes == MARKER_WRITES;
         assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.writes);

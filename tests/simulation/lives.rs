@@ -1,12 +1,12 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
-//! and ID clock. The machine's clocks step, drift, freeze, stay wrong, and are read late. Ticks
-//! last from 1 ms to a day, and one layout ends during the simulation. One or two writers make
-//! ceilings durable. Their writes take time, overtake each other, hang, fail, and end after they
-//! were abandoned. The shipped code for state files writes and reads a disk in memory. A crash cuts
-//! a write off at any call. A power failure loses sectors that were not synced, and may damage one
-//! of the two copies. The process crashes and stops at any point, clients pause for minutes or
-//! hours, and a second daemon tries to start. Older copies replace the state. Until the next boot,
-//! the marks in the machine's lock files reveal these copies.
+//! and ID clock. The machine's wall clock steps, freezes, stays wrong, and is read late. Ticks last
+//! from 1 ms to a day, and one layout ends during the simulation. One or two writers make ceilings
+//! durable. Their writes take time, overtake each other, hang, fail, and end after they were
+//! abandoned. The shipped code for state files writes and reads a disk in memory. A crash cuts a
+//! write off at any call. A power failure loses sectors that were not synced, and may damage one of
+//! the two copies. The process crashes and stops at any point, clients pause for minutes or hours,
+//! and a second daemon tries to start. Older copies replace the state. Until the next boot, the
+//! marks in the machine's lock files reveal these copies.
 //!
 //! [`world`] holds this world, [`events`] draws the events, [`starts`] begins and ends processes,
 //! [`requests`] asks for IDs, [`checks`] and [`recovery`] check the promises. In [`counter`] the

@@ -4,12 +4,13 @@
 //! id_time = min( max( believed wall, catch-up ), believed wall + max_ahead )
 //! ```
 //!
-//! - [`Wall`] decides how much of the wall clock is believed: a large step forward is held.
-//! - [`CatchUp`] is a clock at half speed. The ID clock follows it when the wall clock is behind
-//!   IDs already handed out.
+//! - [`Wall`] decides how much of the wall clock is believed: a large step forward counts only
+//!   after it has lasted.
+//! - [`CatchUp`] is a clock at half speed. The ID clock follows this clock while the wall clock is
+//!   behind IDs already handed out.
 //! - [`id_time`] combines the two.
-//! - [`Source::window`](crate::source::Source::window) handles a clock that goes back: it keeps the
-//!   ID clock from going below a position already claimed.
+//! - [`Source::window`](crate::source::Source::window) handles a wall clock that goes back: the ID
+//!   clock never goes below a position already claimed.
 //!
 //! Nothing here reads a clock.
 
@@ -51,7 +52,7 @@ pub struct Reading {
 
 impl Reading {
     /// Returns wall − boot. This difference is constant while the wall clock runs at its proper
-    /// speed, so a change of it is a step.
+    /// speed, so a changed difference shows a step.
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
@@ -117,21 +118,22 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// The largest change of wall − boot between two looks of the keeper that does not count as a jump.
-/// The keeper looks once a second, so a wall clock that stands still changes wall − boot by one
-/// second. A larger change is a step, or the machine was restored from a snapshot.
+/// Between two looks of the keeper, a change of wall − boot by more than this is a jump: the wall
+/// clock has stepped, or the machine was restored from a snapshot. The keeper looks once a second,
+/// so a wall clock that stands still changes wall − boot by only one second.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
 /// it, and the keeper writes it.
 ///
-/// A step is measured against the believed time carried forward by the boot clock, not against the
-/// last reading of the wall clock. So a wall clock that went back and returns is believed at once.
+/// A step is measured against the last believed time plus the boot clock's progress since, not
+/// against the last reading of the wall clock. So a wall clock that went back and returns is
+/// believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Believed wall − boot in microseconds, from the last look at which the wall clock was not
-    /// behind ID time.
+    /// Believed wall − boot in microseconds, from the last look that believed a wall time above all
+    /// earlier ones.
     carried_us: AtomicI64,
     /// Wall − boot in microseconds when the keeper last looked, believed or not.
     seen_us: AtomicI64,
@@ -180,8 +182,8 @@ impl Wall {
         has_jumped(reading.offset_us(), self.seen_us.load(Ordering::Acquire))
     }
 
-    /// Measures later jumps from this reading on, so a present jump is over. The keeper calls this
-    /// after it has revoked all grants.
+    /// Sets the reading from which later jumps are measured. After that, a present jump counts as
+    /// over. The keeper calls this after it has revoked all grants.
     pub fn note_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
@@ -198,7 +200,8 @@ pub enum Observed {
     /// The wall clock runs as expected.
     #[default]
     Steady,
-    /// The wall clock is behind ID time by this much: a step back, or a clock that stands still.
+    /// The wall clock is behind the highest believed time by this much: it stepped back, or stands
+    /// still.
     Behind(Duration),
     /// The wall clock stepped forward by this much, and is not believed yet.
     Held(Duration),
@@ -263,9 +266,9 @@ impl StepWatch {
 /// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs
 /// already handed out.
 ///
-/// `catch_up(boot) = base + (boot − boot at base) / 2`, stored as the catch-up's value at boot 0,
-/// so that one atomic is enough. A catch-up below the wall clock has no effect, because the ID
-/// clock takes the higher of the two.
+/// `catch_up(boot) = base + (boot − boot at base) / 2`. Only the value at boot 0 is stored, so one
+/// atomic is enough. A catch-up below the wall clock has no effect, because the ID clock takes the
+/// higher of the two.
 #[derive(Debug)]
 pub struct CatchUp {
     /// The catch-up's value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no
@@ -285,8 +288,8 @@ impl CatchUp {
     }
 
     /// Lowers a catch-up that is too far ahead of the wall clock, and ends a catch-up that the wall
-    /// clock has reached. Without this limit, the ID clock would stay `max_ahead` ahead after a
-    /// refusal of IDs, for as long as the refusal lasted.
+    /// clock has reached. Without this limit, the catch-up would run on while IDs are refused.
+    /// Afterwards the ID clock would stay `max_ahead` ahead for as long as the refusals lasted.
     pub fn bound(&self, now: Now, max_ahead: Duration) {
         let highest = now.wall.0.saturating_add(micros(max_ahead));
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);

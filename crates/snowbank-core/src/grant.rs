@@ -16,10 +16,10 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]
 pub struct Grant {
-    /// Nothing at or above this position is claimed. It rises while the grant is held.
+    /// Nothing at or above this position is claimed. This position rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts losses of the grant. After a loss, threads drop the positions that they claimed
-    /// before the loss.
+    /// Counts how often the grant was taken away. After that, threads drop the positions that they
+    /// claimed before.
     generation: AtomicU64,
     /// 1 if a claim has met the ceiling since the last raise.
     wanted: AtomicU64,
@@ -49,9 +49,9 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Returns how often the grant was lost. A thread that keeps claimed positions must read this
-    /// count before the [ceiling](Grant::ceiling). So it never pairs a new count with an old
-    /// ceiling.
+    /// Returns how often the grant was taken away. A thread that keeps claimed positions must read
+    /// this count before the [ceiling](Grant::ceiling). So the thread never pairs a new count with
+    /// an old ceiling.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -64,8 +64,8 @@ impl Grant {
     }
 
     /// [Raises](Grant::raise) the ceiling, unless the grant was taken away after this generation or
-    /// is lost for good. A ceiling that became durable before a loss does not count after the loss.
-    /// Returns whether the ceiling was raised.
+    /// is lost for good. A ceiling that became durable before the grant was taken away does not
+    /// count afterwards. Returns whether the ceiling was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -136,12 +136,12 @@ impl CeilingRule {
     /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. If ticks are
     /// long, each crash raises the ceilings by a tick.
     ///
-    /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or while it stands
-    /// still because it was further ahead. In both states each request would meet the ceiling and
-    /// wait for a sync. So a ceiling is also above ID time by at least a reserve: a quarter of the
-    /// uptime, at most half the horizon. At half speed the ID clock needs a whole horizon to use up
-    /// half a horizon. The reserve is rounded down to a tick, so that repeated starts do not add to
-    /// it.
+    /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or while the ID
+    /// clock stands still because it was further ahead. In both states each request would meet the
+    /// ceiling and wait for a sync. So a ceiling is also above ID time by at least a reserve: a
+    /// quarter of the uptime, at most half the horizon. At half speed the ID clock needs a whole
+    /// horizon to use up half a horizon. The reserve is rounded down to a tick, so that repeated
+    /// starts do not add to it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -155,8 +155,8 @@ impl CeilingRule {
     }
 
     /// Returns how far a ceiling can be ahead of a wall clock that never stepped. A ceiling is
-    /// furthest ahead while the ID clock is `max_ahead` ahead. It is then at the end of the tick
-    /// that contains the instant from [`reach`](CeilingRule::reach).
+    /// furthest ahead while the ID clock is `max_ahead` ahead. The ceiling is then at the end of
+    /// the tick that contains the instant from [`reach`](CeilingRule::reach).
     pub fn furthest(&self) -> Duration {
         let horizon = self.horizon.max(2 * self.tick);
         self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
@@ -217,7 +217,7 @@ pub(crate) mod tests {
             (RULE, 10_000, 0, 10_000, "a start has no reserve"),
             (RULE, 10_000, 2_000, 10_499, "a reserve of a quarter of the uptime"),
             (RULE, 10_000, 60_000, 11_499, "at most half the horizon"),
-            (RULE, 3_600_000, 0, 3_599_999, "a clock that stands gains nothing"),
+            (RULE, 3_600_000, 0, 3_599_999, "a start adds nothing to a lead beyond max_ahead"),
             (hours, 7_200_000, 60_000, 7_200_000, "the reserve adds no whole tick"),
             (seconds, 0, 0, 10_000, "two long ticks"),
             (farther, 15_000, 0, 15_010, "10 ms above ID time, or each crash would skip two ticks"),

@@ -1,10 +1,10 @@
 //! The keeper raises ceilings, each of which is durable before it is granted, and watches the wall
 //! clock. It is pure: it reads no clock, waits for nothing and writes nothing.
 //!
-//! It takes clock readings and the outcomes of writes, and returns the writes to make. A *writer*
-//! makes ceilings durable. The state directory is a writer, and so is the coordinator of a fleet.
-//! Each writer has at most one write in flight, however long that write takes. A source's grant
-//! rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling
+//! The keeper takes clock readings and the outcomes of writes, and returns the writes to make. A
+//! *writer* makes ceilings durable. The state directory is a writer, and so is the coordinator of a
+//! fleet. Each writer has at most one write in flight, however long that write takes. A source's
+//! grant rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling
 //! reaches minutes ahead and rises for idle sources too. So neither requests nor the state
 //! directory wait for the coordinator.
 //!
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only if the write in flight has its number, because an abandoned write may
-//!   still be answered.
+//! - An outcome counts only if it has the number of the write in flight, because an abandoned write
+//!   may still be answered.
 //! - A ceiling counts only while the source's grant has the generation that was read before the
 //!   ceiling's write was handed out. A thread that takes a grant away starts a new generation. So
 //!   only a write handed out later can bring the grant back.
@@ -53,8 +53,8 @@ const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 pub struct Looked {
     /// The state of the wall clock.
     pub clock: Observed,
-    /// Why the last write of ceilings to the state directory failed. `None` again once no source
-    /// needs a raise.
+    /// Why the last write of ceilings to the state directory failed. `None` after a success, and
+    /// once no source needs a raise.
     pub failure: Option<String>,
     /// Why the last write of the fleet's ceilings failed.
     pub fleet_failure: Option<String>,
@@ -70,7 +70,8 @@ pub struct Looked {
     pub is_in_use: bool,
     /// The writes to hand to their writers now.
     pub writes: Vec<Write>,
-    /// By source, how long the numbers of a shared counter last without the coordinator.
+    /// For each source, the time for which the numbers of a shared counter last without the
+    /// coordinator.
     pub ranges_last: Vec<Option<Duration>>,
     /// The ranges to ask the coordinator for now.
     pub ranges: Vec<WantedRange>,
@@ -98,7 +99,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Creates a keeper of sources whose first ceilings are granted already, and durable at each of
-    /// these writers. `started` is the reading with which `wall` began.
+    /// `writers`. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
         let writers = writers.iter().map(|&reach| Writer {
             reach,
@@ -226,8 +227,8 @@ impl Keeper {
     }
 
     /// Returns the fleet's ceilings to write now. All of them rise together, when one source has
-    /// used up half of its horizon or lost its grant. After a failure, no ceilings are written
-    /// before the next write is due.
+    /// used up half of its horizon or its grant was taken away. After a failure, no ceilings are
+    /// written before the next write is due.
     fn next_fleet_ceilings(
         &mut self,
         index: usize,
@@ -255,7 +256,7 @@ impl Keeper {
     }
 
     /// Returns the ceilings that a writer must raise now. The ceilings of all sources in use rise
-    /// together, when a raise is due or when one source needs it.
+    /// together, when a raise is due or when one source needs a raise.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
@@ -342,7 +343,7 @@ impl Keeper {
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
         let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
         let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };
-        // A sealed source is trimmed: nothing above its cursor may be marked.
+        // The stop lowers a sealed source's ceiling to its cursor, so nothing higher may be marked.
         let is_sealed = source.cursor().is_none();
         if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
             mark(index, self.id_bound(index, self.stored(index).unwrap_or(lowest)));
@@ -358,7 +359,7 @@ impl Keeper {
     }
 
     /// Ends all claims. Returns the bound that the stop should store for each source. The caller
-    /// may trim the ceilings to these bounds unless it has lost the locks.
+    /// may trim the ceilings to these bounds unless the daemon has lost its locks.
     pub fn seal(&mut self) -> Vec<Left> {
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }
@@ -374,7 +375,7 @@ impl Keeper {
     }
 }
 
-/// Returns the shortest pause that a source allows between two raises of a local writer.
+/// Returns the shortest pause that any source allows between two raises of a local writer.
 fn shortest_period(sources: &[ManagedSource], writer: &Writer, now: Now) -> Duration {
     let periods = sources.iter().zip(&writer.durable).map(|(managed, durable)| managed.period(now, *durable));
     periods.min().unwrap_or(PERIOD)

@@ -9,8 +9,8 @@
 //!  keeper ────┘  raises grants: takes readings and outcomes, returns writes
 //! ```
 //!
-//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
-//!   back.
+//! - [`clock`]: the ID clock, which never goes back, as a pure function of readings of the system's
+//!   clocks.
 //! - [`grant`]: how far a source may claim, and the rule for how far ahead of the clock its ceiling
 //!   is kept.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests

@@ -1,6 +1,6 @@
-//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead.
-//! While the core is busy, the generator claims ahead. If the run and the ring are used up, a
-//! request claims directly.
+//! One core's generator. For each source it has the *current run*, from which IDs are handed out
+//! next, and a ring of *blocks*: positions claimed ahead. While the core is busy, the generator
+//! claims ahead. If the run and the ring are used up, a request claims directly.
 //!
 //! A [`Shard`] belongs to one thread. Only the shard's rings are shared: other shards, its
 //! *siblings*, take blocks from them when a source has nothing left to claim. A shard does no I/O.
@@ -8,8 +8,8 @@
 //! [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
-//! increase too. The current run lies below the ring, and the ring below every later claim. A shard
-//! drops blocks that lie below IDs that it has already handed out.
+//! increase too. The positions of the current run lie below those of the ring, and these lie below
+//! every later claim. A shard drops blocks that lie below IDs that it has already handed out.
 
 mod lane;
 mod ring;
@@ -75,8 +75,8 @@ impl Shard {
     /// Returns the lane of a source, with the random number generator that the lane's methods take.
     ///
     /// # Panics
-    /// Panics if there is no such source. Code that gets an index from a client must check it
-    /// first.
+    /// Panics if there is no such source. Code that gets an index from a client must check the
+    /// index first.
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];

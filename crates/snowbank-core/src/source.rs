@@ -52,8 +52,8 @@ impl Span {
         Position(self.from.0 + self.count)
     }
 
-    /// Returns the part of the span at or above `oldest`. It is empty if the whole span lies below
-    /// `oldest`.
+    /// Returns the part of the span at or above `oldest`. This part is empty if the whole span lies
+    /// below `oldest`.
     #[inline]
     pub fn above(self, oldest: Position) -> Span {
         let below = oldest.0.saturating_sub(self.from.0).min(self.count);
@@ -79,7 +79,7 @@ pub struct Source {
     /// [`begins_with_the_clock`](Source::begins_with_the_clock).
     begins_at: Option<Position>,
     /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`].
-    /// An older reading does not mean that the clock went back: the thread that read it was
+    /// An older reading does not mean that the clock went back: the thread that read the clock was
     /// delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
@@ -137,7 +137,7 @@ impl Source {
     /// Makes the source begin when the wall clock reaches its start, without a catch-up.
     ///
     /// This is for a source without a stored state. Another process may have begun in the same
-    /// tick, and with a catch-up both would hand out IDs from the same position on.
+    /// tick, and with a catch-up both processes would hand out IDs from the same position on.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
@@ -284,7 +284,7 @@ impl Source {
     ///
     /// The index is random, from the lowest quarter of the tick's indices. If that quarter has
     /// fewer than 256, the index is from the lowest 256, or from all if the tick has fewer. If the
-    /// claim does not fit below the limit from that index on, it starts at the floor itself.
+    /// claim does not fit below the limit from that index on, the claim starts at the floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

@@ -33,7 +33,8 @@ struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Reads a line of `mountinfo`: its third to fifth words are these three fields.
+    /// Reads a line of `mountinfo`. The third to fifth words of the line are the fields of
+    /// [`Mount`].
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(2);
         let device = words.next()?;

@@ -7,9 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// The number of times that the kernel's list of locks is read until it names the file. The kernel
-/// returns the list in parts, and can leave out a line if other locks are released between two
-/// parts.
+/// How often the kernel's list of locks is read, at most, to find a file in it. The kernel returns
+/// the list in parts, and can leave out a line if other locks are released between two parts.
 const LIST_READS: u32 = 5;
 
 /// Returns the holder of a held lock: ` (process 123)` if the kernel names the process, or `
@@ -17,7 +16,7 @@ const LIST_READS: u32 = 5;
 /// is unknown.
 ///
 /// The kernel's list is current, so it is preferred to the file. But it leaves out the processes of
-/// other containers, and on some file systems it shows other device numbers than the file's
+/// other containers, and on some file systems the list shows other device numbers than the file's
 /// metadata. If the list does not name the file, the line in the file counts.
 pub(super) fn holder(file: &File) -> String {
     let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));

@@ -8,8 +8,8 @@ use std::io::Read;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// This application's ID. It is hashed with the machine's identity as the key, as machine-id(5)
-/// asks, so that no file discloses that identity. `systemd-id128 machine-id
+/// This application's ID. It is hashed with the machine ID as the key, as machine-id(5) asks, so
+/// that no file discloses the machine ID. `systemd-id128 machine-id
 /// --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
 

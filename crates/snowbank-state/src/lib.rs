@@ -6,7 +6,7 @@
 //!   which its IDs were granted.
 //! - `kind`: the names of locks and the keys of records, for each kind of source.
 //! - `writers`, `holder`: which files are trusted, and which process holds a lock.
-//! - [`survey()`]: the contents of a lock directory, read without locking.
+//! - [`survey()`]: the holders and the marks of worker IDs, for commands that only show them.
 //! - [`system_error`]: which errors of the operating system may pass by themselves.
 
 #![forbid(unsafe_code)]

@@ -31,7 +31,7 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// More than the length of any mark.
 const MARK_BYTES_MAX: usize = 128;
 
-/// The locks of a source's worker IDs, held until this is dropped.
+/// The locks of a source's worker IDs, held until this value is dropped.
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
@@ -174,7 +174,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
 }
 
 /// Locks all worker IDs of records. Returns the locks in the order of the records. If several
-/// records have the same worker ID, the record with the highest bound gets its lock.
+/// records have the same worker ID, the record with the highest bound gets the lock of that worker
+/// ID.
 ///
 /// # Errors
 /// As [`lock_workers`].

@@ -1,9 +1,9 @@
 //! A locked file that names its holder, for worker IDs and for state directories.
 //!
 //! The locks are advisory (`flock`). The open file holds the lock, so the system releases the lock
-//! however the process ends. A holder leaves its file in place: a second process may already have
-//! opened this file, and would lock it while a third process makes and locks a new file with the
-//! same name. If another program removes a file, the holder of its lock notices that
+//! however the process ends. A holder that ends does not remove its file: a second process may
+//! already have opened this file, and would lock it while a third process makes and locks a new
+//! file with the same name. If another program removes a file, the holder of its lock notices that
 //! ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
@@ -67,7 +67,7 @@ impl From<io::Error> for FileLockError {
     }
 }
 
-/// A file that is locked until this is dropped, and that names its holder.
+/// A file that is locked until this value is dropped, and that names its holder.
 #[derive(Debug)]
 pub(super) struct LockedFile {
     /// The open file, which holds the lock.
@@ -77,9 +77,9 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks the file and writes its holder into it. Makes the file if it is missing. If other
-    /// users could have written the file, locks it, removes it and makes a new one. `pause` is the
-    /// time between two attempts.
+    /// Locks the file, and writes into the file which process holds it and `what` the lock
+    /// protects. Makes the file if it is missing. If other users could have written the file, locks
+    /// it, removes it and makes a new one. `pause` is the time between two attempts.
     pub(super) fn lock(
         path: &Path,
         writers: Writers,

@@ -160,7 +160,7 @@ pub fn beyond(
 }
 
 /// Returns the instant at which the clock is past all IDs below a position. For a ticket counter,
-/// this instant lies before all time.
+/// this instant is earlier than any time that a clock can show.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }

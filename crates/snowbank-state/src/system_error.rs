@@ -28,7 +28,8 @@ pub fn may_pass(error: &io::Error) -> bool {
 }
 
 /// Returns the same as [`may_pass`] for an error of the system about a file or a directory. Returns
-/// false for an error that this program raised itself, because another program made the file.
+/// false for an error that this program raised itself, because such an error means that the file is
+/// not of the right kind.
 pub fn file_may_pass(error: &io::Error) -> bool {
     error.raw_os_error().is_some() && may_pass(error)
 }

@@ -25,8 +25,7 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// Saves a machine's memory, and switches the machine off. Without its memory, the machine can
-    /// only boot.
+    /// Saves a machine's memory, and switches the machine off. Then the machine boots.
     pub(crate) fn save(&mut self, at: usize) {
         let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
         let is_resumed = sources.iter().any(|served| served.is_copy);
@@ -64,8 +63,9 @@ impl World {
     }
 
     /// Before a restore of the coordinator, ends all copies of a memory that have written nothing
-    /// yet. Such copies would end because of a write of the copy that continued, but the restore
-    /// may lose that write. `docs/fleet.md` says that a fleet does not protect against this case.
+    /// yet. Normally such a copy ends when it finds a write of the copy that continued, but the
+    /// restore may lose that write. `docs/fleet.md` says that a fleet does not protect against this
+    /// case.
     pub(crate) fn end_copies(&mut self) {
         self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
         self.saved.take_if(|saved| saved.is_resumed);

@@ -183,7 +183,7 @@ impl World {
         self.daemons.push(daemon);
     }
 
-    /// Takes the worker IDs of a source. Returns `None` if it gets none.
+    /// Takes the worker IDs of a source. Returns `None` if the source gets none.
     fn take(
         &self,
         machine: usize,
@@ -319,7 +319,7 @@ impl World {
     }
 
     /// Notes that a daemon has ended because restores have lost its write. This daemon no longer
-    /// has to raise the floor. The other daemons that lost a write must still notice that.
+    /// has to raise the floor. The other daemons that lost a write must still notice their loss.
     fn note_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
         let had_lost = !server.lost_terms.is_empty();

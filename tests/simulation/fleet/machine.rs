@@ -79,8 +79,8 @@ impl Machine {
         self.disk.ceilings.extend(workers.each().map(|worker| (worker, id_bound)));
     }
 
-    /// Drops the records of worker IDs that the coordinator assigned to a source earlier, once it
-    /// has the bounds of these worker IDs.
+    /// Drops the records of worker IDs that the coordinator assigned to a source earlier, once the
+    /// coordinator has the bounds of these worker IDs.
     pub(crate) fn let_go(&mut self, workers: &Workers, member: &mut Member<Link>) {
         if self.given.is_some() {
             return;

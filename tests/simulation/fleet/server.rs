@@ -189,7 +189,8 @@ impl Coordinator for Link {
     }
 
     /// A daemon that lost a write notices the loss within the time of a poll and its answers. If a
-    /// pause is at least as long, but no daemon has noticed, the daemon that pauses is cut off.
+    /// pause ends at least that long after the pausing daemon's last write, but no daemon has
+    /// noticed, the pausing daemon is cut off.
     fn pause(&mut self, time: Duration) {
         self.pass(time);
         let since_write = self.since_write;

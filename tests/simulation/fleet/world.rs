@@ -186,7 +186,7 @@ impl World {
         self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(shortest_us..longest_us);
     }
 
-    /// Prepares the coordinator for calls from this machine.
+    /// Makes the next calls to the coordinator come from this machine.
     pub(crate) fn call_from(&self, machine: usize) {
         self.link.server().is_cut_off = self.machines[machine].cut_off_until_us > self.true_us;
     }
@@ -219,7 +219,8 @@ impl World {
         let idle: Vec<usize> = (0..self.machines.len()).filter(is_idle).collect();
         let Some(machine) = self.rng.choice(idle) else { return };
         let Some(starting) = self.begin(machine) else { return };
-        // Begins with the last daemon, because daemons that notice are removed.
+        // The loop begins with the last daemon, because daemons that notice the restore are
+        // removed.
         for at in (0..self.daemons.len()).rev() {
             let daemon = &self.daemons[at];
             if starting.took_from(daemon) {

@@ -18,12 +18,12 @@ impl World {
     }
 
     /// Checks the promises on IDs that leave the daemon. `latest_us` is the highest wall time since
-    /// their request.
+    /// the IDs were requested.
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("a stored ceiling");
-        // A block of another shard may have been claimed by a newer reading of the clock. Both
-        // readings may be torn, each by up to 1 ms.
+        // A block of another shard may have been claimed by a newer reading of the clock. Each of
+        // the two readings may be torn (`read_torn`), by up to 1 ms.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;

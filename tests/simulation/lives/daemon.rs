@@ -1,4 +1,4 @@
-//! One process: the shipped types, and the simulation's notes about it.
+//! One process: the shipped types, and the simulation's notes about the process.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Daemon {
     pub(crate) last_of_all: u64,
     /// The waiting request of each shard.
     pub(crate) waiting: Vec<Option<Waiting>>,
-    /// A shard whose thread lost the processor after it had read the clock, and this reading.
+    /// A shard whose thread lost the processor after it had read the clock, and what it had read.
     pub(crate) paused: Option<(usize, Now)>,
     pub(crate) renewal: Renewal,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Renewal {
     pub(crate) last: Vec<u64>,
     /// The number of each writer's last write before the grant was taken away.
     pub(crate) last_before: Vec<u64>,
-    /// For each writer, true once a write is durable that comes after the one in `last_before`.
+    /// For each writer, true once a write after the one in `last_before` is durable.
     pub(crate) is_done: Vec<bool>,
 }
 

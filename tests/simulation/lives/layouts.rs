@@ -1,5 +1,5 @@
-//! Random layouts. The size of a field is in bits, in decimal digits or a count. Fields have any
-//! order, and ticks last from 1 ms to a day.
+//! Random layouts. The size of a field is given in bits, in decimal digits or as a number of
+//! values. Fields have any order, and ticks last from 1 ms to a day.
 
 use snowbank_client::layout::{Layout, UnixMicros};
 

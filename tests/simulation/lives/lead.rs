@@ -34,7 +34,7 @@ impl World {
     fn ask(&mut self) -> (Bound, i64) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
-        let daemon = self.daemon.as_mut().expect("it runs");
+        let daemon = self.daemon.as_mut().expect("the daemon runs");
         let now = daemon.wall.believe(reading);
         daemon.shards[index].wake(now);
         let (lane, rng) = daemon.shards[index].lane(0);

@@ -13,7 +13,7 @@ use super::world::World;
 
 impl World {
     /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the
-    /// number of writes, and the time until it wants to look again.
+    /// number of writes, and the time until the keeper's next look.
     pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;

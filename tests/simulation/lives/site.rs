@@ -136,7 +136,7 @@ impl Site {
     fn start_with(&mut self, index: usize, settings: Settings) {
         let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
         // A start waits in real time for a lock that another process holds. So only a few starts
-        // try that.
+        // ask for a held worker ID.
         if is_held && self.rng.u8(..40) > 0 {
             return;
         }
@@ -234,7 +234,7 @@ impl Site {
         }
     }
 
-    /// Lets one shard serve one request. Returns whether it got IDs.
+    /// Lets one shard serve one request. Returns whether the request got IDs.
     fn take(&mut self, index: usize, source: usize) -> bool {
         let reading = self.machine.read();
         let seed = self.seed;

@@ -19,8 +19,8 @@ impl Site {
         self.machine.wall_offset_us = self.machine.wall_offset_us.max(lowest_us);
     }
 
-    /// Does one of two things: makes a backup of a daemon's state; or ends the daemon, and loses
-    /// its state or replaces it by a backup.
+    /// Either backs up a daemon's state, or ends the daemon and then loses the state or replaces
+    /// the state by a backup.
     pub(crate) fn disturb_the_state(&mut self, index: usize) {
         if self.rng.bool() {
             return self.places[index].back_up();
@@ -33,9 +33,9 @@ impl Site {
         }
     }
 
-    /// Boots the machine again. Afterwards the clock is past all IDs handed out. Without marks,
-    /// nothing else protects a start with an older copy, without a state, or with worker IDs of
-    /// another state.
+    /// Boots the machine again. Afterwards the clock is past all IDs handed out. The marks are
+    /// gone, so only the clock protects a start with an older copy, without a state, or with worker
+    /// IDs of another state.
     pub(crate) fn reboot(&mut self) {
         for index in 0..self.places.len() {
             self.end(index, false);

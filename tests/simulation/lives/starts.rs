@@ -80,7 +80,7 @@ impl World {
         });
     }
 
-    /// Makes the first ceiling durable with every writer. A start waits for that.
+    /// Makes the first ceiling durable with every writer. Returns whether that succeeded.
     pub(crate) fn store_first(&mut self, ceiling: Position, wall_minus_boot_us: i64) -> bool {
         self.storage.state.files.resize_with(self.writers, StateFile::new);
         (0..self.writers).all(|writer| {
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// Reads the state as a start does. The stored ceiling must be above all IDs handed out, unless
-    /// it is an older copy or a new state.
+    /// the state is an older copy or is new.
     pub(crate) fn read(&mut self) -> Option<Record> {
         let seed = self.seed;
         let read = self.storage.read();

@@ -11,7 +11,8 @@ use snowbank_client::layout::Position;
 use super::disk::{Failure, StateFile};
 use super::{MS, SECOND};
 
-/// A state directory, and the file of the other writer. A backup of them has this type, too.
+/// A state directory, and the file of the second writer if there is one. A backup of these files
+/// has this type, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// One file for each writer.
@@ -53,10 +54,10 @@ pub(crate) struct InFlight {
     pub(crate) write: Write,
     /// The time when the write ends. A write that hangs ends an hour after its start.
     pub(crate) ends_us: i64,
-    /// The time when its writer reports it as failed. The write continues, and is reported again at
-    /// its end.
+    /// The time when the writer reports this write as failed. The write continues, and is reported
+    /// again at its end.
     pub(crate) abandoned_us: Option<i64>,
-    /// True once its writer has reported it as failed.
+    /// True once the writer has reported this write as failed.
     pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
 }
@@ -164,8 +165,8 @@ impl Storage {
     pub(crate) fn keep(&mut self, in_flight: &InFlight, failure: Option<Failure>) -> bool {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &in_flight.write;
         let stored = self.state.wall_minus_boot_us.filter(|_| in_flight.is_abandoned);
-        // A write that was abandoned may end after later writes. It changes nothing that they
-        // stored, neither the ceiling nor this difference.
+        // A write that was abandoned may end after later writes. It changes nothing that the later
+        // writes stored, neither the ceiling nor this difference.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }

@@ -62,7 +62,7 @@ struct Tenant {
     /// first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
-    /// Positions claimed for it while it waited.
+    /// The number of positions claimed for the tenant while it waited.
     waited_for: u64,
 }
 
@@ -189,9 +189,9 @@ impl House {
     fn finish(&mut self, shard: usize, finished: &Finished) {
         let is_it =
             |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
-        let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
+        let index = self.tenants.iter().position(is_it).expect("a tenant made the request");
         let Waiting { count, taken, wake_ups, is_beside_promise, .. } =
-            self.tenants[index].waiting.take().expect("it waits");
+            self.tenants[index].waiting.take().expect("the tenant waits");
         let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
         self.tenants[index].waited_for += claimed;
         let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! The world of a daemon, and its events.
+//! The world of a daemon: its machine, its storage, and the IDs that were handed out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -190,7 +190,7 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
 
     // A grant proves only that the time of its ceiling has come. So a step far beyond that time is
-    // held, and the believed time stays there.
+    // held, and the believed time runs on from there at normal speed.
     let (wall, mut watch) = started();
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));

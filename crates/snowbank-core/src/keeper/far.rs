@@ -11,12 +11,12 @@ use crate::clock::{self, Now};
 /// Returns the instant from which the horizon of a ceiling counts: the later of the ID clock and
 /// the wall clock, at most `max_ahead` after the wall clock.
 ///
-/// Invariant: when a daemon asks for a ceiling, it is granted no IDs later than its wall clock +
-/// `max_ahead` + its horizon. The floor after a restore (`rules::floor_after_loss`) relies on this:
-/// the floor must be above all grants that the coordinator has forgotten. A source may start at a
-/// floor or a bound that is further ahead. Such a source hands out nothing before its clock is
-/// within `max_ahead` of that start. Until a ceiling that counts from the returned instant passes
-/// the start, the source's key has the start as its bound, which grants nothing.
+/// Invariant: no ceiling grants IDs later than the asking daemon's wall clock plus its `max_ahead`
+/// and its horizon. The floor after a restore of the coordinator (`rules::floor_after_loss`) must
+/// be above all grants that the coordinator has forgotten, and so relies on the invariant. A source
+/// may start at a floor or a bound that is further ahead. Such a source hands out nothing before
+/// its clock is within `max_ahead` of that start. Until a ceiling of this rule passes the start,
+/// the source's key at the coordinator holds the start as a bound. Such a bound grants nothing.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(ceiling(&numbering, from(0, 320), HORIZON), highest);
         assert!(
             is_due(&numbering, floor, from(161, 320), HORIZON),
-            "the ceiling must pass the start before it hands out IDs"
+            "the ceiling must pass the start before the source hands out IDs"
         );
     }
 }

@@ -20,19 +20,19 @@ const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 /// peers has no other timer.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
-/// near. The ceiling then rises each time half of the way to it is used up, so that requests do not
-/// meet it.
+/// near. The ceiling then rises each time half of the remaining way is used up, so that no request
+/// meets it.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// The time without use after which a source's ceiling rises once a [`PERIOD`] at most.
+/// The time without use after which a source's ceiling rises at most once a [`PERIOD`].
 const IN_USE: Duration = Duration::from_secs(3);
 
 /// The most that a wall clock without a step gains on the boot clock between two writes. Time
-/// servers slew it by a tenth at most, and the keeper writes about once a second.
+/// servers slew the wall clock by a tenth at most, and the keeper writes about once a second.
 const SLEW: Duration = Duration::from_millis(100);
 
-/// Returns the highest value of ID time − boot from now to the keeper's next write, in
-/// microseconds. The wall clock may be slewed until then. During a catch-up the ID clock is slower
-/// than the boot clock, so the value falls.
+/// Returns the highest value, in microseconds, that ID time − boot can have until the keeper's next
+/// write. The wall clock may be slewed until then. During a catch-up the ID clock is slower than
+/// the boot clock, so the value falls.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
     let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
@@ -40,7 +40,7 @@ pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now:
     ahead_us.map_or(by_clock_us, |ahead_us| ahead_us.max(by_clock_us))
 }
 
-/// The rule for how far ahead of the cursor a ceiling is kept.
+/// The rule for how far ahead a source's ceiling is kept.
 #[derive(Debug)]
 enum Ahead {
     /// For a source that follows the clock.
@@ -54,10 +54,12 @@ enum Ahead {
 /// The distance by which a writer's ceilings are ahead, and the rule for when they rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The state directory: seconds ahead, by each source's rule, while the source is in use.
+    /// The state directory. Its ceilings are seconds ahead, by each source's rule, and rise while
+    /// the source is in use.
     Local,
-    /// The coordinator of a fleet: this distance, for all sources. Ceilings rise when half of the
-    /// distance is used up. The coordinator has the first ceilings before the sources start.
+    /// The coordinator of a fleet. Its ceilings are this far ahead for all sources, and rise when
+    /// half of the distance is used up. The coordinator has the first ceilings before the sources
+    /// start.
     Fleet(Duration),
 }
 
@@ -66,7 +68,7 @@ pub enum Reach {
 pub struct ManagedSource {
     source: Arc<Source>,
     ahead: Ahead,
-    /// The position where the source starts, and later its first ceiling.
+    /// The position where the source starts, until its first ceiling is granted; then that ceiling.
     first: Durable,
     /// The fleet's ceiling at the start. `None` if the source belongs to no fleet.
     fleet: Option<Position>,
@@ -91,7 +93,8 @@ pub(super) struct Durable {
 }
 
 impl Durable {
-    /// The ceiling of a writer that stores no ceilings of the source. It limits no grant.
+    /// The ceiling of a writer that stores no ceilings of the source. Such a ceiling limits no
+    /// grant.
     pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
 
     /// Returns whether the writer stores no ceilings of the source.
@@ -170,8 +173,7 @@ impl ManagedSource {
         }
     }
 
-    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant)
-    /// grants it.
+    /// Returns the first ceiling. Once it is durable, [`grant`](ManagedSource::grant) grants it.
     pub fn first_ceiling(&self, now: Now) -> Position {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
@@ -299,7 +301,7 @@ impl ManagedSource {
             (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
         };
         // A ceiling that the ID clock reaches within moments cannot be kept ahead of requests. Each
-        // request that meets it wakes the keeper.
+        // request that meets such a ceiling wakes the keeper.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
             return PERIOD;
         }

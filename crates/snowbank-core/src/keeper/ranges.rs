@@ -1,8 +1,9 @@
 //! The demand of a shared counter for ranges from the coordinator.
 //!
 //! The keeper asks for the next range when five eighths of a range are left, so that requests do
-//! not wait for the coordinator. It asks for one range at a time. A range that was asked for before
-//! the grant was lost is not used, because another copy of the machine may have it too.
+//! not wait for the coordinator. It asks for one range at a time. If the grant is taken away, a
+//! range that was asked for before is not used, because another copy of the machine may have it
+//! too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,8 +73,8 @@ impl Ranges {
         let there = source.in_ranges();
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
-        // A request fitted into neither range and gave up. The next range must be large enough for
-        // the next such request.
+        // A request fitted into neither the present range nor the next one, and gave up. The next
+        // range must be large enough for the next such request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
         let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
@@ -114,8 +115,8 @@ impl Keeper {
         }
         for (index, managed) in self.sources.iter_mut().enumerate() {
             let Some((source, ranges)) = managed.ranges() else { continue };
-            // The generation is read first: if the grant is lost after that, the range does not
-            // count.
+            // The generation is read first: if the grant is taken away after that, the range does
+            // not count.
             let generation = source.grant().generation();
             if let Some(count) = ranges.wanted(source, now) {
                 ranges.is_asked = true;
@@ -133,7 +134,7 @@ impl Keeper {
         ranges.map(|ranges| ranges.map(|(source, ranges)| ranges.last(source))).collect()
     }
 
-    /// Takes the coordinator's answer to a request for a range, or `None` if it did not answer.
+    /// Takes the range that the coordinator gave, or `None` if the coordinator did not answer.
     pub fn ranged(&mut self, wanted: WantedRange, range: Option<NumberRange>, now: Now) {
         let asked = self.sources.get_mut(wanted.source).and_then(ManagedSource::ranges);
         let Some((source, ranges)) = asked else { return };
@@ -145,7 +146,8 @@ impl Keeper {
     }
 }
 
-/// Adds a range that was asked for in this generation. If it is empty, the counter has ended.
+/// Adds a range that was asked for in this generation. If the range is empty, the counter has
+/// ended.
 pub fn add_range(source: &Arc<Source>, range: NumberRange, generation: u64) {
     let numbering = source.numbering();
     let from = numbering.position_from(range.from);

@@ -14,12 +14,12 @@ use snowbank_id::layout::Position;
 pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. A core uses some 20
 /// million numbers a second at most. Even then, half of a reservation lasts longer than ten syncs
-/// of a good disk take. Even if a crash skips all of it each second, the counter lasts for 29,000
-/// years.
+/// of a good disk take. Even if a crash skips a whole reservation each second, the counter lasts
+/// for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
-/// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the
-/// keeper, so that a request hardly ever waits for a sync. An eighth of this time is the shortest
-/// pause between two looks.
+/// The time for which a reservation lasts at the present rate. In half of this time the keeper
+/// looks at least twice, so a request hardly ever waits for a sync. An eighth of this time is the
+/// shortest pause between two looks.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured. Over a shorter time, a single burst would look
 /// like a high rate.
@@ -34,7 +34,7 @@ const _: () = assert!(RESERVATION_MIN >= 2 && RESERVATION_MAX / 2 > RESERVATION_
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reservation {
     size: u64,
-    /// The time for which it lasts at the present rate.
+    /// The time for which a reservation lasts at the present rate.
     lasts: Duration,
     /// The numbers used per second.
     per_second: u64,
@@ -69,7 +69,7 @@ impl Reservation {
         self.lasts.min(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
-    /// Returns its size.
+    /// Returns the size of the next reservation.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -84,24 +84,25 @@ impl Reservation {
         }
         let elapsed = elapsed.max(MEASURED_MIN);
         self.per_second = used_in(Duration::from_secs(1), used, elapsed);
-        // One measurement can raise the size to what `LASTS` needs. Beyond that need, it can at
-        // most double the size.
+        // One measurement can raise the size to what `LASTS` needs. Beyond that need, one
+        // measurement can at most double the size.
         let lasting = used_in(self.lasts, used, elapsed).min(self.size.saturating_mul(2));
         let needed = used_in(LASTS, used, elapsed).max(lasting);
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns how many numbers are left when the next reservation begins: half of this one, and an
-    /// eighth more for the requests that come while the keeper sleeps. If it began at exactly half,
-    /// the keeper's pauses would become shorter and shorter as the cursor comes near the half.
+    /// Returns how many numbers of the present reservation are left when the next one begins: half
+    /// of the reservation, and an eighth more for the requests that come while the keeper sleeps.
+    /// If the next one began at exactly half, the keeper's pauses would become ever shorter as the
+    /// cursor nears the half.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
     /// Returns the next ceiling, for a counter at `cursor` below `ceiling`. Requests wait for
-    /// `waiting` numbers. The ceiling stays until little more than half of the reservation is left,
-    /// unless a request waits or has met the ceiling.
+    /// `waiting` numbers. The ceiling stays until five eighths of the reservation are left, unless
+    /// a request waits or has met the ceiling.
     ///
     /// Requests that wait get their numbers even if other requests use up the present reservation
     /// before the next one is durable. A request that met the ceiling and went away also raises it,
@@ -121,7 +122,7 @@ impl Reservation {
     }
 
     /// Returns the pause until half of the reservation up to this ceiling is used at the measured
-    /// rate. It is at least an eighth of [`LASTS`] while no reservation is due.
+    /// rate. The pause is at least an eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
         // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in

@@ -1,5 +1,4 @@
-//! What the keeper knows of one writer: its write in flight, and the ceilings that it has made
-//! durable.
+//! What the keeper knows of one writer: its write in flight, and its durable ceilings.
 
 use super::managed_source::{Durable, Reach};
 use crate::clock::BootMicros;
@@ -10,16 +9,15 @@ use snowbank_id::layout::Position;
 pub struct Write {
     /// The writer, counted from 0.
     pub writer: usize,
-    /// The write's number. Each writer's writes are counted from 1. The outcome has the write's
-    /// number.
+    /// The write's number, counted from 1 for each writer. The outcome has the same number.
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken
+    /// The sum of the generations of the sources' grants. The sum changes whenever a grant is taken
     /// away.
     pub generation: u64,
     /// The ticket sources whose numbers another copy of the machine may hand out. A start must
-    /// refuse them.
+    /// refuse these sources.
     pub restored: Vec<usize>,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,

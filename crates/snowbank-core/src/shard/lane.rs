@@ -13,9 +13,9 @@ use snowbank_id::layout::{Position, Run, append_run};
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// A claim ahead lasts for the burst window divided by this number. Two things take IDs from the
-/// reserve of a burst, each of them at most the reserve divided by this number: a claim ahead skips
-/// ticks that would be too old before its IDs are used up, and a shard cannot take siblings' blocks
+/// A claim ahead lasts for the burst window divided by this number. The reserve for bursts loses
+/// IDs in two ways, each time at most the reserve divided by this number. A claim ahead skips ticks
+/// that would be too old before their IDs are used up. And a shard cannot take siblings' blocks
 /// that lie below its own IDs. `docs/guarantees.md` allows an eighth of the reserve for both
 /// together. A higher divisor needs more claims: at a sixteenth of 10 ms, a busy shard already
 /// claims about 3,200 times a second.
@@ -57,7 +57,7 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// The run that IDs are taken from. Its position is the one after the last ID handed out, even
+    /// The run that IDs are taken from. Its position follows that of the last ID handed out, even
     /// when the run is used up.
     current: CurrentRun,
     /// IDs of the current run that must not be taken until this wake-up has checked them. They are
@@ -68,7 +68,7 @@ pub struct Lane {
     rest: Span,
     /// The position after the last block in this shard's ring.
     ring_end: Position,
-    /// True from the first use in a wake-up to the wake-up's end.
+    /// True from the lane's first use in a wake-up to the wake-up's end.
     is_awake: bool,
     /// The window of this wake-up. It is computed when it is first used, because most wake-ups use
     /// one source.
@@ -109,7 +109,7 @@ impl Lane {
         &self.source
     }
 
-    /// Returns true from the first use in a wake-up to the wake-up's end.
+    /// Returns true from the lane's first use in a wake-up to the wake-up's end.
     #[inline]
     pub(super) fn is_awake(&self) -> bool {
         self.is_awake
@@ -127,7 +127,7 @@ impl Lane {
     }
 
     /// Returns the window of this wake-up. Drops the current run if it is too old. Drops all blocks
-    /// if the grant was lost, or if no IDs may be handed out.
+    /// if the grant was taken away, or if no IDs may be handed out.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -173,7 +173,7 @@ impl Lane {
     /// Takes exactly `count` IDs and appends them to `runs`.
     ///
     /// `ahead` returns how many more IDs this wake-up will take, so that one claim can cover all of
-    /// them. `take` calls it only if a claim is needed.
+    /// them. `take` calls `ahead` only if a claim is needed.
     ///
     /// # Errors
     /// Returns the number of IDs missing. `runs` then has the IDs that were found, and the missing
@@ -332,8 +332,8 @@ impl Lane {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs
-    /// of this shard.
+    /// Pushes positions into this shard's ring, which must have room. The positions must lie above
+    /// all IDs of this shard.
     fn push(&mut self, span: Span) {
         if self.ring().push(Block { span, generation: self.generation }) {
             self.ring_end = span.end();
@@ -357,14 +357,14 @@ impl Lane {
         self.rest = span;
     }
 
-    /// Keeps the IDs that a request has got while it waits for more.
+    /// Keeps the IDs that a request has got, while the request waits for more.
     pub fn keep(&self, runs: Vec<Run>) -> Taken {
         Taken { runs, generation: self.generation }
     }
 
     /// Ends a request's wait: sets `runs` to the IDs that the request got before the wait, and the
-    /// IDs that were claimed for it during the wait. Returns the refusal if the request was
-    /// refused.
+    /// IDs that were claimed for the request during the wait. Returns the refusal if the request
+    /// was refused.
     ///
     /// # Errors
     /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
@@ -411,11 +411,11 @@ impl Lane {
 
 /// Claims ahead of demand: a busy shard claims blocks for its ring before requests ask for them.
 impl Lane {
-    /// Ends a wake-up. In strict order, or for a ticket source, it drops all blocks. Otherwise it
-    /// claims as many IDs ahead as recent demand suggests.
+    /// Ends a wake-up. In strict order, or for a ticket source, the lane drops all blocks.
+    /// Otherwise the lane claims as many IDs ahead as recent demand suggests.
     ///
-    /// It claims at most this shard's share of the IDs in a sixteenth of the burst window. It
-    /// claims nothing after a single request, nothing while requests wait, and nothing while the
+    /// A claim ahead has at most this shard's share of the IDs in a sixteenth of the burst window.
+    /// The lane claims nothing ahead after a single request, while requests wait, or while the
     /// window's limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         self.is_awake = false;

@@ -177,12 +177,12 @@ fn no_id_of_a_ring_is_taken_by_both_owner_and_sibling() {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), handed_out, "an ID was handed out twice: {own:?} {stolen:?}");
-        assert!(handed_out >= 4, "the owner gets what the sibling leaves: {own:?} {stolen:?}");
+        assert!(handed_out >= 4, "the owner gets the rest: {own:?} {stolen:?}");
     });
 }
 
 #[test]
-fn two_threads_that_advance_serve_each_request_once() {
+fn two_threads_advancing_the_queue_serve_each_request_once() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
@@ -234,7 +234,7 @@ fn a_shard_drops_a_claim_that_races_with_the_loss_of_the_grant() {
 }
 
 #[test]
-fn the_wait_queue_drops_a_claim_that_races_with_the_loss() {
+fn a_wait_drops_a_claim_that_races_with_the_loss_of_the_grant() {
     check_model(|| {
         let source = source(1, unlimited);
         let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };

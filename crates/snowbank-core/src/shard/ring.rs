@@ -7,8 +7,8 @@ use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_id::layout::{Position, Run};
 use snowbank_id::numbering::Numbering;
 
-/// The most blocks that a ring holds. This has room for the last claim ahead of demand, for what is
-/// left of earlier claims, and for blocks taken from siblings.
+/// The most blocks that a ring holds. The ring has room for the last claim ahead of demand, for
+/// what is left of earlier claims, and for blocks taken from siblings.
 pub const RING_BLOCKS: usize = 64;
 
 /// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into
@@ -17,8 +17,8 @@ pub const RING_BLOCKS: usize = 64;
 pub struct Block {
     /// The positions.
     pub span: Span,
-    /// The grant's generation under which they were claimed. A block of an earlier generation is
-    /// not handed out.
+    /// The grant's generation under which the positions were claimed. A block of an earlier
+    /// generation is not handed out.
     pub generation: u64,
 }
 

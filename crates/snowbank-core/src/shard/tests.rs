@@ -20,7 +20,7 @@ const WARM_US: u64 = 4_000;
 fn source(layout: &str, workers: &str) -> Arc<Source> {
     let layout = Layout::resolve(layout).expect("a layout");
     let workers: WorkerSet = workers.parse().expect("worker IDs");
-    let numbering = Numbering::new(layout, workers).expect("they exist");
+    let numbering = Numbering::new(layout, workers).expect("the workers exist");
     let grant = Grant::new(numbering.end());
     Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), BEFORE))
 }
@@ -140,7 +140,7 @@ fn blocks_older_than_the_burst_window_are_dropped() {
 }
 
 /// A shard drops its blocks even if no request comes before the grant is back. If a sibling serves
-/// the next request, it does not use those blocks either.
+/// the next request, the sibling does not use those blocks either.
 #[test]
 fn all_blocks_are_dropped_when_the_grant_is_lost() {
     for (index, is_tried) in [(0, true), (0, false), (1, true)] {

@@ -40,7 +40,7 @@ pub struct InRanges {
 }
 
 impl InRanges {
-    /// Returns how many numbers both ranges have.
+    /// Returns how many numbers the two ranges have together.
     pub fn total(self) -> u64 {
         self.rest.saturating_add(self.next)
     }
@@ -57,8 +57,8 @@ impl InRanges {
 pub(super) struct SharedCounter {
     /// The range after the present one.
     next: Mutex<Option<Range>>,
-    /// The number of positions that the cursor skipped when it moved to another range. They do not
-    /// count as demand.
+    /// The number of positions that the cursor skipped when it moved to another range. These
+    /// positions do not count as demand.
     skipped: AtomicU64,
     /// True once the coordinator has no range left. Then the ranges held here are the last.
     has_ended: AtomicBool,

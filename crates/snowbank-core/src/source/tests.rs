@@ -155,7 +155,7 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // A clock that is behind by less than `READING_SKEW` is not refused: requests wait for it.
+    // Requests wait for a clock that is behind by less than `READING_SKEW`.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);

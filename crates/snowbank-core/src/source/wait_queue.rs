@@ -6,9 +6,10 @@
 //! that would otherwise miss its deadline comes first. A connection has at most one request in the
 //! queue, so each connection gets the same share, however much its request wants.
 //!
-//! Any shard may advance the queue. It then claims positions for every request in the queue, so no
-//! shard waits for the thread of another shard. Only a request that must wait and the wake-up of a
-//! tick take the queue's lock. A request that is served at once uses only the queue's atomics.
+//! Any shard may advance the queue. The shard then claims positions for every request in the queue,
+//! so no shard waits for the thread of another shard. The queue has a lock for requests that must
+//! wait and for the wake-up of a tick. A request that is served at once uses only the queue's
+//! atomics.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick. A
 //! new request is served before the waiting ones on two conditions: it wants no more than an even
@@ -197,10 +198,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes the limits of requests that have none. If the clock has stepped forward by more
-    /// than a tick, computes all limits again: with the old limits, requests that have enough time
-    /// would seem urgent, and would take every position. After a step back, the old limits stay. If
-    /// they were computed again, requests whose promise is already broken would take every
+    /// Computes `limit_by_due` for the requests that have none. If the clock has stepped forward by
+    /// more than a tick, computes all limits again: with the old limits, requests that have enough
+    /// time would seem urgent, and would take every position. After a step back, the old limits
+    /// stay. If they were computed again, requests whose promise is already broken would take every
     /// position.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {

@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Returns the position after the last of the tick that contains this ID time.
+    /// Returns the position after the last one of the tick that contains this ID time.
     #[inline]
     pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
         self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
@@ -193,9 +193,9 @@ impl Source {
     }
 
     /// Returns the start of the tick that the ID clock must have reached before the next claim: the
-    /// tick of the last position claimed. Before the first claim it is the tick of the start. If
-    /// `max_ahead` is zero, there is no such exception: the first claim waits for its tick as every
-    /// other claim does.
+    /// tick of the last position claimed or, before the first claim, the tick of the start. If
+    /// `max_ahead` is zero, the position before the start counts as claimed, so the first claim
+    /// waits for its tick as every other claim does.
     fn time_to_reach(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();

@@ -87,7 +87,7 @@ fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     assert_eq!(found.marks_of_source().unwrap(), []);
     assert!(found.is_of_kin(found.furthest()), "the mark is in the lock of the other layout");
     drop(found);
-    assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "its worker 1 makes other IDs");
+    assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "worker 1 of that layout makes other IDs");
 }
 
 fn marked(id_bound: u64, owner: &Owner) -> Mark {
@@ -109,7 +109,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
         locks = lock(directory.path()).unwrap();
         assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
     }
-    assert!(!locks.is_of_kin(locks.furthest()), "the mark is in its own lock");
+    assert!(!locks.is_of_kin(locks.furthest()), "the mark is in the source's own lock");
     locks.mark_for(&owner);
     locks.mark_returned(3).unwrap();
     assert_eq!(locks.marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(3, &owner) }]);

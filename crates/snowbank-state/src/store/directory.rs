@@ -67,7 +67,7 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // The syncs begin only when this process holds the lock, because its last holder may have
+        // The syncs begin only when this process holds the lock, because the last holder may have
         // been killed between a rename and the sync of the new name.
         let synced = path.to_owned();
         let names = thread::Builder::new()
@@ -158,9 +158,9 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and the missing directories above it. Syncs the names of the directories
-/// above it that were missing. Also syncs the name of the lowest directory above it that existed,
-/// because an interrupted start may have made this directory without a sync.
+/// Makes the directory and the missing directories above it. Makes the names of those above
+/// durable. Also makes the name of the lowest existing one durable, because an interrupted start
+/// may have made that one without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

@@ -72,7 +72,7 @@ impl StateFile {
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
         // There is no room for a new file, so the old file is overwritten. This writes every page
-        // of the old file again, so its earlier failed syncs no longer matter.
+        // of the old file again, so the earlier failed syncs of the file no longer matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }

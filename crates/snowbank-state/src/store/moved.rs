@@ -179,8 +179,8 @@ mod tests {
     }
 
     /// Returns the position where each of these sources would start if it were alone. The outer
-    /// `Option` is `None` if the start is refused. The inner one is `None` if no record binds the
-    /// source.
+    /// `Option` is `None` if the start is refused. The inner `Option` is `None` if no record binds
+    /// the source.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);

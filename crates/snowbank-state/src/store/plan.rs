@@ -127,7 +127,7 @@ impl StateError {
 /// again. The record of the old worker IDs is dropped once another record of the source is above
 /// all IDs that were handed out under them. That other record keeps the bound of the old worker IDs
 /// as its `assigned_bound`. If the source has left the fleet, a record with an `assigned_bound`
-/// binds it, whatever worker IDs the source has now. In the fleet, the coordinator knows the bound
+/// binds the source, whatever worker IDs it has now. In the fleet, the coordinator knows the bound
 /// of each worker ID, even if the worker ID was exported.
 ///
 /// A ticket counter is bound by the record of its name, whatever increment and offset that record
@@ -140,7 +140,7 @@ impl StateError {
 /// error, because it may be years ahead, or above all IDs of the new layout.
 ///
 /// # Errors
-/// The first reason why a claimant cannot start.
+/// Returns the first reason why a claimant cannot start.
 pub fn plan<'a>(
     records: &[Record],
     claimants: &[Claimant<'_>],
@@ -208,9 +208,9 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds the claimant. If the record keeps IDs unique, this
-/// is the record's own ceiling, and without the fleet it is not below the `assigned_bound`.
-/// Otherwise, it is the record's order ceiling.
+/// Returns a record with the ceiling that binds the claimant. If the record keeps IDs unique, the
+/// ceiling is the record's own, and outside a fleet at least the `assigned_bound`. Otherwise, the
+/// ceiling is the record's order ceiling.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
@@ -219,7 +219,8 @@ fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Reco
     record.at(record.order_ceiling(at))
 }
 
-/// Returns true unless a record binds only the order of the claimant's IDs.
+/// Returns true if a record keeps the claimant's IDs unique. Any other record binds only their
+/// order.
 fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
     !record.numbering.is_of_space(claimant.numbering)
         || shares_ids(record, claimant)
@@ -234,8 +235,8 @@ fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock runs
-/// `ahead` of the wall clock by this time.
+/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock is `ahead`
+/// of the wall clock.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
@@ -278,7 +279,7 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
 }
 
 /// Returns true if a source with this numbering could repeat IDs below the record's bound, and so
-/// must start above it.
+/// must start at or above that bound.
 fn is_bound(record: &Record, numbering: &Numbering) -> bool {
     record.numbering.shares_ids_with(numbering) || record.numbering.is_part_of(numbering)
 }
@@ -293,7 +294,7 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 }
 
 /// Returns true if the claimant's new record replaces this record. The new record's bound is at
-/// least as high, because a record of the same IDs binds the claimant.
+/// least as high, because this record binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();

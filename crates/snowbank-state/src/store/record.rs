@@ -36,10 +36,10 @@ pub struct Record {
     /// The machine on which that process raised the ceiling.
     pub machine: Option<String>,
     /// The wall clock minus the boot clock in microseconds, as the daemon believed them at the last
-    /// write in `boot`. It has no meaning if `boot` is `None`.
+    /// write in `boot`. The difference has no meaning if `boot` is `None`.
     pub wall_minus_boot_us: i64,
-    /// An upper bound of the ID clock minus the boot clock, in microseconds. It holds until the
-    /// next write in `boot`. `None` if no bound is known.
+    /// An upper bound of the ID clock minus the boot clock, in microseconds. The bound holds until
+    /// the next write in `boot`. `None` if no bound is known.
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: no position at or above the ceiling was claimed.
     pub clean: bool,
@@ -59,8 +59,8 @@ pub struct Record {
     pub assigned: bool,
     /// An ID bound above everything granted under the worker IDs that a fleet assigned to this
     /// source earlier. The records of these worker IDs may be gone. If the source has left the
-    /// fleet, the bound binds it under any worker IDs. `None` if a fleet never assigned worker IDs
-    /// to the source.
+    /// fleet, the bound binds the source under any worker IDs. `None` if a fleet never assigned
+    /// worker IDs to the source.
     pub assigned_bound: Option<u64>,
     /// True if no source of the daemon that wrote the file last had these worker IDs.
     pub retired: bool,

@@ -284,12 +284,12 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
     assert_eq!(
         stored(),
         [seven.clone(), three.clone(), nine.clone()],
-        "record 9 still binds the order of IDs"
+        "the record of worker ID 9 still binds the order of IDs"
     );
     store.raise(&[(0, at(&numbering, 5_001))], 0).unwrap();
     assert_eq!(stored(), [seven.clone(), three.clone()]);
     store.trim(&left(&numbering, at(&numbering, 4_000)), 0).unwrap();
-    assert_eq!(stored(), [seven, three, nine], "a stop below record 9 brings that record back");
+    assert_eq!(stored(), [seven, three, nine], "a stop below the record of worker ID 9 brings it back");
 }
 
 #[test]

@@ -8,8 +8,8 @@ fn under_fleet(managed: ManagedSource, covered: Position) -> World {
     World::of(vec![managed.under_fleet(Some(covered))], &[Reach::Local, Reach::Fleet(HORIZON)])
 }
 
-/// Returns a source that starts at the wall clock, and the ceiling that the coordinator stored for
-/// it at its start.
+/// Returns a source that starts at the wall clock, and the ceiling that the coordinator stored when
+/// the source started.
 fn covered() -> (ManagedSource, Position) {
     let managed = managed(0);
     let covered = far::ceiling(managed.source().numbering(), START.wall, HORIZON);
@@ -17,7 +17,7 @@ fn covered() -> (ManagedSource, Position) {
 }
 
 #[test]
-fn a_mark_is_not_below_the_state_if_the_fleet_allows_less() {
+fn marks_reach_the_stored_bound_even_if_the_fleet_grants_less() {
     // The clock stepped back by an hour, and the coordinator holds no bound yet.
     let managed = managed(HOUR_US);
     let durable = managed.first_ceiling(wall().believe(START));
@@ -39,7 +39,7 @@ fn a_mark_is_not_below_the_state_if_the_fleet_allows_less() {
 
 /// The keeper writes to an unreachable coordinator once a period, not with each look.
 #[test]
-fn a_write_that_the_coordinator_refused_is_retried_each_period() {
+fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut raise = |reading| {

@@ -1,5 +1,5 @@
-//! Jumps of the clocks and far steps: when grants are lost, when the grants return, and with which
-//! ceiling.
+//! Jumps of the clocks and far steps: when grants are taken away, when the grants return, and with
+//! which ceiling.
 
 use super::*;
 

@@ -36,8 +36,8 @@ fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     }
 }
 
-/// Looks at a shared counter. Returns the count of numbers that the keeper asks for, how long its
-/// numbers last, and the time until the next look.
+/// Looks at a shared counter. Returns the count of numbers that the keeper asks for, the time for
+/// which the counter's numbers last, and the time until the next look.
 fn demand(world: &mut World, reading: Reading) -> (Option<u64>, Duration, Duration) {
     let looked = world.look(reading);
     let asked = looked.ranges.first().map(|wanted| wanted.count);
@@ -81,9 +81,9 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
     world.claim(second(3), 1).expect("in the range");
     assert_eq!(demand(&mut world, second(3)).0, Some(1_000), "625 are left");
 
-    // Another daemon has the numbers between the two ranges. They do not count as demand.
+    // Another daemon has the numbers between the two ranges. These numbers do not count as demand.
     give(&mut world, 1_000, range(1_000_001, 1_001_001), second(3));
-    assert_eq!(demand(&mut world, second(4)), (None, LASTS, PERIOD), "1,625 last longer at 375 a second");
+    assert_eq!(demand(&mut world, second(4)), (None, LASTS, PERIOD), "1,625 numbers last for over 4 s");
     assert!(wait_for(&world, 900, second(4)), "in the second range");
     assert_eq!(world.source.cursor(), Some(Position(1_000_900)), "the rest of the first range is skipped");
     assert_eq!(demand(&mut world, second(5)).0, Some(3_600), "four seconds at 900 a second");

@@ -23,7 +23,7 @@ fn a_request_that_cannot_wait_wakes_the_keeper_too() {
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     assert!(source.advance(START, &mut rng()).meets_ceiling);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
-    assert!(source.grant().is_wanted(), "the keeper sees the want although no request waits");
+    assert!(source.grant().is_wanted(), "the keeper must raise although no request waits");
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn an_old_reading_is_refused_with_a_time_to_retry() {
     assert!(matches!(source.admit(&late, request(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
 }
 
-/// Returns the reading `ms` after the start, on a wall clock that has stepped forward by less than
-/// a jump.
+/// Returns the reading `ms` milliseconds after the start, on a wall clock that has stepped forward
+/// by less than a jump.
 fn stepped(ms: u64) -> Now {
     let now = after_ms(ms);
     Now { wall: UnixMicros(now.wall.0 + 1_900_000), ..now }

@@ -7,8 +7,8 @@ use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 use snowbank_id::layout::Position;
 
-/// While other requests wait, one in this many of the positions to come is not promised to a small
-/// request.
+/// While other requests wait, a small request is promised all of the positions to come except for
+/// one in this many.
 const RESERVED_SHARE: u64 = 64;
 
 /// The positions that can be promised to a request.
@@ -27,8 +27,8 @@ impl Source {
     /// already serve the request.
     ///
     /// # Errors
-    /// Refuses the request if, by its deadline, there are too few positions for it and for all
-    /// requests admitted before it.
+    /// Refuses the request if the window's bound makes waiting useless, or if, by the deadline,
+    /// there are too few positions for this request and all requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -87,8 +87,8 @@ impl Source {
         queue: &mut Queue,
     ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
-            // The ID clock is unknown until the keeper has looked at the clocks. It does so as soon
-            // as a request waits.
+            // The ID clock is unknown until the keeper has looked at the clocks. The keeper does so
+            // as soon as a request waits.
             return Ok(None);
         }
         if !self.kind.follows_the_clock() {
@@ -118,8 +118,8 @@ impl Source {
     /// A request is promised no more than an even share of the supply: each waiting request is
     /// assumed to get as many positions as the new request, or all that it wants if that is fewer.
     /// While other requests wait, a sixteenth of the positions to come is kept for smaller
-    /// requests: a request for more than an even share of a tick is not promised them. So a large
-    /// request is never promised positions that others need.
+    /// requests: a request for more than an even share of a tick is not promised that sixteenth. So
+    /// a large request is never promised positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);

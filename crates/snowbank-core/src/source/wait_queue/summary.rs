@@ -1,9 +1,9 @@
 //! A summary of the requests that wait: the positions promised by each deadline, and the positions
 //! that all requests want.
 //!
-//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests
-//! reads one sum for each group, not every request. When a tick is shared out, all requests change,
-//! so the summary is then made again.
+//! Requests that follow each other in the queue are summed up in groups. So an admission behind ten
+//! thousand requests reads one sum for each group, not every request. When a tick is shared out,
+//! all requests change, so the summary is then made again.
 
 use std::mem;
 
