@@ -207,7 +207,7 @@ fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
     if line.contains(COMMON_NAME) {
         return NoAnswer::lasting(format!(
             "{reason}; with authentication, etcd's gateway refuses client certificates that have a common name: give \
-             fleet.certificate one without (its subject may have an organisation), and set fleet.user"
+             fleet.certificate a certificate without one (its subject may have an organisation), and set fleet.user"
         ));
     }
     match answer["code"].as_u64() {
@@ -215,7 +215,7 @@ fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
         Some(code) if LASTING_CODES.contains(&code) => NoAnswer::lasting(reason),
         _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => NoAnswer::passing(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
-             that one must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
+             that certificate must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
         )),
         _ => NoAnswer::passing(reason),
     }

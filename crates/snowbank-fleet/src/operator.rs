@@ -182,7 +182,7 @@ impl Operator<'_> {
             Err(_) if is_lowering => None,
             Err(error) => {
                 return Err(refused(format!(
-                    "key {key}: {error}; with --lower, the command overwrites it, and daemons that use it end"
+                    "key {key}: {error}; with --lower, the command overwrites the key, and daemons that use this counter end"
                 )));
             }
         };
@@ -257,7 +257,7 @@ impl Operator<'_> {
         let until = instant_of(layout, held.id_bound);
         if until > freeing.now && !freeing.is_forced {
             return Err(refused(format!(
-                "{} may still run, and holds it until {}; stop that daemon, or add --force: it ends when it notices",
+                "{} may still run, and holds this worker ID until {}; stop that daemon, or add --force: the daemon ends when it notices",
                 held.holder,
                 until.rfc3339(0)
             )));

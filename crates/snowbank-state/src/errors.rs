@@ -61,14 +61,14 @@ impl StateError {
     /// Returns the error for a lock's file or directory that the system does not let this process
     /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
-        let advice = "run as a member of its group, make room if it is full, or";
+        let advice = "run as a member of the group that owns it, make room if the file system is full, or";
         Self::of_system(error, not_locked(path, error, advice))
     }
 
     /// Returns the error for a lock's name that leads to another user's file, or to something that
     /// is no file.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
-        let advice = "find out who put it there and remove it, or";
+        let advice = "find out who put this there and remove it, or";
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
     }
 

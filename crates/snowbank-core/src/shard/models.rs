@@ -1,7 +1,8 @@
 //! Loom models: every interleaving of a few threads, run on the real cursor, rings, wait queue and
 //! grant.
 //!
-//! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
+//! Run with `RUSTFLAGS="--cfg snowbank_loom"` and `cargo test --release --package snowbank-core
+//! --lib models`.
 
 use std::sync::Arc;
 use std::time::Duration;

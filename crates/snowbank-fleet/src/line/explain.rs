@@ -25,7 +25,7 @@ fn of_settings(error: &rustls::Error) -> Option<String> {
     use AlertDescription as Alert;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => String::from(
-            "no authority in fleet.ca signed its certificate, or, if fleet.ca is not set, none that the system trusts; set \
+            "its certificate is signed by no authority in fleet.ca (if that is not set: by none that the system trusts); set \
              fleet.ca to the certificate of the authority that signed it",
         ),
         rustls::Error::InvalidCertificate(

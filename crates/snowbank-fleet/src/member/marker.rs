@@ -247,7 +247,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::Refused(format!(
             "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
              horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
-             fleet.horizon, or prepare a fleet of another name with this one"
+             fleet.horizon, or prepare a fleet of another name with this horizon"
         )))
     }
 

@@ -226,8 +226,8 @@ impl Operator<'_> {
                 .map_err(|error| FleetError::Refused(format!("key {key}: {error}")))?;
             if !number.released {
                 return Err(FleetError::Refused(format!(
-                    "the ID spaces {} and {} can make the same IDs, and {} holds a number ({key}) of the latter: stop all \
-                     daemons with that layout, release the numbers of killed ones (`snowbank fleet release` with a \
+                    "the ID spaces {} and {} can make the same IDs, and {} holds a number of the second ({key}): stop all \
+                     daemons with that layout, release the numbers of killed daemons (`snowbank fleet release` with a \
                      configuration of that layout), and try again; or choose an epoch at least a year apart",
                     layout.space(),
                     marker.name_at(index),

@@ -1,7 +1,8 @@
 //! Loom models: every interleaving of threads that draw numbers while the source moves from one
 //! range to the next.
 //!
-//! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
+//! Run with `RUSTFLAGS="--cfg snowbank_loom"` and `cargo test --release --package snowbank-core
+//! --lib models`.
 
 use std::sync::Arc;
 
