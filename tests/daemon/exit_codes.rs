@@ -141,7 +141,7 @@ fn too_few_file_descriptors_exit_with_3() {
     // With the lowest limit, the program fails at its first descriptor. With the highest limit, it
     // fails at the shards' reactors.
     for files in 4..16 {
-        // The process that runs the tests may have left these descriptors open.
+        // Closes descriptors that the process that runs the tests may have left open.
         let limit = format!("exec 3>&- 4>&- 5>&-; ulimit -n {files}; exec \"$@\"");
         let ended = Setup::new().through("sh", &["-c", &limit, "sh"]).end();
         ended.assert_refusal_for_now(&["(os error 24)"]);
