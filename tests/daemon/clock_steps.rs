@@ -108,8 +108,9 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
         Scene::play(toml, &[MIXED, SPARSE], |scene| {
             let clock = scene.machine.clock();
             let witness = &scene.witness;
-            // A start may begin a catch-up, even with "wait", and hands out IDs ahead of the wall
-            // clock as long as the catch-up lasts. After 4 s the keeper has ended that catch-up.
+            // A start may begin a catch-up, even with "wait". As long as the catch-up lasts, the
+            // daemon hands out IDs ahead of the wall clock. After 4 s the keeper has ended the
+            // catch-up.
             witness.await_time(Duration::from_millis(4_000));
             let step = clock.step(-BACK_MS);
             witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
@@ -121,7 +122,8 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
             testimony.assert_refusals(|sample, code, wait_ms| {
                 base.allows(sample, code, wait_ms, -BACK_MS, max_ahead_ms)
             });
-            // Once the daemon hands out IDs again, their lead shrinks at half speed.
+            // Once the daemon hands out IDs again, their lead over the wall clock shrinks at half
+            // speed.
             let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
             let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
             let high = |answered| {

@@ -46,7 +46,7 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         let answered = Instant::now();
         assert!(first > highest, "round {round}: the first ID {first} is not above {highest}");
         // However often the daemon crashes, its first ID is ahead of the wall clock by at most the
-        // horizon and the time that the clock has lost.
+        // horizon plus the time by which this test has set the clock back.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= HORIZON_MS + LITTLE_MS,

@@ -44,7 +44,7 @@ const UNUSABLE: [(&str, &str, Make, &str); 9] = [
     ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
     ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
     ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
-    // Other users can write or replace these directories.
+    // Other users can write into these directories or replace them.
     ("--state-dir", "state", |at| make_directory(at, 0o777), "(mode 777)"),
     ("--state-dir", "state", |at| make_directory(at, 0o1777), "(mode 1777)"),
     ("--state-dir", "state", |at| symlink("/tmp", at).expect("linked"), "it is a link"),

@@ -63,8 +63,8 @@ impl Crowd<'_> {
         drawn
     }
 
-    /// Repeats a request with pauses, at most this often, until the test stops the clients. Each
-    /// request must get its IDs.
+    /// Repeats a request with pauses, at most `at_most` times, until the test stops the clients.
+    /// Each request must get its IDs.
     fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
         let mut wire = self.daemon.connect();
         let mut drawn = Drawn::default();

@@ -49,7 +49,7 @@ enum Fault {
     CutThenPause,
 }
 
-/// The ends of a daemon's lives. Each life draws one of them at random.
+/// The ends of a daemon's lives. For each life, one of them is picked at random.
 const ENDS: [End; 4] = [End::Stop, End::KillAndBoot, End::Kill, End::Kill];
 
 #[derive(Clone, Copy)]

@@ -51,7 +51,7 @@ impl Restarted {
         daemon
     }
 
-    /// Ends the daemon by a clean stop or a kill -9, and starts it again.
+    /// Ends the daemon by a clean stop or by kill -9, and starts the daemon again.
     fn again(mut self, is_clean: bool) -> Restarted {
         if is_clean {
             self.daemon.stop();

@@ -117,7 +117,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     }
     let before = daemon.log().matches("closed a connection").count();
     assert_eq!(before, 0);
-    // One token is removed, one loses its name, and one stays.
+    // This reload removes one token, takes the name of another token away, and keeps the third.
     daemon.replace("tokens", &format!("{PLAIN}\n{ORDERS}\n"));
     assert!(daemon.reload().contains("other tokens"));
     assert_revoked(&mut billing);
@@ -153,7 +153,7 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
 fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
     let daemon = with_tokens(&identities);
-    // Connects often enough that every shard has a connection.
+    // If the daemon has several shards, these connections are on several of them.
     let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect_as(BILLING)).collect();
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
@@ -166,7 +166,8 @@ fn connections_of_an_identity_share_its_rate() {
     // Other identities have their own rates.
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(daemon.connect_as(PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
-    // A request may wait until its rate allows it. The requests behind it wait as well.
+    // A request may wait until its client's rate allows the request. The requests behind it wait as
+    // well.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());

@@ -33,7 +33,8 @@ fn malformed_frames_are_answered_as_in_the_test_vectors() {
     }
 }
 
-/// The client gets the error even if it continues to send after the daemon has closed.
+/// The client gets the error even if the client continues to send after the daemon has closed the
+/// connection.
 #[test]
 fn a_length_out_of_range_is_malformed_and_closes_the_connection() {
     let daemon = Setup::new().start();

@@ -11,7 +11,7 @@ use crate::support::machine::Machine;
 use crate::support::{Setup, lock_files};
 use rustix::process::getuid;
 
-/// An ID of worker 0 in the layout `twitter`, whose time is far in the future.
+/// An ID of the layout `twitter` with worker ID 0 and a time far in the future.
 const FAR: u64 = 1 << 62;
 const OTHER_STATE: &str = "fedcba9876543210fedcba9876543210";
 /// A group that owns the lock directory.

@@ -165,8 +165,8 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// Spymemcached comes from a Debian package. There is none of Jedis, so SNOWBANK_JEDIS must have
-/// the absolute paths of the jars of Jedis.
+/// Spymemcached comes from a Debian package. Debian has none of Jedis, so the test runs Jedis only
+/// if SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
 fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
     let spymemcached = "/usr/share/java/spymemcached.jar";

@@ -51,7 +51,7 @@ impl Authority {
         self.directory.path().join(name)
     }
 
-    /// Returns the setting by which a daemon asks for client certificates of this authority.
+    /// Returns the setting with which a daemon requires client certificates of this authority.
     pub(crate) fn client_ca(&self) -> String {
         format!("client_ca = {:?}\n", self.file)
     }

@@ -43,8 +43,8 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
 }
 
 /// Starts a daemon while the test holds the daemon's lock, and frees the lock a moment later.
-/// Returns the time of that moment in Unix ms. A start tries to get a lock for 40 ms only. So the
-/// result is `None` if a busy machine frees the lock too late.
+/// Returns the machine, the time of that moment in Unix ms, and the daemon. A start tries to get a
+/// lock for 40 ms only. So the result is `None` if a busy machine frees the lock too late.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();

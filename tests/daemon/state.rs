@@ -43,7 +43,7 @@ fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
     });
 }
 
-/// Returns a machine on which a daemon has run, and the last ID that it handed out.
+/// Returns a machine on which a daemon has run, and the last ID that the daemon handed out.
 fn used() -> (Machine, u64) {
     let machine = Machine::new();
     let daemon = machine.start("");

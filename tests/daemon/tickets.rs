@@ -204,7 +204,7 @@ fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
         assert!(message.contains("its counter ends"), "{message}");
     };
     refused(wire.next(Ask::of(4)));
-    assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "partial");
+    assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "the last 3");
     refused(wire.next(Ask::of(1)));
     daemon.stop();
     refused(machine.start(ORDERS).connect().next(Ask::of(1)));

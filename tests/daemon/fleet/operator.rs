@@ -56,7 +56,7 @@ fn every_fleet_command_prints_json() {
     assert_eq!(json(&toml, &["check"]), counts(1));
     let freed = json(&toml, &["release", "5", "--force"]);
     assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
-    // The worker ID counts as held until the clock is near its bound.
+    // The worker ID counts as held until the clock is near the bound of the worker ID.
     assert_eq!(json(&toml, &["check"]), counts(1));
     let (_, text) = fleet(&toml, &["list"]);
     assert!(

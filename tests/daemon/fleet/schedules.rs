@@ -83,7 +83,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     let mut missing = BATCHES;
     let deadline = Instant::now() + TURN;
     while missing > 0 && Instant::now() < deadline {
-        // A daemon that gets its worker ID closes the connections made before.
+        // A daemon that gets its worker ID closes the connections that were made before.
         let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
         let asked = missing;
         if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {

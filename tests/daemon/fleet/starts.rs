@@ -40,7 +40,8 @@ fn a_restart_during_an_outage_serves_at_once() {
     });
 }
 
-/// The backup was made while the daemon ran, so its ceiling is above the last ID handed out.
+/// The backup was made while the daemon ran, so the ceiling in the backup is above the last ID
+/// handed out.
 #[test]
 fn a_state_from_before_a_clean_stop_waits_for_the_holder() {
     on_one(|at| {

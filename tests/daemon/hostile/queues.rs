@@ -42,7 +42,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
     poll("an empty queue after a whole reply", || (queued() == 0.0).then_some(()));
-    // In this format IDs are longest: base two, with digits that JSON escapes.
+    // IDs are longest in this format, which has two digits, both of which JSON escapes.
     let over_http =
         "GET /v1/ids?count=100000&wait=9s&format=dictionary:%22%5C HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for (listener, request) in daemon.addresses.iter().zip([requests(), over_http.into()]) {
@@ -84,7 +84,8 @@ fn the_kernel_buffers_little_for_a_client_that_never_reads() {
     poll("the end of a client that never reads", || {
         (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
     });
-    // The daemon has reset the connection, so the kernel has dropped its buffer.
+    // The daemon has reset the connection, so the kernel has dropped the bytes that it still
+    // buffered.
     let ended = std::io::copy(&mut deaf, &mut std::io::sink());
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());

@@ -70,7 +70,7 @@ fn first_of_frame(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((first.map_or(0, |first| u64::from_le_bytes(*first)), 4 + frame.len()))
 }
 
-/// The end of a body in chunks.
+/// The end of a chunked body.
 const LAST_CHUNK: &str = "\r\n0\r\n\r\n";
 
 /// Returns the first ID of a whole response, and the response's size.

@@ -71,9 +71,9 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // With this burst window, IDs that one client leaves in the block are not too old for the next
-    // client. The ceiling is two of these long ticks ahead, so the daemon does not reach it even if
-    // the machine pauses.
+    // The burst window is so long that IDs that one client leaves in the block are not too old for
+    // the next client. The ceiling is two of these long ticks ahead, so the daemon does not reach
+    // it even if the machine pauses.
     let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
@@ -83,7 +83,7 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut drawn = 0;
     for _ in 0..10 {
         // All these requests have the same length, so the shard takes all 65 of them for requests
-        // for IDs. It claims 65 IDs, and 64 of them stay in its block.
+        // for IDs. The shard claims 65 IDs, and 64 of them stay in its block.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
