@@ -19,10 +19,10 @@ fn status(options: &[&str]) -> Said {
     snowbank([&["status"], options].concat())
 }
 
-/// Returns a scrape once it counts this many timed requests. A shard times a request after it has
-/// sent the reply.
+/// Scrapes until a scrape counts at least this many timed requests, and returns that scrape. An
+/// earlier scrape may miss some, because a shard times a request after it has sent the reply.
 fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
-    poll(&format!("{requests} requests that were timed"), || {
+    poll(&format!("{requests} timed requests"), || {
         let samples = scrape(daemon);
         (sample(&samples, "snowbank_request_duration_seconds_count") >= requests).then_some(samples)
     })
@@ -30,7 +30,8 @@ fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
 
 #[test]
 fn every_request_is_counted_once() {
-    // The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
+    // The ceiling is two of these long ticks ahead, so the daemon does not reach it even if the
+    // machine pauses.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = with_admin(&format!("shards = 4\nlimits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
@@ -43,13 +44,14 @@ fn every_request_is_counted_once() {
     let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
     let some = some.expect("an idle source has some IDs") as f64;
     assert!((1.0..4_000.0).contains(&some));
-    // Asks for more IDs than the source makes within any wait.
+    // These requests ask for more IDs than the source has, and allow no wait.
     let never = Ask::of(4_000).source(1).wait_ms(0).bytes();
     for (request, tag, code) in [
         (never.clone(), 0, wire::EXHAUSTED),
         (never, 0, wire::EXHAUSTED),
         (Ask::of(0).bytes(), 0, wire::BAD_COUNT),
-        // The flag allows fewer IDs, but the count is still wrong.
+        // With PARTIAL the daemon may send fewer IDs, but it still refuses a count above
+        // `max_count`.
         (Ask::of(5_001).flags(wire::PARTIAL).bytes(), 0, wire::BAD_COUNT),
         (Ask::of(1).source(9).bytes(), 0, wire::UNKNOWN_SOURCE),
         (wire::frame(0x01, 0, 1, &[1, 2, 3]), 1, wire::MALFORMED),
@@ -85,7 +87,11 @@ fn every_request_is_counted_once() {
         assert_eq!(sample(&samples, name), expected, "{name}");
     }
     let errors = samples.iter().filter(|(name, _)| name.starts_with("snowbank_errors_total{"));
-    assert_eq!(errors.map(|(_, count)| count).sum::<f64>(), 8.0, "no error has another code");
+    assert_eq!(
+        errors.map(|(_, count)| count).sum::<f64>(),
+        8.0,
+        "the daemon counted errors with other codes"
+    );
 }
 
 #[test]
@@ -99,7 +105,7 @@ fn a_request_that_waits_is_counted_and_timed() {
     poll("a request that waits", || (waiting() == 1.0).then_some(()));
     socket2::SockRef::from(gone.tcp()).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     drop(gone);
-    poll("no request waits", || (waiting() == 0.0).then_some(()));
+    poll("the end of the wait", || (waiting() == 0.0).then_some(()));
     // Asks for more IDs than two ticks have, so the request waits.
     assert_eq!(daemon.connect().next(Ask::of(48).source(1).wait_ms(30_000)).id_count(), Some(48));
     let samples = scrape_after(&daemon, 1.0);

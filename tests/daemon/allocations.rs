@@ -16,7 +16,8 @@ use snowbank_client::protocol::{Next, Wait, request};
 
 /// The number of requests in one wake-up.
 const DEEP: usize = 16;
-/// The turns of a run. In relaxed order they fill and empty the ring several times.
+/// The number of turns that are measured. In relaxed order they fill and empty the ring several
+/// times.
 const TURNS: usize = 100;
 
 const NOW: Now =
@@ -90,8 +91,8 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
 
-    // Buffers grow to their size in the first turns. The requests need half of the layout's rate,
-    // so no request waits.
+    // As many turns come first and are not measured, because the buffers grow in them. With this
+    // pause between turns, the requests use half of the layout's rate, so no request waits.
     let ids = u64::from(count) * DEEP as u64;
     let pause = Duration::from_secs_f64(
         2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,

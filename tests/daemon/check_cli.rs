@@ -56,7 +56,7 @@ fn an_unreadable_file_is_refused() {
     }
 }
 
-/// A coordinator to which `check` does not connect.
+/// The configuration of a fleet. Nothing listens at the endpoint, because `check` does not connect.
 const FLEET: &str = "[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n";
 
 /// Returns the result of `check` on this machine's state.
@@ -79,8 +79,8 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
     assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
 }
 
-/// Checks most states with two configurations: `serve` refuses the state with one of them, and
-/// starts with the other.
+/// Checks most states twice: with a configuration or options with which `serve` refuses the state,
+/// and with others with which `serve` starts.
 #[test]
 fn check_reports_each_state_that_serve_refuses() {
     let machine = Machine::new();
@@ -103,7 +103,8 @@ fn check_reports_each_state_that_serve_refuses() {
     machine.restore(&running);
     assert_refused(&machine, "", "is older than the one that served");
     assert_accepted(&machine, "", &["--adopt-state"]);
-    // In a fleet, the coordinator stores the bound above which the source continues.
+    // In a fleet, an older copy is accepted, because the coordinator stores the bound above which
+    // the source continues.
     assert_accepted(&machine, &format!("worker_ids = 0\n{FLEET}"), &[]);
     machine.restore(&newest);
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());

@@ -1,6 +1,6 @@
 //! The daemon under a wall clock that is set back, set forward, or stands still. Connections
-//! request IDs throughout. Each ID is then compared with the clock at its request and at its reply,
-//! which is exact even on a busy machine.
+//! request IDs all the time. Afterwards a test compares each ID with the clock at its request and
+//! at its reply. So the comparison is exact even on a busy machine.
 
 pub(crate) mod evidence;
 
@@ -14,12 +14,12 @@ use crate::support::wire::CLOCK_BEHIND;
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
-/// The most that IDs may lag behind the ID clock: `burst_window`'s default.
+/// The longest time by which IDs may lag behind the ID clock: the default of `burst_window`.
 const BURST_WINDOW_MS: f64 = 10.0;
-/// The most that IDs may be ahead of the wall clock: `max_ahead`'s default.
+/// The longest time by which IDs may be ahead of the wall clock: the default of `max_ahead`.
 const MAX_AHEAD_MS: f64 = 10_000.0;
-/// The tolerance. This process and the daemon read the clock some µs apart, a shard sees another
-/// shard's reading within a millisecond, and ticks are whole milliseconds.
+/// The tolerance of each comparison. This process and the daemon read the clock some µs apart, two
+/// shards may use readings that are up to a millisecond apart, and ticks are whole milliseconds.
 const TOLERANCE_MS: f64 = 2.0;
 
 fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
@@ -38,20 +38,22 @@ struct Scene {
 }
 
 impl Scene {
-    /// Returns `None` if no clock can be set here: the test was skipped.
+    /// Returns `None` and skips the test if no clock can be set on this machine.
     fn begin(toml: &str, loads: &[Load]) -> Option<Scene> {
         let machine = Machine::with_clock()?;
         let (daemon, witness) = watch(&machine, toml, loads);
         Some(Scene { machine, daemon, witness })
     }
 
-    /// Repeats a scene until no request in it waits in vain. Skips the test if no clock can be set.
+    /// Plays the scene again, up to five times, if the machine was too busy to serve a request.
+    /// Skips the test if no clock can be set.
     fn play(toml: &str, loads: &[Load], act: impl Fn(Scene) -> Option<()>) {
         play_until_fed(|| Scene::begin(toml, loads).map_or(Some(()), &act));
     }
 
     /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns
-    /// them with the time of the end; `None` if a request waited in vain.
+    /// them with the time at which the requests ended. Returns `None` if the machine was too busy
+    /// to serve a request.
     fn end(self) -> Option<(Testimony, Instant)> {
         let testimony = self.witness.stop();
         let end = Instant::now();
@@ -60,15 +62,15 @@ impl Scene {
     }
 }
 
-/// The clock goes back by `max_ahead`, and is then set right again. After that it goes back by a
-/// little, and by a second.
+/// The wall clock goes back by `max_ahead`, and is then set right again. After that it goes back by
+/// 5 ms, and later by a second.
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
         let clock = scene.machine.clock();
         let witness = &scene.witness;
-        // By then the catch-up of the start has ended, so IDs come only from the catch-up that the
-        // step begins.
+        // After 4 s the catch-up of the start has ended. So the only catch-up below is the one that
+        // the step begins.
         witness.await_time(Duration::from_millis(4_000));
         let most = clock.step(-10_000);
         witness.await_time(Duration::from_millis(1_500));
@@ -100,14 +102,15 @@ fn after_a_step_back_ids_catch_up_at_half_speed() {
 
 #[test]
 fn ids_stop_after_a_step_back_beyond_max_ahead() {
-    /// Long enough to see a refusal on busy machines.
+    /// The step back. It is long enough for a refusal even on a busy machine.
     const BACK_MS: i64 = 8_000;
     for (toml, max_ahead_ms) in [("max_ahead = \"1s\"", 1_000.0), ("on_step_back = \"wait\"", 0.0)] {
         Scene::play(toml, &[MIXED, SPARSE], |scene| {
             let clock = scene.machine.clock();
             let witness = &scene.witness;
-            // A start may begin a catch-up, even with "wait". By now the keeper has ended that
-            // catch-up. During it, the daemon would hand out IDs before the wall clock allows them.
+            // A start may begin a catch-up, even with "wait". As long as the catch-up lasts, the
+            // daemon hands out IDs ahead of the wall clock. After 4 s the keeper has ended the
+            // catch-up.
             witness.await_time(Duration::from_millis(4_000));
             let step = clock.step(-BACK_MS);
             witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
@@ -119,7 +122,8 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
             testimony.assert_refusals(|sample, code, wait_ms| {
                 base.allows(sample, code, wait_ms, -BACK_MS, max_ahead_ms)
             });
-            // Once the daemon hands out IDs again, their lead shrinks at half speed.
+            // Once the daemon hands out IDs again, their lead over the wall clock shrinks at half
+            // speed.
             let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
             let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
             let high = |answered| {
@@ -133,9 +137,9 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
     }
 }
 
-/// If the wall clock jumps against the boot clock, the machine may have been restored. So the
-/// daemon drops its blocks and makes its ceilings durable again. Until then requests wait, and the
-/// daemon refuses none.
+/// If the wall clock jumps against the boot clock, the machine may have been restored from a
+/// snapshot. So the daemon drops its blocks and makes its ceilings durable again. While it does so,
+/// requests wait, and none is refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
@@ -164,8 +168,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let Some(machine) = Machine::with_clock() else { return Some(()) };
         let clock = machine.clock();
         let (daemon, few) = watch(&machine, "", &[SPARSE]);
-        // By then the catch-up of the start is so far behind the wall clock that it cannot reach
-        // the stopped clock before this test ends.
+        // A catch-up is a clock at half speed. After 5 s the catch-up of the start is so far behind
+        // the wall clock that it does not reach the stopped clock before this test ends.
         few.await_time(Duration::from_millis(5_000));
         let (stop, stands_at) = clock.stop();
         let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
@@ -181,7 +185,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let testimony = testimony.if_fed()?;
         testimony.assert_no_refusal();
         let base = Base::of_step(&testimony, stop, 0);
-        // The daemon first uses the burst window's unused ticks.
+        // The catch-up may begin later, because the daemon first hands out the burst window's
+        // unused ticks.
         let latest = base.latest + Duration::from_millis(100);
         let base = Base { high_ms: base.high_ms.max(stands_at), latest, ..base };
         let samples = testimony.between(stop.after, goes_on.before);
@@ -193,7 +198,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
 
 #[test]
 fn a_forward_step_after_a_kill_is_held_for_step_hold() {
-    /// Long enough to see IDs of the old time on busy machines.
+    /// The hold is long enough that even a busy machine hands out IDs of the old time.
     const HOLD: Duration = Duration::from_secs(6);
     const TOML: &str = "[clock]\nstep_hold = \"6s\"";
     const HOUR_MS: i64 = 3_600_000;
@@ -220,7 +225,8 @@ fn a_forward_step_after_a_kill_is_held_for_step_hold() {
 
         let second = second.if_fed()?;
         second.assert_no_refusal();
-        // After a kill the ceiling is ahead of the old time, and the catch-up starts there.
+        // After a kill the ceiling is ahead of the old time, and the catch-up starts at the
+        // ceiling.
         assert_ticks(
             "held",
             second.between(started, killed + HOLD),

@@ -1,4 +1,4 @@
-//! Daemons that are killed, suspended or taken over repeat no ID.
+//! Daemons that are killed or suspended, or whose locks are lost, repeat no ID.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -20,14 +20,14 @@ fn rounds() -> u64 {
     std::env::var("SNOWBANK_KILLS").map_or(30, |kills| kills.parse().expect("SNOWBANK_KILLS: a number"))
 }
 
-/// Kills and restarts a daemon again and again while connections request IDs. The wall clock loses
-/// some time in each round.
+/// Kills and restarts a daemon again and again while connections request IDs. In each round the
+/// wall clock is set further back.
 #[test]
 fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     const LOST_MS: u64 = 40;
     const HORIZON_MS: f64 = 3_000.0;
-    /// A ceiling is rounded up to a tick, and the first ceiling rises in steps while the first IDs
-    /// are handed out.
+    /// A tolerance, because a ceiling is rounded up to a tick, and because the first ceiling rises
+    /// in steps while the first IDs are handed out.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let Some(machine) = Machine::with_clock() else { return };
@@ -39,14 +39,14 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     for round in 0..rounds() {
         let started = Instant::now();
         let mut daemon = machine.start("shards = 2");
-        // A start ahead of the wall clock has a first ceiling only a few ms above it. The daemon
-        // may have to raise that ceiling before the first ID, for which a busy machine needs
-        // seconds.
+        // After a kill the ID clock starts seconds ahead of the wall clock, and the first ceiling
+        // is only a few ms above the ID clock. So the daemon may have to raise the ceiling before
+        // the first ID. On a busy machine that takes seconds.
         let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         assert!(first > highest, "round {round}: the first ID {first} is not above {highest}");
         // However often the daemon crashes, its first ID is ahead of the wall clock by at most the
-        // horizon and the time that the clock has lost.
+        // horizon plus the time by which this test has set the clock back.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= HORIZON_MS + LITTLE_MS,
@@ -74,7 +74,8 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         runs.extend(of_life);
         runs.push(Run { first, count: 1, stride: 1 });
         drop(daemon);
-        // Faster restarts would end in `clock_behind`, but never repeat an ID.
+        // With faster restarts the daemon would refuse requests with `clock_behind`. It would still
+        // repeat no ID.
         std::thread::sleep(Duration::from_millis(50).saturating_sub(started.elapsed()));
         lost_in_all_ms += random.below(LOST_MS) as i64;
         machine.clock().set(-lost_in_all_ms);
@@ -83,7 +84,7 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     assert!(starved <= rounds() / 10, "requests waited in vain in {starved} rounds");
 }
 
-/// A suspended process does not notice the pause. When it continues, its blocks are old.
+/// A suspended process does not notice the pause. When the process continues, its blocks are old.
 #[test]
 fn a_resumed_daemon_hands_out_no_old_ids() {
     let machine = Machine::new();
@@ -105,11 +106,12 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
     daemon.stop();
 
     testimony.assert_unique_and_ordered();
-    // The daemon may refuse only requests whose wait ended before it continued.
+    // The daemon may refuse a request only if the wait of the request ended while the daemon was
+    // stopped or had to wait for a core.
     let is_woken = |sample: &Sample| woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
     testimony
         .assert_refusals(|sample, _, _| sample.is_starved || (sample.waited_in_vain() && is_woken(sample)));
-    // The daemon reads the ID clock after it has read a request.
+    // No ID is older than its request, because the daemon reads the ID clock after the request.
     assert_follows("suspended", testimony.samples(), 0);
     for (index, woken) in woken.iter().enumerate() {
         let next = testimony.samples().find(|sample| sample.asked >= *woken && sample.ids().is_some());
@@ -164,7 +166,7 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     }
 }
 
-/// The locks of worker IDs are checked while storage hangs, too.
+/// The daemon also checks the locks of its worker IDs while storage hangs.
 #[test]
 fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
@@ -176,15 +178,15 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
         std::fs::remove_file(path).expect("removed")
     });
-    assert_eq!(disk.calls(), calls, "the daemon ended while storage still hung");
+    assert_eq!(disk.calls(), calls, "storage did not hang until the daemon ended");
 }
 
 /// The horizon is two ticks of this layout, so a daemon serves for seconds while its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
-/// The lock of the state is on the disk that hangs, so the daemon notices its loss only when the
-/// disk answers. Until then it serves below its ceiling. Another daemon that takes over the state
-/// reads that ceiling and starts above it.
+/// The lock of the state is on the disk that hangs, so the daemon notices the loss of the lock only
+/// when the disk answers. Until then the daemon serves below its ceiling. Another daemon that takes
+/// over the state reads that ceiling and starts above it.
 #[test]
 fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
@@ -195,8 +197,8 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     disk.stall_syncs(4_000, || {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
     // The other daemon has another lock_dir, so it does not see that the worker ID is locked. When
-    // the hanging write of the first daemon continues, the other daemon may notice this foreign
-    // write, and stop as well.
+    // the hanging write of the first daemon continues, the other daemon may notice this write of
+    // another process, and stop as well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();

@@ -35,7 +35,7 @@ fn a_missing_or_wrong_token_closes_the_connection() {
     for (what, request) in requests {
         let mut wire = daemon.connect();
         wire.assert_open();
-        // The daemon also serves none of the requests that follow this one in the same write.
+        // The daemon must not serve the requests that follow this request in the same write.
         let mut bytes = request;
         bytes.extend_from_slice(&wire::auth(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());

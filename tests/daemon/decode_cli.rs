@@ -54,7 +54,7 @@ fn range_prints_the_first_and_the_last_id() {
     for from in ["2016-05-16", "1463356800000", "2016-05-16T02:00:00+02:00"] {
         assert_eq!(prints(&["range", "--from", from, "--to", "2016-05-17"]), day, "{from}");
     }
-    // A small number means Unix milliseconds if the layout's epoch is that early.
+    // If the layout's epoch is 1970, even a small number means Unix milliseconds.
     let of_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
     assert_eq!(prints(&of_1970), "0\n6963200004095\n");
     let from_the_epoch = ["--from", "2021-09-16T08:14:08.9Z", "--to", "2021-09-17"];

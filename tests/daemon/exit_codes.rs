@@ -44,7 +44,7 @@ const UNUSABLE: [(&str, &str, Make, &str); 9] = [
     ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
     ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
     ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
-    // Other users can write or replace these directories.
+    // Other users can write into these directories or replace them.
     ("--state-dir", "state", |at| make_directory(at, 0o777), "(mode 777)"),
     ("--state-dir", "state", |at| make_directory(at, 0o1777), "(mode 1777)"),
     ("--state-dir", "state", |at| symlink("/tmp", at).expect("linked"), "it is a link"),
@@ -141,7 +141,7 @@ fn too_few_file_descriptors_exit_with_3() {
     // With the lowest limit, the program fails at its first descriptor. With the highest limit, it
     // fails at the shards' reactors.
     for files in 4..16 {
-        // The process that runs the tests may have left these descriptors open.
+        // Closes descriptors that the process that runs the tests may have left open.
         let limit = format!("exec 3>&- 4>&- 5>&-; ulimit -n {files}; exec \"$@\"");
         let ended = Setup::new().through("sh", &["-c", &limit, "sh"]).end();
         ended.assert_refusal_for_now(&["(os error 24)"]);

@@ -1,5 +1,5 @@
-//! Overload: requests for a million IDs, fifty connections that stream, and one that requests
-//! single IDs, all at once.
+//! Overload: requests for a million IDs, fifty connections that send one request after another, and
+//! one connection that requests single IDs, all at the same time.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -12,8 +12,8 @@ use crate::support::{Ask, Daemon, Setup, Wire};
 /// The length of the overload.
 const OVERLOAD: Duration = Duration::from_secs(2);
 
-/// A pause of the daemon that is shorter than `burst_window` loses no IDs. The default suits
-/// machines that run nothing else.
+/// If the daemon pauses for less than `burst_window`, no IDs are lost. The default is too short for
+/// a machine that also runs other programs.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
 /// A `burst_window` that is longer than any pause of the machine.
 const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
@@ -30,7 +30,8 @@ struct Crowd<'a> {
 #[derive(Default)]
 struct Drawn {
     runs: Vec<Run>,
-    /// For each of its requests, how many requests of other clients got IDs before it did.
+    /// For each request that got IDs: the number of requests of other clients that got IDs while
+    /// this request waited.
     others_before: Vec<usize>,
 }
 
@@ -62,8 +63,8 @@ impl Crowd<'_> {
         drawn
     }
 
-    /// Repeats a request with pauses, at most this often, until the test stops the clients. Each
-    /// request must get its IDs.
+    /// Repeats a request with pauses, at most `at_most` times, until the test stops the clients.
+    /// Each request must get its IDs.
     fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
         let mut wire = self.daemon.connect();
         let mut drawn = Drawn::default();
@@ -75,7 +76,7 @@ impl Crowd<'_> {
     }
 }
 
-/// Returns all that these clients drew.
+/// Waits for these clients to end, and returns the IDs of all of them.
 fn joined(clients: Vec<ScopedJoinHandle<'_, Drawn>>) -> Vec<Run> {
     clients.into_iter().flat_map(|client| client.join().expect("no client panics").runs).collect()
 }
@@ -107,7 +108,7 @@ fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     }
 }
 
-/// Requests a million IDs with a wait. Returns `None` if that is refused.
+/// Requests a million IDs with this wait. Returns `None` if the daemon refuses the request.
 fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     let reply = daemon.connect().next(Ask::of(1_000_000).wait_ms(wait_ms));
     if reply.id_count().is_some() {
@@ -174,8 +175,8 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
 /// The IDs before and after a refused request are consecutive.
 #[test]
 fn refused_requests_use_up_no_ids() {
-    // The source has 16 IDs in each tick, and up to five unused ticks. The ceiling is two of these
-    // long ticks ahead, so no pause of the machine exhausts it.
+    // The source has 16 IDs in each tick, and the burst window is five ticks. The ceiling is two of
+    // these long ticks ahead, so the daemon does not reach it even if the machine pauses.
     let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
     let position = |id: u64| (id >> 14) * 16 + (id & 15);
     for order in ["relaxed", "strict"] {

@@ -21,7 +21,7 @@ use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run};
 use crate::support::{Ask, Daemon, Reply, poll};
 use rustix::process::Signal;
 
-/// A short horizon: some seconds after a daemon was killed, its worker ID is free. The horizon is
+/// A short horizon: the worker ID of a killed daemon is free after some seconds. The horizon is
 /// long enough for the pause of a start on a busy machine.
 const SHORT: &str = "8s";
 /// The key of worker ID 5.
@@ -29,7 +29,8 @@ const KEY: &str = "/snowbank/default/space-0/5";
 /// A horizon longer than any test.
 const LONG: &str = "10m";
 
-/// Returns the configuration of a daemon with this worker ID, or with one that the fleet assigns.
+/// Returns the configuration of a daemon with this worker ID. With `None`, the fleet assigns the
+/// worker ID.
 fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
     toml_at(at, &[&at.url()], worker, horizon)
 }
@@ -96,8 +97,9 @@ fn worker_of(runs: &[Run]) -> u64 {
     twitter_worker(runs[0].first)
 }
 
-/// Starts daemons until one is refused because its endpoints belong to two clusters. An endpoint
-/// that answers late is not compared: then the start succeeds, or fails for another reason.
+/// Starts daemons until one is refused because its endpoints belong to two clusters. If an endpoint
+/// answers late, the daemon does not compare its cluster, and the start succeeds or fails for
+/// another reason.
 pub(crate) fn refused_for_two_clusters(toml: &str) -> Ended {
     const TRIES: usize = 5;
     for _ in 0..TRIES {
@@ -146,7 +148,7 @@ fn a_paused_daemon_whose_worker_id_was_taken_ends() {
         let mut paused = first.start(&toml);
         let mut runs = draw(&paused);
         paused.signal(Signal::STOP);
-        let taker = poll("the worker ID is free", || {
+        let taker = poll("a free worker ID", || {
             let (_, text) = fleet(&toml, &["list"]);
             text.contains("free since").then(|| second.start(&toml))
         });
@@ -158,7 +160,7 @@ fn a_paused_daemon_whose_worker_id_was_taken_ends() {
             runs.extend(more);
         }
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
-        // An alert has operators search the journal for "is lost".
+        // docs/operations.md tells operators to search the journal for "is lost".
         paused.assert_logs("a worker ID, a counter or the state is lost");
         runs.extend(draw(&taker));
         assert_distinct(runs);

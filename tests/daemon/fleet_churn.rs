@@ -1,10 +1,11 @@
 //! Twenty daemons of one fleet are killed, stopped, paused, rebooted and cut off from the
 //! coordinator for seconds. Meanwhile clients draw from all of them and keep every ID. There are
-//! fewer worker IDs than daemons, so daemons take each other's. `SNOWBANK_CHURN_S=60 cargo test
-//! --test daemon fleet_churn::` takes a minute for each kind of coordinator.
+//! fewer worker IDs than daemons, so daemons take the worker IDs of other daemons.
+//! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of
+//! coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while some of its three to six
-//! daemons are late, paused, cut off or killed. One daemon stays healthy, because a fleet does not
+//! In the second test the coordinator is restored to older states, while some of the fleet's three
+//! to six daemons are paused, cut off or killed. One daemon stays healthy, because a fleet does not
 //! promise unique IDs after a restore that no daemon notices. `SNOWBANK_RESTORES=200 cargo test
 //! --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
@@ -24,11 +25,12 @@ use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
 
 const DAEMONS: usize = 20;
-/// A layout with 32 IDs in each tick, always from the lowest on. So two daemons with the same
-/// worker ID would soon repeat IDs.
+/// A layout with 32 IDs in each tick. In every tick the first ID has sequence 0, so two daemons
+/// with the same worker ID would soon repeat IDs.
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
-/// The horizon, after which the worker ID of a killed daemon is free. A pause may be longer.
+/// The horizon, after which the worker ID of a killed daemon is free. A daemon may be paused for
+/// longer than the horizon.
 const HORIZON: &str = "4s";
 /// The longest pause of a daemon, and the longest time for which it is cut off.
 const FAULT_MS_MAX: u64 = 8_000;
@@ -47,7 +49,7 @@ enum Fault {
     CutThenPause,
 }
 
-/// The ends of a daemon's lives. Each life draws one of them at random.
+/// The ends of a daemon's lives. For each life, one of them is picked at random.
 const ENDS: [End; 4] = [End::Stop, End::KillAndBoot, End::Kill, End::Kill];
 
 #[derive(Clone, Copy)]
@@ -142,7 +144,8 @@ impl Site {
             }
             End::KillAndBoot => {
                 daemon.kill();
-                // A boot loses the locks. A daemon that waited for its worker ID has no lock yet.
+                // A boot loses the locks. If the daemon still waited for its worker ID, there is no
+                // lock yet.
                 let _ = fs::remove_dir_all(self.machine.path("locks"));
             }
             End::Kill => daemon.kill(),
@@ -150,8 +153,8 @@ impl Site {
         }
     }
 
-    /// Returns the path of the daemon's socket. After the daemon's end, another test could get its
-    /// port.
+    /// Returns the path of the daemon's socket. Clients use no TCP port, because another test could
+    /// get the port after the daemon's end.
     fn socket(&self) -> PathBuf {
         self.machine.path("socket")
     }
@@ -182,10 +185,10 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 
 /// The number of restores of one fleet.
 const RESTORES: usize = 5;
-/// The longest that a daemon waits for the floor: the horizon and some reserve.
+/// The longest time for which a daemon waits for the floor: the horizon and some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
-/// The least age of a backup: more than half of the horizon, so that each daemon has raised its
-/// ceiling since.
+/// The least age of a backup when it is restored. It is more than half of the horizon, so each
+/// daemon has raised its ceiling since the backup.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
@@ -210,7 +213,8 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
                     site.live(churn, fleet, &[Fault::None], &[End::Loss]);
                 } else {
                     // These daemons are never stopped cleanly. After a clean stop, another daemon
-                    // may take the worker ID, and a restore may lose that. Then IDs may repeat.
+                    // may take the worker ID. If a restore then loses this change of the holder,
+                    // IDs may repeat.
                     site.live(churn, fleet + index, &FAULTS, &[End::Kill, End::KillAndBoot]);
                 }
             });
@@ -276,7 +280,7 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     });
     let mut runs = churn.runs.into_inner().expect("no thread panics");
     let lives = churn.lives.into_inner();
-    // Without faults the daemons serve again.
+    // Once no more faults occur, the daemons serve again.
     for site in &sites[2..8] {
         let daemon = site.machine.start(&site.toml);
         daemon.assert_has_numbers();

@@ -1,4 +1,4 @@
-//! What every front end promises, tested with a table of all protocols.
+//! Rules that hold for every front end. Each test goes through a table of all protocols.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,18 +13,18 @@ use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll}
 
 /// A front end, with the requests and replies of its protocol.
 pub(crate) struct FrontEnd {
-    /// The name of the option that opens its listener.
+    /// The name of the option that opens a listener of this front end.
     pub(crate) protocol: &'static str,
     /// Returns one or several requests for this many IDs of a source. A token that is not empty is
     /// sent before the requests, or in each request.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
-    /// Returns the IDs in the bytes of its replies.
+    /// Returns the IDs in the bytes of replies.
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
-    /// Parts of its reply to a connection above the limit. Empty if the front end closes such a
+    /// Parts of the reply to a connection above the limit. Empty if the front end closes such a
     /// connection without a reply.
     full: &'static [&'static str],
-    /// Parts of its replies to a client without a token and to a client with a wrong token; `None`
-    /// if its protocol has no tokens.
+    /// A part of the reply to a client without a token, and a part of the reply to a client with a
+    /// wrong token. `None` if the protocol has no tokens.
     pub(crate) no_token: Option<(&'static str, &'static str)>,
     /// True if each request has several bytes and names its source.
     pub(crate) names_sources: bool,
@@ -157,7 +157,7 @@ impl FrontEnd {
     }
 }
 
-/// Returns the IDs in all whole frames that are lists.
+/// Returns the IDs of all whole LIST frames.
 fn ids_of_frames(mut bytes: &[u8]) -> Vec<u64> {
     const LIST: u8 = 0x82;
     let mut ids = Vec::new();

@@ -12,7 +12,7 @@ use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
 use crate::support::{Ask, Daemon, Port, has_program, poll};
 
-/// Two sources that always have IDs, and a source that has few.
+/// Two sources that always have IDs, and a source that has few IDs.
 const SOURCES: &str = r#"
 [[sources]]
 name = "fast"
@@ -51,7 +51,7 @@ impl Restarted {
         daemon
     }
 
-    /// Ends the daemon by a clean stop or a kill -9, and starts it again.
+    /// Ends the daemon by a clean stop or by kill -9, and starts the daemon again.
     fn again(mut self, is_clean: bool) -> Restarted {
         if is_clean {
             self.daemon.stop();
@@ -63,8 +63,8 @@ impl Restarted {
     }
 }
 
-/// Runs a phase of a client three times, with a clean restart after the first time, and a kill -9
-/// after the second.
+/// Runs a phase of a client three times. After the first time the daemon is stopped cleanly and
+/// started again. After the second time it is killed by kill -9 and started again.
 fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
     for is_clean in [true, false] {
         phase(&server);
@@ -85,7 +85,7 @@ fn await_far_ceilings(daemon: &Daemon) {
     });
 }
 
-/// Runs a client's program through its phases, and checks that each phase draws this many IDs.
+/// Runs a client's program through all phases, and checks that each phase draws this many IDs.
 fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
@@ -105,7 +105,7 @@ fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     assert!(client.wait().expect("the process ends").success());
 }
 
-/// Runs clients of Redis through their phases, with the default settings.
+/// Runs clients of Redis through all phases, against daemons with the default settings.
 fn run_through_with_redis(clients: &[(&Path, &str, usize)]) {
     for (program, client, ids_per_phase) in clients {
         let mut command = Command::new(program);
@@ -204,7 +204,7 @@ fn curl_draws_ids_over_restarts() {
     in_phases(server, |server| {
         let root = format!("http://{}", server.port.address());
         for source in ["fast", "second"] {
-            // One connection for all requests.
+            // curl sends all these requests on one connection.
             let one = format!("{root}/v1/ids?source={source}&count=[1-20]");
             let ids = output_of(Command::new("curl").args(["-sS", "-H", "Accept: text/plain", &one]));
             assert_eq!(ids.lines().count(), 210, "{ids}");

@@ -41,7 +41,8 @@ fn a_million_ids_come_in_chunks_and_the_connection_stays_open() {
 
 #[test]
 fn refusals_are_json_with_a_reason_and_a_retry_time() {
-    // The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
+    // The ceiling is two of these long ticks ahead, so the daemon does not reach it even if the
+    // machine pauses.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = Setup::configured(&sources).front_end("http").start();
     let mut client = FrontEndClient::of(&daemon);
@@ -179,15 +180,15 @@ fn the_last_response_before_a_stop_has_connection_close() {
     const ONE: &str = "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let waits = "GET /v1/ids?source=slow&count=64&wait=9s HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let half = "GET /id HTTP/1.1\r\nhost: loc";
-    // Each client sends a complete request in one write with something else: a request that waits,
-    // or half of another request.
+    // In one write, each client sends a complete request and something behind it: a request that
+    // waits, or half of a request.
     let [mut waiting, mut two] = [waits, half].map(|behind| {
         let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));
         assert!(!client.answer(true).has("connection: close"));
         client
     });
-    // The daemon reads this request only after the request before it has its IDs.
+    // The daemon reads this request only after the waiting request has its IDs.
     waiting.send(ONE);
     let mut idle = FrontEndClient::of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);

@@ -50,8 +50,8 @@ fn errors_are_answered_and_the_connection_stays_open() {
         client.send(format!("{line}\r\nversion\r\n"));
         assert_eq!([(); 2].map(|()| client.line()), [answer, "VERSION 1.6.0"], "{line:?}");
     }
-    // Requests more IDs than the slow source has in a tick. The reply ends at the first key that is
-    // refused.
+    // The keys request more IDs than the slow source has in a tick. The reply ends at the first key
+    // that is refused.
     client.send(format!("get fast{} fast\r\nget fast\r\n", " slow".repeat(40)));
     assert_eq!(client.line(), "VALUE fast 0 19");
     let _id = client.line();
@@ -116,7 +116,7 @@ fn binary_replies_repeat_the_opaque_bytes() {
 }
 
 #[test]
-fn stats_begin_with_the_nine_that_katsubushi_has() {
+fn stats_are_the_nine_that_katsubushi_has() {
     let daemon = with_two_sources("memcached");
     let mut client = FrontEndClient::of(&daemon);
     // A request without IDs does not count as a `get`.

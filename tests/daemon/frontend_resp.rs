@@ -148,7 +148,8 @@ fn a_waiting_request_holds_back_later_ones_of_its_connection() {
 /// request that gets no ID. Each request still has its own reply, in order.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
-    // The ceilings are two of these long ticks ahead, so no pause of the machine exhausts them.
+    // The ceilings are two of these long ticks ahead, so the daemon does not reach them even if the
+    // machine pauses.
     let source = |name: &str, sequence: u32, tick: &str| {
         format!(
             "[[sources]]\nname = {name:?}\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:{sequence};tick={tick}\"\n"
@@ -169,7 +170,7 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let slow: Vec<String> = (0..60).map(|_| client.line()).collect();
     ids.extend((0..4).map(|_| client.integer()));
     assert!(ids.is_sorted_by(|left, right| left < right), "{ids:?}");
-    // The source has 16 IDs in a tick.
+    // The source has 16 IDs in a tick, so the daemon refuses some of the 60 requests.
     let drawn: Vec<u64> =
         slow.iter().filter_map(|line| line.strip_prefix(':')).map(|id| id.parse().expect("an ID")).collect();
     let refused = slow.iter().filter(|line| line.starts_with("-EXHAUSTED ")).count();
@@ -236,9 +237,10 @@ fn incrby_of_a_ticket_source_draws_consecutive_numbers() {
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
 }
 
-/// Requests that are queued for EXEC use memory, so a long transaction must not stall.
+/// Requests that are queued for EXEC use memory, so a long transaction must not stall. A short one
+/// may.
 #[test]
-fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
+fn a_long_transaction_that_stalls_closes_its_connection() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).resp().start();
     let mut short = Client::of(&daemon);

@@ -171,7 +171,9 @@ fn closed_connections_leave_no_open_files() {
             }
         });
     });
-    poll("no open files of closed connections", || (daemon.open_files() <= files_at_rest).then_some(()));
+    poll("the end of all files of closed connections", || {
+        (daemon.open_files() <= files_at_rest).then_some(())
+    });
     daemon.connect().assert_open();
     daemon.stop();
 }
@@ -181,7 +183,8 @@ fn a_peer_that_sends_only_errors_is_closed() {
     let daemon = Setup::new().start();
     let error = frame(1, 0xF0, 1, b"malformed");
     let mut wire = daemon.connect();
-    // The connection stays open as long as some requests between the errors succeed.
+    // The connection stays open, because a request succeeds before there are a thousand errors in a
+    // row.
     for _ in 0..3 {
         for _ in 0..999 {
             wire.call(&error).error();

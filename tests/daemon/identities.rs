@@ -106,7 +106,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let mut orders = daemon.connect_as(ORDERS);
     let mut plain = daemon.connect_as(PLAIN);
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
-    // Tokens on other lines, and a new token, close no connection.
+    // A reload that moves tokens to other lines and adds a token closes no connection.
     daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
     let refused = daemon.reload();
     assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");
@@ -117,7 +117,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     }
     let before = daemon.log().matches("closed a connection").count();
     assert_eq!(before, 0);
-    // One token is removed, one loses its name, and one stays.
+    // This reload removes one token, takes the name of another token away, and keeps the third.
     daemon.replace("tokens", &format!("{PLAIN}\n{ORDERS}\n"));
     assert!(daemon.reload().contains("other tokens"));
     assert_revoked(&mut billing);
@@ -153,20 +153,21 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
 fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
     let daemon = with_tokens(&identities);
-    // Connects often enough that every shard has a connection.
+    // If the daemon has several shards, these connections are on several of them.
     let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect_as(BILLING)).collect();
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
-    // The burst is used up. A pause of the machine would add IDs, so this tries again. Each try has
-    // a new connection, which does not have a rate of its own.
+    // The burst is used up. But a pause of the machine adds IDs, so the test tries several times.
+    // Each try has a new connection, and a new connection brings no rate of its own.
     let exhausted = || is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
     assert!(drawn < 100, "the identity got 1,000 IDs at once again and again");
     // Other identities have their own rates.
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(daemon.connect_as(PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
-    // A request may wait until its rate allows it. The requests behind it wait as well.
+    // A request may wait until its client's rate allows the request. The requests behind it wait as
+    // well.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
@@ -183,7 +184,8 @@ fn connections_of_an_identity_share_its_rate() {
     );
     let asked = Instant::now();
     let partial = behind[0].next(Ask::of(20_000).wait_ms(1_000).flags(wire::PARTIAL)).ids().len();
-    // The request may have the IDs of the time that has passed, and a burst of one second.
+    // The reply may have as many IDs as the rate allows for the time that has passed, and for a
+    // burst of one second.
     assert!((1..=1_000 * (asked.elapsed().as_secs() as usize + 2)).contains(&partial), "{partial}");
     let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     assert!(slowed >= 3.0, "{slowed}");
@@ -203,8 +205,8 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// If these IDs did not count, a client that resets its connection before each reply could use up a
-/// source in spite of its rate.
+/// If the IDs of such a request did not count, a client could use up a source in spite of the
+/// client's rate: it would reset its connection before each reply.
 #[test]
 fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
@@ -213,7 +215,7 @@ fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let daemon = Setup::configured(&format!("{identities}{four_a_second}")).admin().start();
     let of_identity =
         |name| sample(&scrape(&daemon), &format!("snowbank_identity_{name}{{identity=\"anonymous\"}}"));
-    poll("a request that its rate delays", || {
+    poll("a request that the rate delays", || {
         let mut gone = daemon.connect();
         gone.send(&[wire::ping(1, b""), Ask::of(10).wait_ms(10_000).bytes()].concat());
         assert_eq!(gone.reply(), Reply::Pong(1, vec![]));

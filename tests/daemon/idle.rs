@@ -1,5 +1,5 @@
-//! A daemon sleeps while it is idle, or while its requests wait. The tests count how often its
-//! threads go to sleep, which other programs do not increase.
+//! A daemon sleeps while it is idle, or while its requests wait. The tests count how often the
+//! daemon's threads go to sleep. Other programs do not increase this number.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use crate::support::{Ask, Daemon, Setup, Wire, wire};
 /// The time for which a test watches the daemon, long enough to reveal a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Watches the daemon. Returns the wake-ups of all its threads, and the wake-ups that a timer of
-/// one second has in this time.
+/// Watches the daemon. Returns the number of wake-ups of all threads, and the number of wake-ups
+/// that a timer of one second has in the same time.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
     let before = daemon.voluntary_switches();
     let began = Instant::now();
@@ -21,10 +21,10 @@ fn wakes(daemon: &Daemon) -> (u64, u64) {
 
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
-    // Without a state directory, because a daemon raises its ceilings each second until ten minutes
-    // after its last use, and a sync sleeps an unknown number of times.
+    // The daemon has no state directory. With one, it would raise its ceilings each second until
+    // ten minutes after its last use, and a sync sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
-    // The daemon is busy first, and its connections stay open.
+    // Keeps the daemon busy first. The connections stay open afterwards.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();
     for _ in 0..20 {
         for wire in &mut wires {
@@ -32,8 +32,8 @@ fn an_idle_daemon_wakes_once_a_second() {
         }
     }
     let (wakes, of_keeper) = wakes(&daemon);
-    // Allows twice the keeper's wake-ups, because the load may cause some wake-ups after it has
-    // ended.
+    // Allows twice the keeper's wake-ups, because some wake-ups may follow shortly after the end of
+    // the load.
     assert!(wakes <= 2 * of_keeper, "the threads woke up {wakes} times, the keeper alone {of_keeper} times");
 }
 

@@ -7,10 +7,11 @@ use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, fra
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
-/// A layout with 16 IDs in each second, so that requests soon wait.
+/// A layout with only 16 IDs in each second, so that requests soon have to wait.
 const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
 
-/// The vectors of docs/protocol.md have malformed frames and the daemon's answers.
+/// Each vector is a malformed frame, the code and the tag of the daemon's answer, and whether the
+/// daemon closes the connection.
 #[test]
 fn malformed_frames_are_answered_as_in_the_test_vectors() {
     let daemon = Setup::new().start();
@@ -32,7 +33,8 @@ fn malformed_frames_are_answered_as_in_the_test_vectors() {
     }
 }
 
-/// The client gets the error even if it continues to send after the daemon has closed.
+/// The client gets the error even if the client continues to send after the daemon has closed the
+/// connection.
 #[test]
 fn a_length_out_of_range_is_malformed_and_closes_the_connection() {
     let daemon = Setup::new().start();
@@ -60,7 +62,7 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
     for count in [0, 501, 1_000_000, u32::MAX] {
         let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
         assert!(message.contains("500"), "{message}");
-        // The request allows fewer IDs, but its count is still wrong.
+        // With PARTIAL the daemon may send fewer IDs, but it still refuses a wrong count.
         wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
     }
     assert_eq!(wire.next(Ask::of(500)).id_count(), Some(500));
@@ -96,7 +98,7 @@ fn a_frame_that_comes_byte_by_byte_closes_its_connection() {
 }
 
 /// Each write ends within a frame, so the daemon always has an unfinished frame. But no single
-/// frame takes longer than the timeout.
+/// frame is unfinished for longer than the timeout.
 #[test]
 fn stall_timeout_counts_from_the_first_byte_of_each_frame() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
@@ -116,7 +118,7 @@ fn stall_timeout_counts_from_the_first_byte_of_each_frame() {
 }
 
 /// Each connection sends more bytes than a turn reads, so a turn ends within a frame. All bytes
-/// have arrived before the daemon reads them, so no frame is late.
+/// have arrived before the daemon reads them, so the clients are never late.
 #[test]
 fn stall_timeout_ignores_the_turns_of_other_connections() {
     let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
@@ -142,7 +144,8 @@ fn silent_connections_are_closed_only_after_idle_timeout() {
     let mut spoke = daemon.connect();
     spoke.assert_open();
     let mut waits = daemon.connect();
-    // This connection waits for a reply, so it may be silent for longer than the timeout.
+    // The client of this connection waits for a reply, so the connection may be silent for longer
+    // than the timeout.
     waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();

@@ -15,7 +15,8 @@ fn has_ipv6() -> bool {
 
 #[test]
 fn all_listeners_hand_out_ids_of_the_same_sources() {
-    // The socket is outside the daemon's own directory, which is removed with the daemon.
+    // The socket is outside the daemon's own directory, because that directory is removed with the
+    // daemon.
     let home = tempfile::tempdir().expect("a directory");
     let socket = home.path().join("snowbank.sock");
     let mut listen = vec!["127.0.0.1:0".to_owned(), "127.0.0.2:0".to_owned()];

@@ -11,7 +11,7 @@ use crate::support::machine::Machine;
 use crate::support::{Setup, lock_files};
 use rustix::process::getuid;
 
-/// An ID of worker 0 in the layout `twitter`, whose time is far in the future.
+/// An ID of the layout `twitter` with worker ID 0 and a time far in the future.
 const FAR: u64 = 1 << 62;
 const OTHER_STATE: &str = "fedcba9876543210fedcba9876543210";
 /// A group that owns the lock directory.
@@ -25,7 +25,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
 }
 
-/// Writes a mark as a daemon does.
+/// Writes a mark into a lock file, as a daemon of another state does.
 fn write_mark(lock: &Path, id_bound: u64) {
     let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
     let text = fs::read_to_string(lock).expect("read");
@@ -42,12 +42,13 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "only this user has access");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
-    // While the file is locked, the daemon must not replace it, because another daemon may hold it.
+    // While the file is locked, the daemon must not replace it, because another daemon may hold the
+    // lock.
     let held = File::open(&lock).expect("it exists");
     held.try_lock().expect("a free lock");
     machine.beside("").end().assert_refusal_for_now(&["held by another daemon"]);
     // Closing the file would not be enough, because a process that another test starts right now
-    // may have inherited it.
+    // may have inherited the open file.
     held.unlock().expect("the lock is held");
     let daemon = machine.beside("").start();
     assert!(daemon.draw_one() < FAR);
@@ -85,7 +86,7 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
 }
 
 #[test]
-fn a_lock_directory_that_others_can_write_or_own_is_refused() {
+fn a_lock_directory_that_is_a_link_or_too_open_is_refused() {
     let machine = Machine::new();
     let locks = machine.path("locks");
     fs::create_dir(&locks).expect("mkdir");
@@ -107,7 +108,8 @@ fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     machine.setup("").end().assert_refusal(&["cannot lock worker IDs at", "it is a link"]);
 }
 
-/// Runs the daemon as this user with this additional group. The user owns the daemon's directory.
+/// Makes the daemon run as this user, with this additional group. The user owns the daemon's
+/// directory.
 fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
     chown(setup.path(""), Some(user), Some(user)).expect("chown");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
@@ -179,7 +181,7 @@ fn directories_of_another_user_are_refused() {
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
     as_user(member, MEMBERS[0], GROUP).end().assert_refusal_for_now(&parts);
 
-    // The owner of a link can replace it, so the cause may pass by itself.
+    // The owner of a link can replace the link, so the cause of the refusal may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
     lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");

@@ -21,7 +21,8 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the documents of each manifest. Returns nothing if the validator is not installed.
+/// Returns the name and the documents of each manifest. Returns an empty list if the validator is
+/// not installed.
 fn manifests() -> Vec<(String, Vec<Value>)> {
     let Some(python) = newest("venv/bin/python") else { return Vec::new() };
     let mut files: Vec<PathBuf> = fs::read_dir(repository().join("deploy/kubernetes"))
@@ -176,8 +177,9 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
         assert!(table["limits"].get("drain_timeout").is_none(), "{file}");
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
-        // Each directory is below a mount. Every user can write to the top folder of some volumes,
-        // and the daemon refuses such a directory.
+        // Each directory must be below a mount, and not the mount itself. Every user can write to
+        // the top folder of some volumes, and the daemon refuses a directory that every user can
+        // write to.
         for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");

@@ -66,7 +66,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     {
         assert!(words.contains(part), "{part:?} is not in:\n{words}");
     }
-    // A start behaves as `state show` says.
+    // A start does what `state show` has announced.
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served", time]);
 }
 
@@ -106,12 +106,12 @@ fn a_failed_mark_is_logged_and_retried() {
     daemon.assert_logs("cannot mark in lock_dir");
     let mark = read_mark(&machine);
     let earlier = (&mark["status"], &mark["next_start"]);
-    assert_eq!(earlier, (&"granted".into(), &"at_ceiling".into()), "the mark is the earlier one");
+    assert_eq!(earlier, (&"granted".into(), &"at_ceiling".into()), "the failed write changed the mark");
     let highest = machine.draw_past_a_raise(&daemon);
     assert!(highest > last, "the daemon stopped serving");
 
-    // This needs no request, because ceilings rise for a while after the last use, and each raise
-    // writes the marks.
+    // The marks rise without a request, because ceilings rise for a while after the last use, and
+    // each raise writes the marks.
     disk.works();
     poll("a higher mark", || (id_of(&read_mark(&machine)["id"]) > highest).then_some(()));
     daemon.kill();
@@ -120,7 +120,8 @@ fn a_failed_mark_is_logged_and_retried() {
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
     machine.restore(&newest);
 
-    // A state is not an older copy if the mark of its killed daemon was left too low.
+    // If the mark of a killed daemon is too low, the daemon's state does not count as an older
+    // copy.
     let mut daemon = disk.under(machine.setup(CONFIG)).start();
     disk.order(&fails);
     let last = machine.draw_past_a_raise(&daemon);
@@ -129,8 +130,8 @@ fn a_failed_mark_is_logged_and_retried() {
     disk.works();
     let daemon = disk.under(machine.setup(CONFIG)).start();
     assert!(daemon.draw_one() > last);
-    // A clean stop lowers the mark before the ceiling. If it cannot write the mark, it does not
-    // lower the ceiling.
+    // A clean stop lowers the mark before the ceiling. If the stop cannot write the mark, it does
+    // not lower the ceiling.
     disk.order(&fails);
     let ceiling = id_of(&show(&machine)["id_bound"]);
     daemon.stop();

@@ -88,7 +88,7 @@ fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
         let suffix = if about["type"] == "counter" { "_total" } else { "" };
         scraped.insert(format!("{family}{suffix}"));
     }
-    // Only a daemon in a fleet has these metrics. `fleet::shown` tests them.
+    // Only a daemon in a fleet has the metrics that are left out here. `fleet::shown` tests them.
     let mut documented = documented();
     documented.retain(|metric| !metric.starts_with("snowbank_fleet_"));
     assert_eq!(documented, scraped, "left: docs/monitoring.md; right: the scrape");
@@ -98,17 +98,19 @@ fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
 }
 
 /// The intervals between scrapes with which alerts and dashboard must work, in seconds. The longest
-/// is more than a minute, so that no range works only because two samples lie exactly at its ends.
+/// is more than a minute, so that no range of an expression works only because two samples lie
+/// exactly at its ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
-/// The scrape at which the worker ID changes.
+/// The number of the scrape at which the worker ID changes.
 const NUMBER_CHANGED: u32 = 32;
 
 /// Metrics of the dashboard that the daemon of these tests lacks, because it is in no fleet.
 const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
 /// Returns the start times of a daemon that crashes every 12.5 s for ten minutes, as scrapes show
-/// them. After each crash the daemon is down for three seconds, and a scrape shows nothing.
+/// them. After each crash the daemon is down for three seconds, so a scrape in this time shows
+/// nothing.
 fn crash_loop(interval_s: u32) -> String {
     let kills_s: Vec<f64> = (0..48).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {
@@ -219,7 +221,7 @@ fn grafana_can_import_the_dashboard() {
     }
 }
 
-/// Returns a panel's expression after Grafana has replaced its variables.
+/// Returns the expression of a panel after Grafana has replaced the variables.
 fn filled(target: &Value) -> String {
     let expression = target["expr"].as_str().expect("an expression");
     // Grafana replaces `$__rate_interval` by four times the panel's `interval`.

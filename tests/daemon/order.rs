@@ -13,11 +13,11 @@ const SCARCE: &str = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00
 /// The layout of a daemon, and the load of each of its connections.
 struct Load {
     layout: &'static str,
-    /// How often a connection sends requests.
+    /// The number of times that a connection sends requests.
     rounds: usize,
-    /// How many requests it sends at once.
+    /// The number of requests that a connection sends each time.
     depth: u16,
-    /// The counts of IDs. Each request has one of them.
+    /// The counts from which each request takes one at random.
     sizes: &'static [u32],
 }
 

@@ -67,7 +67,8 @@ fn check_prints_the_worker_id_of_this_machine() {
                 "warning: source \"default\": worker IDs are the low 10 bits",
             ],
         ),
-        // A missing file is only a warning, because the daemon's machine may have the file.
+        // A missing file is only a warning, because the machine on which the daemon will run may
+        // have the file.
         (
             "worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n",
             ["worker picked at the start (file:", "warning: `serve` would not start on this machine: "],

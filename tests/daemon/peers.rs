@@ -1,4 +1,4 @@
-//! Daemons without a coordinator that compare their worker IDs with their peers at a start.
+//! At a start, daemons without a coordinator compare their worker IDs with those of their peers.
 
 use crate::secure::{Authority, tls_section, write_secret};
 use crate::support::daemon::Ended;
@@ -45,7 +45,7 @@ fn a_peer_that_does_not_answer_is_logged() {
     daemon.assert_logs(&part);
 }
 
-/// All daemons may have one list of peers, so each finds itself there.
+/// All daemons may have the same list of peers, so each daemon finds itself in the list.
 #[test]
 fn a_daemon_does_not_ask_itself() {
     let own = Port::take().address().to_string();

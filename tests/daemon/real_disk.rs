@@ -1,5 +1,5 @@
-//! The state on real file systems that are full. Mounting them needs root. Without root this test
-//! is skipped, unless `CI` is set.
+//! The state on real file systems that are full. The test mounts them, which needs root. Without
+//! root it is skipped, unless `CI` is set.
 
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,8 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         let before = highest;
         let until = Instant::now() + full_disk_time() / 4;
         while Instant::now() < until {
-            // In relaxed order, only IDs of the previous life must be lower, because each
-            // connection may be on another shard.
+            // In relaxed order a connection on another shard may get lower IDs. So IDs are compared
+            // only with those of earlier lives.
             for source in [0, 1] {
                 let last = draw(&daemon, source as u16, before[source]);
                 highest[source] = highest[source].max(last);

@@ -1,5 +1,5 @@
-//! The recipes of docs/clients.md number rows with IDs of two daemons. After one daemon is killed,
-//! no ID is missing or repeated.
+//! The recipes of docs/clients.md draw IDs for rows from two daemons. One daemon is killed
+//! meanwhile, and no ID is missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -14,16 +14,16 @@ use crate::support::{Setup, skip};
 
 /// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
-/// The number of IDs that the test reads before it kills the first daemon. At that time the recipe
-/// still draws, because the remaining IDs are more than a pipe holds.
+/// The number of IDs that the test reads before it kills the first daemon. The recipe still draws
+/// then, because a pipe cannot hold all remaining IDs.
 const BEFORE_THE_KILL: usize = 1_500;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the command of a recipe whose script reads the recipe from the page. The caller adds the
-/// ports of the daemons.
+/// Returns a command whose script reads this recipe from docs/clients.md and runs it. The caller
+/// adds the ports of the daemons as arguments.
 fn scripted(program: &Path, name: &str, recipe: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(script(name)).arg(root().join("docs/clients.md")).arg(recipe);
@@ -63,8 +63,8 @@ fn compile(command: &mut Command) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a recipe against two daemons with this front end, and kills the first one. `command` takes
-/// their ports as arguments.
+/// Runs a recipe against two daemons with this front end, and kills the first one. Adds the ports
+/// of the daemons to `command`.
 fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     let start = |worker_id: u16| {
         let settings = format!("worker_ids = {worker_id}");
@@ -138,7 +138,7 @@ fn recipes_for_node_draw_all_ids_if_a_daemon_dies() {
     }
 }
 
-/// Debian packages the libraries.
+/// The libraries come from Debian's packages.
 #[test]
 fn recipes_for_php_and_ruby_draw_all_ids_if_a_daemon_dies() {
     for (program, check, script, name) in [
@@ -151,7 +151,7 @@ fn recipes_for_php_and_ruby_draw_all_ids_if_a_daemon_dies() {
     }
 }
 
-/// Debian packages the library.
+/// The library comes from a Debian package.
 #[test]
 fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     let sources = Path::new("/usr/share/gocode");
@@ -165,7 +165,8 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// Debian packages Spymemcached, but not Jedis: SNOWBANK_JEDIS has the absolute paths of its jars.
+/// Spymemcached comes from a Debian package. Debian has none of Jedis, so the test runs Jedis only
+/// if SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
 fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
     let spymemcached = "/usr/share/java/spymemcached.jar";

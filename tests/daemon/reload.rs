@@ -1,5 +1,5 @@
 //! Reloads by SIGHUP. If one setting cannot change while the daemon runs, the whole reload is
-//! refused. Either way the daemon continues to serve.
+//! refused. The daemon continues to serve after every reload, even after a refused one.
 
 mod words;
 

@@ -46,12 +46,12 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), file, directory }
     }
 
-    /// Returns a path in its directory.
+    /// Returns a path in the authority's directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Returns the setting by which a daemon asks for client certificates of this authority.
+    /// Returns the setting with which a daemon requires client certificates of this authority.
     pub(crate) fn client_ca(&self) -> String {
         format!("client_ca = {:?}\n", self.file)
     }
@@ -60,7 +60,7 @@ impl Authority {
         self.issue_with(name, hosts, |_| {})
     }
 
-    /// Issues a certificate for this machine's loopback names.
+    /// Issues a certificate for `127.0.0.1` and `localhost`.
     pub(crate) fn issue_local(&self, name: &str) -> Pair {
         self.issue(name, &["127.0.0.1", "localhost"])
     }
@@ -85,7 +85,7 @@ impl Authority {
         self.issue_with(name, &["127.0.0.1"], |params| params.distinguished_name = organization)
     }
 
-    /// Issues a certificate that is itself an authority's (CA:TRUE).
+    /// Issues a certificate that is marked as an authority's own (CA:TRUE).
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
         let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         self.issue_with(name, &["127.0.0.1"], |params| params.is_ca = is_ca)
@@ -129,7 +129,7 @@ impl Pair {
             .expect("PEM")
     }
 
-    /// Overwrites its files with those of another pair.
+    /// Overwrites the files of this pair with those of another pair.
     pub(crate) fn replace_by(&self, other: &Pair) {
         std::fs::copy(&other.certificate, &self.certificate).expect("copied");
         std::fs::copy(&other.key, &self.key).expect("copied");
@@ -146,7 +146,7 @@ fn params(hosts: &[&str], name: &str) -> CertificateParams {
     params
 }
 
-/// Writes a file that only its user can read.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_secret(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::write(path, text).expect("written");
@@ -167,7 +167,7 @@ pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
 
 pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// The TLS under a [`Wire`].
+/// A TLS connection under a [`Wire`].
 #[derive(Debug)]
 struct Secure(Secured);
 

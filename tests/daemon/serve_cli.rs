@@ -41,7 +41,8 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     for (worker, layout, words) in [
         ("5", "twitter", "worker ID 5"),
         ("0-4", "twitter", "worker ID 4"),
-        // The same layout with other names of fields, and with a constant for some of the bits.
+        // The layout `twitter` with other names of fields, and the same layout with a constant in
+        // some bits.
         ("6", "time:41,dc:5,host:5,sequence:12;epoch=2010-11-04T01:42:54.657Z", "worker ID 6"),
         ("6", "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657", "worker ID 6"),
         ("5", later, &twin("5", later)),

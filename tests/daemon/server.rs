@@ -13,8 +13,8 @@ const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
 
-/// Sends a request, and checks each ID's tick: when the request was sent, it was at most
-/// `burst_window` old; when the reply came, it was at most `max_ahead` in the future.
+/// Sends a request, and checks the tick of each ID. When the request was sent, the tick was at most
+/// `burst_window` old. When the reply came, the tick was at most `max_ahead` in the future.
 fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let sent_ms = unix_ms();
     let runs = wire.next(ask).runs();
@@ -58,7 +58,8 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
 fn millions_of_ids_are_distinct_increasing_and_near_the_clock() {
     const CONNECTIONS: u64 = 8;
     const IDS_EACH: u64 = 400_000;
-    // More shards than cores, so that the kernel interrupts shards at any instruction.
+    // On a machine with fewer cores than shards, the kernel may interrupt a shard at any
+    // instruction.
     let daemon = Setup::new().args(["--worker-id", "33", "--shards", "4"]).start();
     let drawn: Vec<Run> = thread::scope(|scope| {
         let daemon = &daemon;
@@ -95,8 +96,8 @@ fn info_has_exactly_the_keys_of_the_protocol() {
     assert_eq!(info, expected);
 }
 
-/// The daemons are like two containers that do not share a lock directory. The client tells them
-/// apart by the `instance` of their INFO.
+/// The daemons do not share a lock directory, like the daemons of two containers. The client tells
+/// them apart by the `instance` of their INFO.
 #[tokio::test]
 async fn a_client_refuses_two_daemons_with_the_same_worker_id() {
     let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());

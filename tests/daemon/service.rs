@@ -18,7 +18,8 @@ use crate::support::manager::{Manager, Message};
 use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
-/// The watchdog's period in these tests. The daemon notifies the service manager twice in each.
+/// The watchdog's period in these tests. The daemon sends two messages to the service manager in
+/// each period.
 const PERIOD: Duration = Duration::from_millis(400);
 
 fn is_ready(message: &Message) -> bool {
@@ -41,7 +42,7 @@ fn ready_comes_first_then_watchdog_messages_then_the_stop() {
     daemon.signal(Signal::TERM);
     let stopping = manager.until("the stop", |message| message.says("STOPPING=1"));
     let extension: u64 = stopping.value("EXTEND_TIMEOUT_USEC").expect("time to drain").parse().expect("µs");
-    // The default drain_timeout, the time to trim, the time for the log, and a margin.
+    // The sum of the default drain_timeout, the time to trim, the time for the log, and a margin.
     assert!(extension >= 11_000_000, "{stopping:?}");
     assert_eq!(daemon.wait(), Some(0));
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
@@ -63,7 +64,7 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
         daemon.signal(Signal::HUP);
         let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
         assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
-        // The daemon is ready again, even if the reload was refused.
+        // The daemon reports that it is ready again, even if the reload was refused.
         manager.until("the end of the reload", is_ready);
         poll("the result in the log", || daemon.log()[before..].contains(says).then_some(()));
     };
@@ -106,7 +107,7 @@ fn the_status_shows_the_rate_and_is_not_repeated_when_idle() {
 }
 
 /// The service manager reads nothing during the start and the stop. The daemon does not wait for
-/// it.
+/// the service manager.
 #[test]
 fn a_stopped_or_missing_service_manager_delays_nothing() {
     let manager = Manager::new();
@@ -121,7 +122,8 @@ fn a_stopped_or_missing_service_manager_delays_nothing() {
     daemon.signal(Signal::HUP);
     daemon.assert_logs("reload");
     // When the manager reads again, the daemon repeats that it is ready, with its status, and the
-    // watchdog's messages continue. The end of the reload may come first, without a status.
+    // watchdog's messages continue. The message about the end of the reload may come first, without
+    // a status.
     manager.until("readiness", |message| is_ready(message) && message.value("STATUS").is_some());
     manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
     manager.stand_still();
@@ -144,7 +146,8 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
             let messages = manager.all_within(5 * PERIOD);
             let sent = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
             let code = http::get(&daemon, "/healthz").code;
-            // The thread may have answered the round in progress, which allows one message more.
+            // Before it was frozen, the thread may have answered the last check. Then one message
+            // follows.
             (sent <= 1 && code == 503, (sent, code))
         });
         let (sent, code) = found;
@@ -154,7 +157,7 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
         drop(frozen);
     }
     manager.until("a watchdog message", |message| message.says("WATCHDOG=1"));
-    poll("every thread makes progress", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
+    poll("progress of every thread", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     daemon.stop();
 }
 
@@ -218,7 +221,8 @@ fn json_logs_have_one_object_per_line_even_if_a_start_fails() {
     assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
-    // The first start fails after it has read its configuration, the second one because of it.
+    // The first start fails after the daemon has read its configuration. The second start fails
+    // because of the configuration.
     for options in [["--listen", &address], ["--shards", "0"]] {
         let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
         let lines = parse(&ended.stderr);

@@ -1,5 +1,5 @@
-//! The SQL of `snowbank layout NAME --sql` in real databases. Each function agrees with the
-//! library, for every preset, on random values and on limits.
+//! The SQL of `snowbank layout NAME --sql` in real databases. For every preset, the functions agree
+//! with the library on random values and at limits.
 
 use std::process::{Child, Command, Stdio};
 
@@ -23,7 +23,7 @@ fn layouts() -> Vec<(String, Layout)> {
 }
 
 fn sql_of(layout: &str, dialect: &str) -> String {
-    // The command only warns if the life of a layout has ended.
+    // If the life of a layout has ended, the command prints a warning and still succeeds.
     let said = snowbank(["layout", layout, "--sql", dialect]);
     assert_eq!(said.code, Some(0), "{said:?}");
     said.out
@@ -38,7 +38,7 @@ fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
     let mut ids =
         vec![0, first, first + 1, weight - 1, weight, weight + first, last, last - 1, last - last % weight];
     ids.extend((0..40).map(|_| random.below(last)));
-    // IDs with this layout's constants.
+    // The first IDs of random ticks, with the constants of this layout.
     ids.extend((0..20).map(|_| random.below(last / weight) * weight + first));
     let above = (last as i64).checked_add(1);
     ids.into_iter().map(|id| id as i64).chain([-1, i64::MIN]).chain(above).collect()
@@ -60,13 +60,13 @@ fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicro
     instants.into_iter().filter(|at| writable.contains(at)).map(UnixMicros).collect()
 }
 
-/// Returns the expected time of an ID; empty if the number is not an ID.
+/// Returns the expected time of an ID. The text is empty if the number is not an ID.
 fn time_of(layout: &Layout, id: i64) -> String {
     let decoded = u64::try_from(id).ok().and_then(|id| layout.decode(id).ok());
     decoded.map_or_else(String::new, |decoded| decoded.instant.rfc3339(3))
 }
 
-/// Returns the expected first ID of an instant; empty after the last tick.
+/// Returns the expected first ID of an instant. The text is empty after the last tick.
 fn first_id(layout: &Layout, at: UnixMicros) -> String {
     let range = layout.range(at, UnixMicros(i64::MAX));
     range.map_or_else(|_| String::new(), |(first, _)| first.to_string())

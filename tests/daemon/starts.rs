@@ -33,7 +33,7 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
     daemon.stop();
 
     let last_ms = twitter_unix_ms(*ids.last().expect("IDs"));
-    poll("the clock is past the last ID", || (unix_ms() > last_ms).then_some(()));
+    poll("a clock that is past the last ID", || (unix_ms() > last_ms).then_some(()));
     // The marks are gone, as after a boot.
     fs::remove_dir_all(machine.path("locks")).expect("the marks are there");
     let older = machine.setup(TOML).env("SNOWBANK_STATE_DIR", machine.path("older")).start();
@@ -42,9 +42,9 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
     older.stop();
 }
 
-/// Starts a daemon while the test holds its lock, and frees the lock a moment later. Returns the
-/// time of that moment in Unix ms. Returns `None` if a busy machine frees the lock too late,
-/// because a start tries to get a lock for 40 ms only.
+/// Starts a daemon while the test holds the daemon's lock, and frees the lock a moment later.
+/// Returns the machine, the time of that moment in Unix ms, and the daemon. A start tries to get a
+/// lock for 40 ms only. So the result is `None` if a busy machine frees the lock too late.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();

@@ -43,7 +43,7 @@ fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
     });
 }
 
-/// Returns a machine on which a daemon has run, and the last ID that it handed out.
+/// Returns a machine on which a daemon has run, and the last ID that the daemon handed out.
 fn used() -> (Machine, u64) {
     let machine = Machine::new();
     let daemon = machine.start("");
@@ -102,7 +102,7 @@ fn health_checks_write_nothing() {
         poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     }
     let made = syncs() - before;
-    // Each second has a raise with two syncs. A claim that reached the first ceiling causes some
+    // Each second has a raise with two syncs. If a claim reached the first ceiling, there are some
     // more syncs.
     let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
     assert!(made <= 2 * (seconds + 4), "the daemon made {made} syncs in {seconds} s");

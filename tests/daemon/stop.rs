@@ -24,7 +24,7 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         let mut silent = daemon.connect();
         idle.assert_open();
         silent.assert_open();
-        // Requests more IDs than the ticks before the signal may have.
+        // Requests more IDs than the source has before the signal, so this request waits.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
@@ -66,7 +66,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
-    // The IDs of a minute take longer than any deadline of this test.
+    // The source needs a minute for these IDs, which is longer than any deadline of this test.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     let mut half = daemon.connect();
@@ -105,7 +105,7 @@ fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
     }
     daemon.assert_logs("the listeners close after drain_delay");
-    // A second signal ends the delay.
+    // A second SIGTERM ends the delay.
     daemon.signal(Signal::TERM);
     held.assert_closed();
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
@@ -135,7 +135,8 @@ fn stop_at_stdin_eof_refuses_the_kernels_log() {
 #[test]
 fn stop_at_stdin_eof_stops_when_standard_input_ends() {
     use std::process::Stdio;
-    // The daemon discards bytes before the end. Without the option it does not read at all.
+    // With the option, the daemon discards bytes before the end. Without the option, it does not
+    // read at all.
     for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
         let (end, mut held) = std::io::pipe().expect("a pipe");
         let mut daemon = Setup::new().args(options).stdin(Stdio::from(end)).start();
@@ -152,7 +153,7 @@ fn stop_at_stdin_eof_stops_when_standard_input_ends() {
     }
 }
 
-/// The next start is above all IDs handed out.
+/// The next start begins above all IDs handed out.
 #[test]
 fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let machine = Machine::new();

@@ -18,7 +18,7 @@ use crate::support::{Ask, Daemon, Random, Reply, poll};
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
 const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
-/// The smallest reservation: the most that a crash of an idle daemon skips.
+/// The smallest reservation: the most numbers that a crash of an idle daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
 
 /// A load that requests more numbers at once than a reservation has.
@@ -34,8 +34,8 @@ fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
-/// Makes a state whose counter has half of the numbers: the odd or the even numbers. Returns the
-/// directory of the state.
+/// Makes a state whose counter has only the odd or only the even numbers. Returns the directory of
+/// the state.
 fn set_half(machine: &Machine, offset: &str) -> PathBuf {
     let state = machine.path(&format!("state-{offset}"));
     let place = state.to_str().expect("text");
@@ -66,7 +66,8 @@ fn a_counter_continues_after_a_clean_stop_without_a_gap() {
     let machine = counted_from("1000");
     let mut expected = 1_001;
     for round in 0..5_u32 {
-        // Other machines can reach this daemon, but a counter needs no worker ID for that.
+        // Other machines can reach this daemon. Even so, a daemon that has only counters needs no
+        // worker ID.
         let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
         for count in [1, 3, 2_500 * round + 1] {
             let ids = next(&daemon, count);
@@ -94,7 +95,7 @@ fn a_counter_without_a_stored_value_does_not_start() {
     // A source with another name has another counter.
     let other = ORDERS.replace("orders", "users");
     machine.setup(&other).end().assert_refusal(&["\"users\"", "ticket set users"]);
-    // If the source has an increment and an offset, the suggested command has them as well.
+    // If the source has an increment and an offset, the suggested command also has both.
     let other = EVEN.replace("orders", "users");
     let command =
         format!("ticket set users VALUE --increment 2 --offset 2 --state-dir {}", directory.display());
@@ -203,7 +204,7 @@ fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
         assert!(message.contains("its counter ends"), "{message}");
     };
     refused(wire.next(Ask::of(4)));
-    assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "partial");
+    assert_eq!(wire.next(Ask::of(4).flags(PARTIAL)).ids(), [last - 2, last - 1, last], "the last 3");
     refused(wire.next(Ask::of(1)));
     daemon.stop();
     refused(machine.start(ORDERS).connect().next(Ask::of(1)));

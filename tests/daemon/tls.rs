@@ -21,7 +21,7 @@ use crate::support::{Address, Ask, DEADLINE, Daemon, Setup, Wire, poll};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, TlsFiles};
 
-/// A daemon with a TLS listener, and the authority that both sides trust.
+/// A daemon with a TLS listener, and the authority that the daemon and its clients trust.
 struct House {
     daemon: Daemon,
     authority: Authority,
@@ -46,7 +46,7 @@ impl House {
         secure_wire(self.daemon.tcp(), &self.authority.client(None))
     }
 
-    /// Runs `snowbank ping` against the daemon, with its authority.
+    /// Runs `snowbank ping` against the daemon, and trusts the daemon's authority.
     fn ping(&self, options: &[&str]) -> Said {
         let address = format!("tls:{}", self.daemon.tcp());
         let ca = self.authority.file.to_str().expect("a path");
@@ -152,7 +152,7 @@ fn openssl_gets_a_reply_and_close_notify() {
 async fn a_client_reads_renewed_certificate_files() {
     let house = House::with("");
     let addresses = [format!("tls:{}", house.daemon.tcp())];
-    // At first the file has another authority.
+    // At first the file has the certificate of another authority.
     let file = house.authority.path("changing.crt");
     std::fs::copy(&Authority::new("stranger").file, &file).expect("copied");
     let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));

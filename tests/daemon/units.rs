@@ -24,8 +24,8 @@ fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
     for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // Replaces the path of the program, because the program is not installed here. Makes an
-        // instance of each template.
+        // Makes an instance of each template. Replaces the path of the program, because the program
+        // is not installed here.
         let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
         let path = directory.path().join(name.replace('@', "@instance"));
         fs::write(&path, text.replace("%i", "instance")).expect("written");
@@ -125,7 +125,8 @@ fn the_template_equals_the_service_except_for_its_names() {
         .replace("StateDirectory=snowbank\n", "StateDirectory=snowbank/%i\n")
         .replace("RuntimeDirectory=snowbank\n", "RuntimeDirectory=snowbank/%i\n")
         .replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml")
-        // Each instance has its own admin listener. The environment file can replace it.
+        // Each instance has its own admin listener. The environment file can replace the address of
+        // this listener.
         .replace(
             "EnvironmentFile=-/etc/default/snowbank\n",
             "Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock\n\

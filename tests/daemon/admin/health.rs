@@ -35,8 +35,8 @@ fn on_a_failing_disk() -> (FailingDisk, Daemon) {
     (disk, setup.admin().start())
 }
 
-/// A source of 16 IDs in a tick. Its ceiling is two of these long ticks ahead, so no pause of the
-/// machine exhausts it.
+/// A source with 16 IDs in a tick. Its ceiling is two of these long ticks ahead, so the daemon does
+/// not reach it even if the machine pauses.
 const SLOW: &str = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
                     layout = \"time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z\"\n";
 
@@ -73,13 +73,13 @@ fn readyz_answers_503_with_the_cause_at_the_ceiling() {
     assert!(unasked.err.contains(&admin), "{unasked:?}");
 }
 
-/// Most requests are refused at once and none waits, so only the counts of refusals reveal the
-/// problem.
+/// The daemon refuses most requests at once, and no request waits. So only the counts of refusals
+/// reveal the problem.
 #[test]
 fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     let daemon = with_admin(SLOW);
     let mut wire = daemon.connect();
-    poll("the finding appears", || {
+    poll("the finding", || {
         for _ in 0..10 {
             wire.call(&Ask::of(16).wait_ms(0).bytes());
         }

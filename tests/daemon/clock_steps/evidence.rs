@@ -11,8 +11,8 @@ pub(crate) fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Checks that each reply's ticks lie between `low` at its request, less the burst window, and
-/// `high` at its arrival. At least one reply must have IDs.
+/// Checks that the ticks of each reply lie between two bounds: `low` at the time of the request,
+/// less the burst window, and `high` at the time of the reply. At least one reply must have IDs.
 #[track_caller]
 pub(crate) fn assert_ticks<'a>(
     what: &str,
@@ -40,8 +40,9 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
     assert_ticks(what, samples, |asked| wall(offset_ms, asked), |answered| wall(offset_ms, answered));
 }
 
-/// The bounds of the ID clock at the moment when a step put the wall clock behind it: the highest
-/// ID received before the step, and the time that the wall clock showed.
+/// The bounds of the ID clock at the moment when the wall clock stepped back. The lower bound is
+/// the highest tick received before the step. The upper bound is the time that the wall clock
+/// showed before the step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,
@@ -91,8 +92,8 @@ impl Base {
         );
     }
 
-    /// Returns whether a refusal is correct for a clock with this offset: IDs would be further
-    /// ahead than `max_ahead`, and the time to wait fits.
+    /// Returns whether a refusal is correct for a clock with this offset: IDs would be more than
+    /// `max_ahead` ahead, and the refusal gives the time until they are not.
     pub(crate) fn allows(
         &self,
         sample: &Sample,
@@ -117,7 +118,7 @@ pub(crate) fn await_caught_up(witness: &Witness, clock: &FakeClock, since: Insta
     witness.await_each("the clock to catch up", since, |sample| {
         sample.ids().is_some_and(|(_, last)| tick(last) <= wall(offset_ms, sample.asked))
     });
-    // IDs lag behind the ID clock by up to the burst window, so the ID clock may still be ahead by
-    // that much.
+    // IDs lag behind the ID clock by up to the burst window. So the ID clock may still be ahead of
+    // the wall clock by that time.
     witness.await_time(Duration::from_millis(50));
 }

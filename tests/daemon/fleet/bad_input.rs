@@ -1,14 +1,14 @@
-//! Mistakes of operators, unreadable keys, and coordinators that misbehave. The daemon logs one
-//! clear line, hands out nothing above its ceiling, and does not flood the coordinator.
+//! Mistakes of operators, unreadable keys, and coordinators that misbehave. In each case the daemon
+//! logs one clear line, hands out nothing above its ceiling, and does not flood the coordinator.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::*;
 
-/// The most connections, and the most requests, that a daemon may make in a second. It reads its
-/// keys once a second, and tries each read and each raise on the open connection and on a new
-/// connection.
+/// The most connections, and the most requests, that a daemon may make in a second. A daemon reads
+/// its keys once a second. It tries each read and each raise on the open connection, and then on a
+/// new connection.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
 /// The ways in which a proxy keeps back the coordinator's answers.
@@ -36,7 +36,7 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
 
 /// Each daemon has its own proxy, which becomes silent in one of three ways.
 #[test]
-fn a_silent_coordinator_is_asked_rarely_and_ids_end() {
+fn a_silent_coordinator_is_asked_rarely_and_ids_run_out() {
     each(|at| {
         init(&toml(at, Some(5), SHORT));
         let at = &*at;
@@ -50,11 +50,15 @@ fn a_silent_coordinator_is_asked_rarely_and_ids_end() {
                     let mut runs = draw(&daemon);
                     begin(proxy);
                     runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
-                    poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
+                    poll("a daemon that is not ready", || {
+                        (get(&daemon, "/readyz").code == 503).then_some(())
+                    });
                     assert_asks_rarely(&daemon, proxy);
                     proxy.pass();
                     runs.extend(draw(&daemon));
-                    poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
+                    poll("a daemon that is ready again", || {
+                        (get(&daemon, "/readyz").code == 200).then_some(())
+                    });
                     assert_distinct(runs);
                 });
             }
@@ -71,7 +75,7 @@ fn a_restart_without_locks_waits_and_asks_rarely() {
         daemon.kill();
         std::fs::remove_dir_all(machine.path("locks")).expect("the locks are removed");
         proxy.cut();
-        // This call also kills the daemon, which still waits.
+        // `assert_waits` also kills the daemon, which is still waiting.
         machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
         let daemon = machine.setup(&toml).admin().start();
         assert_eq!(get(&daemon, "/readyz").code, 503);
@@ -80,7 +84,7 @@ fn a_restart_without_locks_waits_and_asks_rarely() {
         assert_asks_rarely(&daemon, &proxy);
         proxy.pass();
         runs.extend(draw(&daemon));
-        poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+        poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
         assert_distinct(runs);
     });
 }
@@ -134,7 +138,7 @@ fn a_garbage_key_ends_its_daemon_and_is_assigned_to_nobody() {
         daemon.assert_logs("did not write");
         machine.setup(&given).end().assert_refusal_for_now(&["worker ID 0", "did not write"]);
         let other = draw(&Machine::new().start(&assigned));
-        assert_eq!(worker_of(&other), 1, "another daemon may have worker ID 0");
+        assert_eq!(worker_of(&other), 1, "worker ID 0 was assigned, although another daemon may have it");
         runs.extend(other);
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{assigned}");

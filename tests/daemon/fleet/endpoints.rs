@@ -40,8 +40,8 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
     });
 }
 
-/// The other cluster does not answer at the start, so the daemon cannot compare it. At ZooKeeper
-/// the other cluster even has the daemon's key, like a copy of the daemon's own cluster.
+/// The other cluster does not answer at the start, so the daemon cannot compare the clusters. At
+/// ZooKeeper the other cluster even has the daemon's key, like a copy of the daemon's own cluster.
 #[test]
 fn a_daemon_ignores_another_cluster_if_its_own_goes_away() {
     each(|at| {
@@ -60,7 +60,7 @@ fn a_daemon_ignores_another_cluster_if_its_own_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        // The daemon serves up to its ceiling, and writes nothing at the other cluster.
+        // The daemon serves up to its ceiling, and writes nothing to the other cluster.
         let before = other.get(KEY);
         at.kill();
         runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));

@@ -20,7 +20,8 @@ fn deleting_or_releasing_a_key_ends_its_daemon() {
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("released");
         fleet_says(&toml, &["list", "--json"], 0, &["\"state\":\"released\""]);
-        // Another daemon must wait until the clock is near the bound, which takes minutes.
+        // Another daemon must wait until the clock is near the bound of the worker ID. This takes
+        // minutes.
         Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "wait until"]);
         assert_distinct(runs);
     });
@@ -55,7 +56,7 @@ fn every_fleet_command_prints_json() {
     assert_eq!(json(&toml, &["check"]), counts(1));
     let freed = json(&toml, &["release", "5", "--force"]);
     assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
-    // The worker ID counts as held until the clock is near its bound.
+    // The worker ID counts as held until the clock is near the bound of the worker ID.
     assert_eq!(json(&toml, &["check"]), counts(1));
     let (_, text) = fleet(&toml, &["list"]);
     assert!(
@@ -101,7 +102,7 @@ fn release_refuses_an_unknown_or_ambiguous_worker_id() {
 }
 
 #[test]
-fn a_colliding_space_is_added_once_no_worker_id_is_held() {
+fn a_colliding_space_can_be_added_when_no_worker_id_is_held() {
     on_one(|at| {
         let before = toml(at, Some(5), LONG);
         init(&before);
@@ -111,7 +112,7 @@ fn a_colliding_space_is_added_once_no_worker_id_is_held() {
         let after = format!("{wide}{before}");
         fleet_says(&after, &["init", "--add"], 1, &["holds a number"]);
         daemon.stop();
-        // The coordinator may get the release late.
+        // The release may reach the coordinator late. Until then `init --add` is refused.
         poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);

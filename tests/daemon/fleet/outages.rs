@@ -20,8 +20,9 @@ fn a_hanging_connection_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// A new connection may mean that the machine was copied. So the daemon writes its key at once,
-/// although no raise is due for minutes. When one copy writes, the other copy ends.
+/// A new connection may mean that the machine was copied. So a daemon writes its key at once on a
+/// new connection, although no raise is due for minutes. After the write, another copy of the
+/// daemon ends.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
@@ -42,7 +43,7 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
-/// A second daemon is stopped while it waits.
+/// A further daemon is stopped while it waits for a worker ID.
 #[test]
 fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
     on_one(|at| {
@@ -72,7 +73,7 @@ fn a_daemon_without_a_worker_id_waits_until_one_is_free() {
         let after = draw(&waiting);
         assert_eq!(worker_of(&after), 0);
         runs.extend(after);
-        poll("ready", || (get(&waiting, "/readyz").code == 200).then_some(()));
+        poll("a ready daemon", || (get(&waiting, "/readyz").code == 200).then_some(()));
         waiting.stop();
         assert_distinct(runs);
     });

@@ -3,11 +3,12 @@
 
 use super::*;
 
-/// Returns the IDs that a daemon hands out, once its clock has reached the fleet's floor.
+/// Waits until a daemon's clock has reached the fleet's floor, and returns the first IDs that the
+/// daemon then hands out.
 fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     daemon.assert_has_numbers();
     let mut wire = daemon.connect();
-    poll("the floor is reached", || match wire.next(Ask::of(100).wait_ms(100)) {
+    poll("IDs above the floor", || match wire.next(Ask::of(100).wait_ms(100)) {
         Reply::Runs(_, runs) => Some(runs),
         Reply::Error { code, .. } => {
             // On a busy machine the first ceiling may take longer than the wait.
@@ -35,8 +36,8 @@ fn a_coordinator_restored_from_a_backup_repeats_no_id() {
         assert_eq!(first.wait(), Some(3), "{}", first.log());
         // At the coordinator both worker IDs look free, because they were taken after the backup.
         let again = notices.start(&toml);
-        // If the restore took long, the clock is near the daemon's own bound. Then the daemon
-        // starts above the floor.
+        // If the restore took long, the clock has come near the bound of the daemon's worker ID.
+        // Then the daemon starts above the floor.
         let more = draw_above_the_floor(&again);
         assert_eq!(worker_of(&more), worker_of(&runs), "the daemon gets its own worker ID again");
         runs.extend(more);

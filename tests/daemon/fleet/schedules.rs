@@ -18,7 +18,8 @@ const BATCH: u32 = 10_000;
 /// The number of requests in one draw. Together they ask for the IDs that the layout makes in a
 /// quarter of a second.
 const BATCHES: usize = 100;
-/// The longest that a draw waits for its IDs: longer than any floor of the schedules is ahead.
+/// The longest time for which a draw waits for its IDs. No floor of the schedules is that far
+/// ahead.
 const TURN: Duration = Duration::from_secs(60);
 
 struct Schedule {
@@ -43,8 +44,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Draws from all of these daemons at the same time. If a daemon refuses a request, asks again
-    /// until the daemon ends.
+    /// Draws from all of these daemons at the same time. If a daemon refuses requests, repeats them
+    /// until the daemon ends or [`TURN`] has passed.
     fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
         let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
             let running: Vec<_> =
@@ -56,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Notes the line of `text` that has this part, a refusal.
+    /// Adds the line of `text` that has this part to the refusals.
     #[track_caller]
     fn refuse(&mut self, text: &str, part: &str) {
         let line = text.lines().find(|line| line.contains(part));
@@ -82,7 +83,7 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
     let mut missing = BATCHES;
     let deadline = Instant::now() + TURN;
     while missing > 0 && Instant::now() < deadline {
-        // A daemon that gets its worker ID closes the connections made before.
+        // A daemon that gets its worker ID closes the connections that were made before.
         let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
         let asked = missing;
         if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {
@@ -130,8 +131,8 @@ fn put_back(machine: &Machine) {
     }
 }
 
-/// Both copies of a machine start from a disk that was saved after the daemon noticed the jump and
-/// was killed.
+/// A daemon notices a jump of its clock and is killed. Then its disk is saved, and both copies of
+/// the machine start from that disk.
 fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "jump", Proxy::cut, tally);
 }
@@ -173,7 +174,7 @@ fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tall
     daemon.kill();
     put_back(&machine);
     let daemon = machine.start(&toml);
-    poll("the daemon waits", || daemon.log().contains("holds worker ID 5").then_some(()));
+    poll("a daemon that waits", || daemon.log().contains("holds worker ID 5").then_some(()));
     tally.refuse(&daemon.log(), "this state or a copy of it holds worker ID 5");
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
@@ -199,13 +200,13 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
     let third = late.start(&short);
-    // By now a floor computed from the shorter horizon would have passed.
+    // After 10 s a floor computed from the shorter horizon would have passed.
     thread::sleep(Duration::from_secs(10));
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// The clock of the first daemon is 20 s ahead. The next holder of this worker ID draws IDs when
-/// its own clock shows the time that the first daemon's clock showed.
+/// The clock of the first daemon is 20 s ahead. The next holder of the same worker ID draws IDs
+/// when its clock shows the time at which the first daemon's IDs were made.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     /// The number of draws from the first daemon. Together they ask for the IDs that the layout
     /// makes in two seconds.
@@ -232,13 +233,14 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     right.clock().set(20_000 - passed_ms);
     let daemon = right.start(&toml);
     tally.draw(&[("of the right time", &daemon)]);
-    // By the clock of this daemon, the bound of the other daemon has passed.
+    // By the clock that is 20 s ahead, the bound of the other daemon has passed.
     let again = ahead.start(&toml);
     tally.draw(&[("20 s ahead", &again)]);
 }
 
-/// The restored etcd counts the writes of a key on from the count in the backup. So the operator's
-/// write gets the same count as the write of the paused daemon, which the restore lost.
+/// After a restore, etcd continues to count the writes of a key from the count in the backup. The
+/// restore loses a write of the paused daemon, so the operator's write gets the same count as the
+/// lost write.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", origin, "16s");
@@ -261,7 +263,8 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     fleet_says(&given, &["release", "5", "--force"], 0, &[]);
     let third = taker.start(&given);
     third.assert_has_numbers();
-    // The new holder has no IDs before the floor.
+    // The new holder may refuse this request, because it has no IDs before its clock reaches the
+    // floor.
     let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
         Reply::Runs(_, runs) => runs,
         _ => Vec::new(),
@@ -302,7 +305,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut first = notices.start(&noticing);
     at.back_up();
     let key = "/snowbank/again/space-0/7";
-    // The daemon first writes its key on the new connection, and then raises its ceiling.
+    // The first write is the one on the new connection. The second write raises the ceiling.
     for _ in 0..2 {
         let before = at.get(key);
         poll("a write", || (at.get(key) != before).then_some(()));

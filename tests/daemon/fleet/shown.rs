@@ -55,6 +55,6 @@ fn an_outage_shows_how_long_ids_last() {
     assert_eq!(metrics(&daemon), (0.0, 0.0));
     proxy.pass();
     await_finding(&daemon, None);
-    poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+    poll("a ready daemon", || (get(&daemon, "/readyz").code == 200).then_some(()));
     assert_eq!(metrics(&daemon).0, 1.0);
 }

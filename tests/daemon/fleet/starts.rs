@@ -8,7 +8,7 @@ use super::*;
 use crate::support::copy;
 
 /// The first ID does not wait for the coordinator. A stop during the outage releases no worker ID.
-/// The daemons that are killed never got an answer.
+/// The coordinator never answers the daemons that are killed.
 #[test]
 fn a_restart_during_an_outage_serves_at_once() {
     each(|at| {
@@ -30,17 +30,18 @@ fn a_restart_during_an_outage_serves_at_once() {
             runs.extend(draw(&daemon));
         }
         let before = at.get(KEY);
-        // Cuts the daemon's connection, because it may still hang.
+        // Cuts the daemon's connection, because the connection may still hang.
         proxy.cut();
         proxy.pass();
-        poll("a write of its own", || (at.get(KEY) != before).then_some(()));
+        poll("a write of the daemon", || (at.get(KEY) != before).then_some(()));
         daemon.stop();
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });
 }
 
-/// The backup was made while the daemon ran, so its ceiling is above the last ID handed out.
+/// The backup was made while the daemon ran, so the ceiling in the backup is above the last ID
+/// handed out.
 #[test]
 fn a_state_from_before_a_clean_stop_waits_for_the_holder() {
     on_one(|at| {
@@ -82,7 +83,7 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
 }
 
 /// Returns a peer that does not answer, and the setting that names it. A start waits two seconds
-/// for its answer.
+/// for the peer's answer.
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
@@ -117,14 +118,14 @@ fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
     });
 }
 
-/// The signal may come too late, when the daemon already serves, or the coordinator may answer
-/// late. Then the test tries again with another worker ID.
+/// The test tries again with another worker ID if the signal comes too late, when the daemon
+/// already serves, or if the coordinator answers late.
 #[test]
 fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
     on_one(|at| {
         let (peer, peers) = silent_peer();
         let mut worker = 0;
-        poll("a stop before the daemon serves that gives back the worker ID", || {
+        poll("a stop that gives back the worker ID before the daemon serves", || {
             worker += 1;
             let toml = prepared(at, Some(worker), SHORT);
             let [holder, taker] = [(); 2].map(|()| Machine::new());
@@ -151,8 +152,8 @@ fn a_start_that_cannot_recheck_its_worker_id_is_no_crash() {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
-        // The peer does not answer, so the start takes far longer than the pause after it has taken
-        // a worker ID.
+        // The peer does not answer, so the start takes far longer than the pause that follows the
+        // taking of a worker ID.
         let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());

@@ -7,7 +7,7 @@ use super::*;
 use crate::secure::{Authority, Pair};
 use crate::support::coordinators::Tls;
 
-/// A part of the log line about a handshake that took too long, as happens on busy machines.
+/// A part of the log line about a handshake that took too long. This happens on busy machines.
 const TOO_LATE: &str = "not connected within";
 
 /// Checks that a start waits and logs these parts. Starts again if the handshake took too long.
@@ -51,7 +51,8 @@ impl Files {
         self.secure(at, &self.authority.issue_local("server"));
     }
 
-    /// Returns a configuration whose daemon trusts the authority and shows this certificate.
+    /// Returns the configuration of a daemon that trusts the authority and presents this
+    /// certificate.
     fn trusting(&self, bare: &str, own: &Pair) -> String {
         with(bare, &[("ca", &self.authority.file), ("certificate", &own.certificate), ("key", &own.key)])
     }
@@ -191,8 +192,8 @@ fn a_slow_coordinator_is_reached_over_tls() {
         let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
         init_once_it_serves(&toml);
         let machine = Machine::new();
-        // Takes the worker ID before the answers become slow, so that the next start needs no
-        // pause.
+        // This daemon takes the worker ID before the answers become slow, so that the next start
+        // needs no pause.
         machine.start(&toml).stop();
         proxy.delay(Duration::from_millis(1_200));
         let mut daemon = machine.start(&toml);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
-/// Far more connections than the daemon allows send nothing or half a request. When one is closed,
-/// the client reconnects.
+/// Far more connections than the daemon allows send nothing or half a request. When the daemon
+/// closes one of them, the test opens another.
 #[test]
 fn silent_connections_do_not_delay_probes() {
     let daemon = Setup::new().admin().start();
@@ -27,8 +27,8 @@ fn silent_connections_do_not_delay_probes() {
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
         daemon.assert_logs("it sent no request to the admin listener");
         for _ in 0..50 {
-            // If the machine delays a probe before it sends its request, the daemon may close the
-            // connection.
+            // The daemon may close the connection of a probe whose request a busy machine sends
+            // late.
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });

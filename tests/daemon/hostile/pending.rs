@@ -58,7 +58,7 @@ fn silent_connections_give_way_to_clients_with_a_token() {
 }
 
 #[test]
-fn if_all_places_are_in_use_the_silent_connection_is_closed() {
+fn a_silent_connection_is_closed_if_all_places_are_in_use() {
     let daemon = with_tokens(4).start();
     let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
     let mut silent = daemon.connect();
@@ -66,7 +66,7 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     silent.assert_closed();
     // Checks the reason, because a timeout would also close a silent connection.
     daemon.assert_logs("a newcomer needed its place");
-    // Now all connections have sent a token, so the daemon closes none of them for a newcomer.
+    // Now all open connections have sent a token, so the daemon closes none of them for a newcomer.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
 }
@@ -111,7 +111,8 @@ fn few_replies_are_queued_for_a_client_without_a_token() {
         highest = highest.max(sample(&scrape(&daemon), "snowbank_queued_bytes"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The daemon does not count the first four KiB of a connection.
+    // The daemon counts the bytes of a connection in units of 4 KiB. It does not count less than a
+    // unit.
     assert_eq!(highest, 0.0, "bytes queued");
     // Each served guest has sent more than the kernel buffers. A busy machine may not serve all
     // guests in their five seconds.

@@ -15,7 +15,8 @@ use crate::support::{Ask, Reply, Setup, poll};
 const BUDGET: f64 = 4.0 * 1_048_576.0;
 /// The number of clients that do not read.
 const DEAF: usize = 300;
-/// The bytes by which each of them may exceed the budget: a few requests and a small frame.
+/// The bytes by which each of these clients may make the daemon exceed the budget: a few requests
+/// and a small frame.
 const STEP: f64 = 12.0 * 1_024.0;
 
 /// Connects a client with a small receive buffer, and sends these requests.
@@ -40,15 +41,15 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     let mut served = daemon.connect();
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
-    poll("no bytes queued after a whole reply", || (queued() == 0.0).then_some(()));
-    // In this format IDs are longest: base two, with digits that JSON escapes.
+    poll("an empty queue after a whole reply", || (queued() == 0.0).then_some(()));
+    // IDs are longest in this format, which has two digits, both of which JSON escapes.
     let over_http =
         "GET /v1/ids?count=100000&wait=9s&format=dictionary:%22%5C HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for (listener, request) in daemon.addresses.iter().zip([requests(), over_http.into()]) {
         let at_rest_kib = daemon.resident_kib();
         let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(listener.tcp(), &request)).collect();
         let mut highest = 0.0_f64;
-        poll("the budget to be used up", || {
+        poll("a quarter of the budget in use", || {
             assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads was not served");
             highest = highest.max(queued());
             (highest >= BUDGET / 4.0).then_some(())
@@ -60,8 +61,8 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
         assert!(highest <= BUDGET + DEAF as f64 * STEP, "the daemon queued {highest} bytes");
         daemon.assert_logs("finding queues: ");
         drop(deaf);
-        poll("no bytes queued", || (queued() == 0.0).then_some(()));
-        // The allocator releases memory only after a while, and on a request.
+        poll("an empty queue", || (queued() == 0.0).then_some(()));
+        // The allocator releases memory only after a while, and only when a request arrives.
         poll("released memory", || {
             served.assert_open();
             std::thread::sleep(Duration::from_millis(20));
@@ -70,7 +71,8 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     }
 }
 
-/// All TCP connections of a machine share one pool of kernel memory.
+/// The daemon limits what the kernel buffers, because all TCP connections of a machine share one
+/// pool of kernel memory.
 #[test]
 fn the_kernel_buffers_little_for_a_client_that_never_reads() {
     /// Twice the bytes that the daemon lets the kernel buffer, because the peer's kernel also
@@ -82,7 +84,8 @@ fn the_kernel_buffers_little_for_a_client_that_never_reads() {
     poll("the end of a client that never reads", || {
         (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
     });
-    // The daemon has reset the connection, so the kernel has dropped its buffer.
+    // The daemon has reset the connection, so the kernel has dropped the bytes that it still
+    // buffered.
     let ended = std::io::copy(&mut deaf, &mut std::io::sink());
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());

@@ -1,9 +1,9 @@
 //! The order of turns on one shard: how many requests of a flood the daemon serves before a request
 //! of another client.
 //!
-//! The daemon is stopped by SIGSTOP while the clients send, so all requests have arrived when it
-//! continues. IDs in strict order show the order in which it serves requests. So the counts do not
-//! depend on any clock.
+//! SIGSTOP stops the daemon while the clients send, so all requests have arrived when the daemon
+//! continues. The IDs are in strict order, so they show the order in which the daemon serves the
+//! requests. The counts do not depend on any clock.
 //!
 //! A connection's first turn is short and needs no permit of the scheduler. Only a few connections
 //! have a permit for a long turn at the same time. Without the scheduler each connection of the
@@ -47,7 +47,7 @@ impl FrontEnd {
     }
 
     /// Removes the whole replies at the start of `bytes`. Returns the first ID of each reply, or 0
-    /// for a refusal, which a daemon may send after a long stop.
+    /// for a refusal. A daemon may refuse requests after it was stopped for long.
     fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
         std::iter::from_fn(|| {
             let (first, size) = match self {
@@ -70,7 +70,7 @@ fn first_of_frame(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((first.map_or(0, |first| u64::from_le_bytes(*first)), 4 + frame.len()))
 }
 
-/// The end of a body in chunks.
+/// The end of a chunked body.
 const LAST_CHUNK: &str = "\r\n0\r\n\r\n";
 
 /// Returns the first ID of a whole response, and the response's size.
@@ -90,7 +90,7 @@ fn first_of_response(bytes: &[u8]) -> Option<(u64, usize)> {
 struct Peer {
     front_end: FrontEnd,
     stream: UnixStream,
-    /// The start of a reply that has not arrived whole.
+    /// The start of a reply whose end has not arrived yet.
     unread: Vec<u8>,
     unanswered: usize,
 }
@@ -120,7 +120,7 @@ impl Peer {
         Ok(answers)
     }
 
-    /// Waits for all answers. Returns the last one's ID.
+    /// Waits for all answers. Returns the first ID of the last answer.
     fn last_answer(&mut self) -> u64 {
         let mut last = 0;
         while let Some(answers) = self.next_answers() {
@@ -129,7 +129,7 @@ impl Peer {
         last
     }
 
-    /// Waits for the next replies; `None` if all requests are answered.
+    /// Waits for the next replies. Returns `None` if all requests are answered.
     fn next_answers(&mut self) -> Option<Vec<u64>> {
         (self.unanswered > 0).then(|| self.read().expect("answers"))
     }
@@ -157,8 +157,9 @@ fn setup() -> Setup {
     setup.option("--listen", native).option("--http", http).listeners(2)
 }
 
-/// Stops the daemon several times, and during each stop sends a flood and one request of another
-/// client. Returns the most requests of the flood that the daemon served before that request.
+/// Stops the daemon several times by SIGSTOP. Each time, sends a flood and one request of another
+/// client before the daemon continues. Returns the largest number of requests of a flood that the
+/// daemon served before that one request.
 fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: FrontEnd) -> usize {
     let daemon = setup().start();
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
@@ -190,7 +191,8 @@ fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: Fr
 #[test]
 fn a_flood_does_not_delay_requests_of_other_clients() {
     use FrontEnd::{Http, Native};
-    // The socket's buffer has room for all replies, even the long ones.
+    // The socket's buffer has room for all replies, even the long ones. `allowed` is the number of
+    // requests of each peer that may be served first.
     for (flood, count, unanswered, modest, allowed) in [
         (Http, 1, 256, Native, 40),
         (Http, 1, 256, Http, 40),
@@ -205,18 +207,19 @@ fn a_flood_does_not_delay_requests_of_other_clients() {
     }
 }
 
-/// Each peer of the flood, and another client, has a request that waits and requests behind it.
-/// Returns how many later requests of the flood the daemon served before the other client's.
-/// Returns `None` if some requests did not wait, because the machine was too busy.
+/// Each peer of the flood has a request that waits, and many requests behind it. Another client has
+/// a request that waits, and one request behind it. Returns how many requests of the flood the
+/// daemon served before that last request. Returns `None` if the machine was too busy, so that some
+/// requests did not wait.
 ///
 /// The disk delays the raise of the ceiling for seconds. After the raise, all waiting requests get
-/// their IDs at the same time, and the other client's request is the last of them.
+/// their IDs at the same time, and the request of the other client is the last of them.
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
     let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(FrontEnd::Native, daemon)).collect();
-    // Makes the connections busy, so that each needs a permit for a long turn.
+    // Makes the connections busy, so that each of them needs a permit for a long turn.
     for _ in 0..2 {
         peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
         peers.iter_mut().for_each(|peer| _ = peer.last_answer());
@@ -229,8 +232,8 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // Only the sync in flight stays slow. The disk is fast again for the second copy of the
-    // ceilings.
+    // The disk is fast again from now on. Only the sync that has begun stays slow, but the sync of
+    // the second copy of the ceilings is fast.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();

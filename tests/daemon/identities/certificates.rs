@@ -24,7 +24,7 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     };
     let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
     let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
-    // Neither the common name nor a name that only ends with the identity's name counts.
+    // The common name does not count. Nor does a name that only ends with the name of the identity.
     let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
     of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
     of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);

@@ -71,8 +71,9 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // With this burst window, IDs that one client leaves in the block are not too old for the next
-    // client. The ceiling is two of these long ticks ahead, so no pause of the machine exhausts it.
+    // The burst window is so long that IDs that one client leaves in the block are not too old for
+    // the next client. The ceiling is two of these long ticks ahead, so the daemon does not reach
+    // it even if the machine pauses.
     let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
@@ -81,8 +82,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
-        // All these requests have the same length, so the shard expects 65 requests for IDs. It
-        // claims 65 IDs, of which 64 are left in its block.
+        // All these requests have the same length, so the shard takes all 65 of them for requests
+        // for IDs. The shard claims 65 IDs, and 64 of them stay in its block.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
@@ -93,7 +94,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
             drawn += usize::from(line.starts_with(':'));
         }
     }
-    // The client may have the IDs of the time that has passed, and a burst of one second.
+    // The client may have drawn as many IDs as the rate allows for the time that has passed, and
+    // for a burst of one second.
     let most = 10 * (began.elapsed().as_secs() as usize + 2);
     assert!((1..=most).contains(&drawn), "the client drew {drawn} IDs at 10 a second, allowed: {most}");
 }
@@ -119,7 +121,8 @@ fn a_reload_removes_a_permission_at_memcached() {
 /// and then the connection closes.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
-    // The test reads the replies one after the other, so the last reply stalls for long.
+    // The test reads the replies one after the other, so nobody reads the last reply for a long
+    // time.
     let patient = "limits.stall_timeout = \"5m\"\n";
     let daemon = with_front_ends(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
     let mut native = daemon.connect_as(BILLING);
@@ -133,7 +136,8 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     web.send(format!(
         "GET /v1/ids?count=200000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
     ));
-    // The first bytes of each reply have arrived. Until the reload nobody reads the rest.
+    // Waits until the first bytes of each reply have arrived. The test reads the rest only after
+    // the reload.
     native.tcp().peek(&mut [0]).expect("a byte");
     redis.expect("*200000\r\n");
     transaction.expect(&format!("+OK\r\n{}*4\r\n+PONG\r\n*200000\r\n", "+QUEUED\r\n".repeat(4)));

@@ -9,7 +9,7 @@ use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 const DENIED: &str = "identity billing may not draw from source slow";
 
-/// Reads until these words have arrived, or to the end if `words` is empty.
+/// Reads until `words` have arrived. If `words` is empty, reads to the end of the stream.
 fn read_words(stream: &mut impl Read, words: &str) -> String {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 4_096];

@@ -1,5 +1,6 @@
-"""Reads a scrape from standard input with the official OpenMetrics parser. Writes each family of metrics as JSON, with its
-type, its unit, and its samples with their labels. Fails if the scrape is no OpenMetrics text."""
+"""Reads a scrape from standard input with the official OpenMetrics parser. Writes the families of
+metrics as JSON: the type, unit, help and samples of each family. Fails if the scrape is no
+OpenMetrics text."""
 
 import json
 import sys

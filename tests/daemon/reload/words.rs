@@ -37,7 +37,10 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
         found().is_some_and(|found| found.contains("was refused: ") && found.contains("shards: found 7"))
     );
     assert_eq!(get(&daemon, "/readyz").code, 200, "a refused reload leaves the daemon ready");
-    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "not the live settings");
+    assert!(
+        get(&daemon, "/config").body.contains("limits.max_count = 1000\n"),
+        "/config does not show the live settings"
+    );
 
     daemon.replace("snowbank.toml", "limits.max_count = 3000");
     assert_eq!(reload_by_command(daemon.id(), &daemon.path("run")), (Some(0), String::new()));
@@ -51,7 +54,8 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(code == Some(2) && said.contains("reports no result in "), "{code:?}, {said}");
 }
 
-/// SIGHUP would end a process that does not catch it, so `reload` checks first.
+/// SIGHUP would end a process that does not catch the signal, so `reload` checks first whether the
+/// process does.
 #[test]
 fn reload_sends_no_signal_to_other_programs() {
     let directory = crate::support::directory();

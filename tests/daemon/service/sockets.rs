@@ -74,10 +74,11 @@ fn sockets_from_systemd_socket_activate_are_served() {
     let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
     let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
     let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
-    // The tool starts the daemon at the first connection, which waits until the daemon serves.
+    // The tool starts the daemon when the first connection arrives. That connection waits until the
+    // daemon serves.
     let first = thread::spawn({
         let address = Address::Unix(path.clone());
-        move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
+        move || poll("the socket", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
     });
     let daemon = setup.listeners(2).start();
     assert_eq!(daemon.addresses, [Address::Tcp(tcp.parse().expect("an address")), Address::Unix(path)]);
@@ -87,8 +88,8 @@ fn sockets_from_systemd_socket_activate_are_served() {
 }
 
 /// Connects again and again, and sends one request each time. Returns the IDs. At a stop, the
-/// daemon waits 250 ms for the first request of a connection. So it may close a connection without
-/// an answer only if the request came later than that.
+/// daemon waits 250 ms for the first request of a connection. So the daemon may close a connection
+/// without an answer only if the request came more than 250 ms after the connection began.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
     let mut runs = Vec::new();
     while !until.load(Ordering::Relaxed) {

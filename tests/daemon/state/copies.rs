@@ -18,7 +18,8 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
     assert!(export.err.contains("is older than the state that served"), "{export:?}");
     assert_eq!(export.out, "");
 
-    // The newest copy is accepted. After another life it is an older copy.
+    // The newest copy is accepted. After a further run of the daemon, the same copy is an older
+    // copy.
     machine.restore(&clean);
     let mut daemon = machine.start("");
     let last = machine.draw_past_a_raise(&daemon);
@@ -33,7 +34,7 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
 #[test]
 fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     let adopted = |machine: &Machine| machine.setup("").args(["--adopt-state"]);
-    // On a busy machine the clock may pass the grants before the start. Then this tries again.
+    // On a busy machine the clock may pass the grants before the start. Then the test tries again.
     let (machine, copy, last, bound) = poll("a start before the clock is past the grants", || {
         let machine = Machine::new();
         let mut daemon = machine.start("");
@@ -47,7 +48,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
         Some((machine, copy, last, bound))
     });
     machine.assert_older_is_refused();
-    poll("the clock is past the grants", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
+    poll("a clock that is past the grants", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
     let daemon = adopted(&machine).start();
     let id = daemon.draw_one();
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
@@ -59,7 +60,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
 }
 
 #[test]
-fn a_start_whose_state_was_lost_lies_above_its_grants() {
+fn ids_start_above_all_grants_if_the_state_was_lost() {
     for is_kept in [true, false] {
         let machine = Machine::new();
         let mut daemon = machine.start("max_ahead = \"402ms\"");

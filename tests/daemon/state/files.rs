@@ -84,7 +84,8 @@ fn export_and_import_move_a_worker() {
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
-    // The second import is refused even if the state is lost, because the worker ID was used here.
+    // The second import is refused even if the state is lost, because the worker ID was used on
+    // this machine.
     fs::remove_dir_all(new.state()).expect("removed");
     assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
@@ -107,8 +108,8 @@ fn files_that_are_no_exports_are_refused() {
     assert_eq!(machine.run(&["state", "show"]).code, Some(1), "a refused import made a state");
 }
 
-/// A clean stop counts as clean even if the daemon handed out nothing, after a first start and
-/// after a crash.
+/// A clean stop counts as clean even if the daemon handed out nothing. This holds after a first
+/// start and after a crash.
 #[test]
 fn a_stop_without_an_id_counts_as_clean() {
     let machine = Machine::new();
@@ -132,7 +133,7 @@ fn a_stop_without_an_id_counts_as_clean() {
     }
 }
 
-/// The reader has closed the pipe, so the export is lost, and must be repeatable.
+/// The reader has closed the pipe, so the export is lost. The operator must be able to repeat it.
 #[test]
 fn an_export_into_a_closed_pipe_fails() {
     let machine = Machine::new();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Changes the state as if the daemon had been killed while this far ahead of the clock.
+/// Changes the state as if the daemon had been killed while its ceiling was this far ahead of the
+/// clock.
 fn ahead(machine: &Machine, ahead_ms: u64) {
     let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
     machine.edit(|record| {
@@ -55,7 +56,8 @@ fn a_start_below_a_near_ceiling_catches_up() {
 fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
     let (machine, _) = used();
     ahead(&machine, 7_200_000);
-    // Removes the ID clock from the record, because it is not as far ahead as the new ceiling.
+    // Removes the ID clock from the record, because the ID clock is not as far ahead as the new
+    // ceiling.
     machine.edit(|record| record["id_minus_boot_us"] = serde_json::Value::Null);
     let daemon = machine.start("worker_ids = 3");
     assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
@@ -79,7 +81,7 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         "keep layout twitter, or choose one whose IDs lie higher, or, ",
         "--state-dir",
     ]);
-    // With an earlier epoch, today's IDs are above them.
+    // With an earlier epoch, today's IDs are above the IDs of the old layout.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();
     assert!(daemon.draw_one() > last);

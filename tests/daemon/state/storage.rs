@@ -32,8 +32,8 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         assert_ne!(inode(), before, "{what}: the daemon still uses the file whose sync failed");
         let said =
             poll("ready again in the log", || Some(daemon.log()).filter(|said| said.contains("ready again")));
-        // On a busy machine a slow disk may have been a finding before, so the log may have more
-        // lines.
+        // On a busy machine a slow disk may have been a finding before. So the log may have this
+        // line several times.
         assert!(said.contains("finding ceiling of default has ended"), "{what}: {said}");
         for line in ["not ready: /readyz answers 503, because of ceiling of default", "ready again: "] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not logged once:\n{said}");
@@ -84,7 +84,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
             "{made:?} is not before the daemon listens: {calls:?}"
         );
     }
-    // The daemon also keeps this order for a new file after a failed write.
+    // The daemon makes the calls in the same order for a new file after a failed sync.
     let mut wire = daemon.connect();
     disk.order(&format!("sync fail {EIO}"));
     draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());
@@ -123,8 +123,8 @@ fn a_new_state_file_is_synced_before_it_is_used() {
 }
 
 /// The sync of the directory fails after the rename, so a power failure may bring the old file
-/// back. Only a second new file helps, because a repeated sync proves nothing. But the disk has no
-/// space for another file.
+/// back. The daemon must write another new file, because a repeated sync of the directory proves
+/// nothing. But the disk has no space for another file.
 #[test]
 fn a_state_file_whose_rename_was_not_synced_is_not_used() {
     let machine = Machine::new();
@@ -142,7 +142,7 @@ fn a_state_file_whose_rename_was_not_synced_is_not_used() {
         (inode() != before).then_some(())
     });
     disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
-    // When the next attempt begins, every attempt from before this order has ended.
+    // When the next attempt begins, all attempts that began before this order have ended.
     let before = disk.calls().len();
     let is_new = |call: &String| call.starts_with("open") && call.ends_with("ceilings.new");
     poll("the next attempt", || disk.calls()[before..].iter().any(is_new).then_some(()));

@@ -45,7 +45,7 @@ fn draw(daemon: &Daemon, count: u32) -> Vec<Run> {
 }
 
 fn draw_after_an_outage(daemon: &Daemon) -> Vec<Run> {
-    poll("numbers again", || match daemon.connect().next(Ask::of(1).wait_ms(500)) {
+    poll("numbers after the outage", || match daemon.connect().next(Ask::of(1).wait_ms(500)) {
         Reply::Runs(_, runs) => Some(runs),
         _ => None,
     })
@@ -171,13 +171,14 @@ fn a_counter_whose_value_is_lost_is_refused_until_it_is_set() {
     });
 }
 
-/// A fleet with only a counter has no marker, so the daemon compares the counter's key.
+/// A fleet that has only a counter has no marker, so the daemon compares the counter's key at both
+/// clusters.
 #[test]
 fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
     let both = toml_at(&one, &[&one.url(), &other.url()], "");
     set(&toml(&one), "0");
-    // The first answer of a ZooKeeper takes longer than its later answers.
+    // Asks the second ZooKeeper once, because its first answer takes longer than later ones.
     other.put("/asked", "");
     refused_for_two_clusters(&both).assert_refusal(&["no value at "]);
     set(&toml(&other), "0");
@@ -265,7 +266,8 @@ fn a_counter_ends_at_its_maximum() {
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }
 
-/// After a jump the machine may be a restored copy, and another copy may have the same range.
+/// After a jump of the clock, the machine may be a restored copy. Another copy may then have the
+/// same range.
 #[test]
 fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
     let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };

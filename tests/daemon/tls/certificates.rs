@@ -58,7 +58,7 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-/// Client and daemon report what kind the certificate is, and what kind is allowed.
+/// Client and daemon report the kind of the certificate, and the kind that is allowed.
 #[test]
 fn certificates_of_the_wrong_kind_are_reported_with_a_fix() {
     let authority = Authority::new("authority");
@@ -135,8 +135,8 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }
 
-/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. It closes
-/// connections whose authority was removed.
+/// A reload accepts a renewed certificate and other authorities, and refuses a mistake. The reload
+/// closes connections whose authority was removed.
 #[test]
 fn a_reload_reads_the_certificate_again() {
     let [old, new] = ["old", "new"].map(Authority::new);

@@ -5,7 +5,7 @@ use super::*;
 
 const PEERS: usize = 40;
 
-/// The requests of each peer.
+/// The number of requests of each peer.
 const REQUESTS: usize = 100;
 
 /// The number of key changes before each request. After a few more, the daemon would close the
@@ -27,8 +27,8 @@ fn requests(peer: &mut crate::secure::Secured) -> Vec<u8> {
     records
 }
 
-/// Reads a reply with one ID. Returns `None` for a refusal, which a daemon may send after a long
-/// stop.
+/// Reads a reply with one ID. Returns `None` for a refusal. A daemon may refuse requests after it
+/// was stopped for long.
 fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     const LIST: u8 = 0x82;
     let mut length = [0; 4];
@@ -38,8 +38,8 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     frame[4..].first_chunk().filter(|_| frame[0] == LIST).map(|id| u64::from_le_bytes(*id))
 }
 
-/// The daemon is stopped by SIGSTOP while the clients send. The IDs are in strict order, so they
-/// show which requests the daemon served first.
+/// SIGSTOP stops the daemon while the clients send. The IDs are in strict order, so they show which
+/// requests the daemon served first.
 #[test]
 fn a_flood_of_key_changes_does_not_delay_other_clients() {
     let authority = Authority::new("authority");

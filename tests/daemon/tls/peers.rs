@@ -1,5 +1,5 @@
-//! Four kinds of peers: their records split requests, they read late, they speak no TLS, or they do
-//! not finish their handshake.
+//! Four kinds of peers: peers whose records split requests, that read late, that speak no TLS, or
+//! that do not finish their handshake.
 
 use super::*;
 
@@ -8,7 +8,8 @@ fn requests_are_answered_wherever_tls_records_split_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
     // Some records have more bytes than the daemon's buffer, and no later byte wakes the daemon.
-    // Some end within a request. If records are small, one read does not take all of them.
+    // Some records end within a request. If records are small, one read of the daemon does not take
+    // all of them.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -28,8 +29,8 @@ fn requests_are_answered_wherever_tls_records_split_them() {
 }
 
 /// Bytes that the daemon passed to TLS while the socket was full must be sent without another
-/// request. The size that fills a socket is unknown, so this test tries sizes in steps smaller than
-/// TLS's buffer.
+/// request. The number of bytes that fills a socket is unknown. So this test tries several numbers,
+/// in steps smaller than TLS's buffer.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
