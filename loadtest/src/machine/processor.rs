@@ -42,7 +42,7 @@ impl RunDelay {
         Self::of_thread(Path::new("/proc/thread-self"))
     }
 
-    /// Measures the thread whose directory in `/proc` this is.
+    /// Measures the thread whose directory in `/proc` is `thread`.
     pub(super) fn of_thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();
