@@ -121,7 +121,8 @@ pub(crate) struct Sweep {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Sweeps until the search is over or the user interrupts it.
+/// Sweeps until the search is over, or until the user, a broken promise or a failure ends the
+/// sweep.
 ///
 /// # Errors
 /// [`Failure`] if the first step cannot be run.

@@ -18,7 +18,8 @@ pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 /// After this many looks, the target's threads are listed again.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The number of looks that are kept: four seconds. A longer wait counts as four seconds.
+/// The number of looks that are kept. They span four seconds, so a longer wait counts as four
+/// seconds.
 const REMEMBERED: usize = 1_024;
 
 /// A look at the target's waits: its time, and the processor time used until then, in nanoseconds.

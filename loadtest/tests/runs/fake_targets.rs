@@ -1,5 +1,5 @@
-//! Runs against scripted targets: each bad target fails for its own reason, and the figures show a
-//! slow one.
+//! Runs against scripted targets: each bad target fails for its own reason, and the figures show
+//! the stalls of a slow target.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,7 +119,7 @@ fn repeats() -> FakeDaemon {
     })
 }
 
-/// Returns a target whose IDs are dated `ahead_ms` from now.
+/// Returns a target whose IDs are dated `ahead_ms` after now.
 fn dated(ahead_ms: i64) -> FakeDaemon {
     target(INFO, move |number, _, peer, next, tag| {
         peer.send_run(tag, first_of_tick(ahead_ms) + number, next.count)
@@ -199,8 +199,8 @@ const TENS: &str = "--batch 10 --rate 10000/s";
 #[test]
 fn each_broken_promise_fails_with_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // If the generator stood still, a run may have no verdict, because the target may have
-        // closed an idle connection.
+        // If the generator stood still, the judge does not blame the target for a closed
+        // connection, so the run may have no verdict.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");
