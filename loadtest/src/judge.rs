@@ -13,9 +13,9 @@
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.
 //!
-//! So a pass rests on measured times alone. Too many refusals or a broken promise fail, whatever
-//! the machine did. A closed connection fails, too, unless the machine or the generator stood still
-//! for over a second.
+//! A pass rests on measured times alone. Too many refusals or a broken promise fail, whatever the
+//! machine did. A closed connection fails, too, unless the machine or the generator stood still for
+//! over a second.
 //!
 //! - [`trial`]: runs a scenario, and repeats the run if it has no verdict. [`words`]: verdicts in
 //!   words.

@@ -137,7 +137,7 @@ impl<'a> Loaded<'a> {
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
         // An outage shortly before the end may last beyond the end. The part after the end is not
-        // subtracted.
+        // subtracted from the time of the measurement.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
         // A stall at the end of the load delays the last answers, and counts until these answers

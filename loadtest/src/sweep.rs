@@ -38,7 +38,7 @@ const START_REQUESTS_PER_S: f64 = 2_000.0;
 /// even if the layout has few IDs.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
-/// The pause between two steps, in which the target finishes the work of the first of them.
+/// The pause between two steps, in which the target finishes the work of the earlier step.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// A confirmation is this many times as long as a step, so that a rate that held only by luck is

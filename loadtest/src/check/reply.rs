@@ -22,8 +22,8 @@ pub(crate) struct Asked {
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// The time by which the promised window is widened. `None` while the clock of another machine
-    /// is not known yet. Until then, times are not checked.
+    /// The time by which the promised window is widened. `None` until the offset of the target's
+    /// clock is known. While it is `None`, times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 

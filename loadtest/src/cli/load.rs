@@ -181,7 +181,8 @@ impl Load {
 }
 
 impl TlsOptions {
-    /// Reads the TLS files if one of the addresses uses TLS.
+    /// Reads the TLS files if one of the addresses uses TLS. Otherwise, options of TLS are an
+    /// error.
     fn connector<'a>(
         &self,
         mut addresses: impl Iterator<Item = &'a Endpoint>,

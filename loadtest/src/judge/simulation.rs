@@ -2,7 +2,7 @@
 //!
 //! A machine has two cores. Each core has a generator thread and a sleeper ([`crate::machine`]).
 //! The target serves its requests one after the other, on the second core. The seed of a run
-//! determines all that happens in it, and a test that fails names the seed.
+//! determines all that happens in the run, and a test that fails names the seed.
 
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use super::connection::InFlight;
 /// a short round trip, and so short that clocks drift apart by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// The largest distance that the clock of a [`Clock::Nearby`] target may have. If its IDs are dated
-/// further off, the target is at fault.
+/// The largest distance that the clock of a [`Clock::Nearby`] target may have. If the target's IDs
+/// are dated further off, the target is at fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
 /// The assumption about a target's clock before the distance is measured.

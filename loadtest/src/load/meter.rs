@@ -46,8 +46,8 @@ pub(super) struct Meter {
     busy_since_ns: u64,
 }
 
-/// The instant at which the measurement began, and the thread's processor time and waits until
-/// then.
+/// The instant at which the measurement began, and how long the thread had run and had waited for a
+/// core until then.
 #[derive(Debug)]
 struct Began {
     at_ns: u64,

@@ -1,4 +1,5 @@
-//! The time for which a thread ran and waited for a core, and the memory of a process.
+//! The times for which a thread ran, and for which it waited for a core, and the memory of a
+//! process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -20,7 +20,7 @@ const MAX_QUEUE_NS: u64 = 250_000_000;
 const KEPT_NS: u64 = 20_000_000_000;
 
 /// A time in which the machine did not run a thread of the target or of the load test although the
-/// thread was due. In nanoseconds from the start of the run.
+/// thread was due. Instants are nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,

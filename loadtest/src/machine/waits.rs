@@ -71,7 +71,8 @@ impl Waits {
     }
 
     /// Reads how long each thread ran and waited since the last look. Call this before the next
-    /// [`look`](Self::look), which then includes all that ran during these waits.
+    /// [`look`](Self::look), so that the look includes all processor time that was used during
+    /// these waits.
     pub(super) fn read_threads(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The climb multiplies the rate by this.
 const FACTOR: f64 = 2.0;
 
-/// After each confirmation that misses, the next step down is this many times as large, so that few
-/// steps suffice.
+/// After each confirmation that misses, the next step down is this many times as large as the step
+/// before, so that few steps suffice.
 const DESCENT_GROWTH: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -160,8 +160,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     bad
 }
 
-/// Returns a target that answers a request if `is_sound` returns true for its number. `other`
-/// handles all other requests.
+/// Returns a target that answers a request if `is_sound` returns true for the request's number.
+/// `other` handles all other requests.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,

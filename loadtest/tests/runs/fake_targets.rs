@@ -145,7 +145,7 @@ const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
 /// Returns a target that hands out numbers of a counter. It answers each request for ten numbers
-/// with these runs, which it moves up by 100 each time.
+/// with these runs, and moves the runs up by 100 for each request.
 fn counter(runs: &'static [Run]) -> FakeDaemon {
     target(COUNTER, move |number, _, peer, _, tag| {
         let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
