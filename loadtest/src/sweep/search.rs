@@ -1,8 +1,8 @@
 //! Chooses the next rate. Pure: takes an answer, returns a rate.
 //!
 //! ```text
-//!  climb: × 2 until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
-//!                                                                                    └─ missed: a little lower, again
+//!  climb: × 2 until a rate misses ─▶ bisect: the geometric mean ─▶ confirm: the same rate again
+//!                                                                    └─ missed: lower, again
 //! ```
 //!
 //! The climb ends at the first rate that misses, even if a higher rate would hold: for an operator,
