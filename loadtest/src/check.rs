@@ -2,7 +2,8 @@
 //! need are arguments.
 //!
 //! - [`reply`]: checks one connection's replies: count, order, layout, worker and time.
-//! - [`distinct`]: checks in bounded memory that no ID comes twice on any connections.
+//! - [`distinct`]: checks in bounded memory that no ID comes twice, on one connection or on
+//!   several.
 
 pub(crate) mod distinct;
 pub(crate) mod reply;
@@ -14,10 +15,10 @@ use crate::promise::Promise;
 pub(crate) enum Violation {
     /// An ID came twice.
     Duplicate { id: u64 },
-    /// An ID is not above the ID before it on the same connection.
+    /// An ID is not larger than the previous ID of its connection.
     Order { previous: u64, id: u64 },
-    /// With strict order: a request was sent after a reply was received, and did not get larger IDs
-    /// than that reply.
+    /// With strict order: a request that was sent after a reply had been received did not get
+    /// larger IDs than that reply.
     Strict { received: u64, id: u64 },
     /// A run that is empty, repeats an ID, or ends beyond 64 bits.
     BadRun { first: u64 },

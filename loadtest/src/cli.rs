@@ -1,7 +1,7 @@
-//! Options in, exit code out.
+//! Reads the options, and returns the exit code.
 //!
-//! Without a subcommand, makes one run; `sweep` makes many. `plan` and `compare` read the files of
-//! earlier runs.
+//! Without a subcommand, measures one load, and repeats the run if it has no verdict. `sweep`
+//! measures many rates. `plan` and `compare` read the files of earlier runs.
 
 mod compare;
 mod load;
@@ -170,7 +170,7 @@ impl Arguments {
 
 /// Opens the files that the run will write, so that a wrong path fails at once. The files keep
 /// their content until there are new figures: a run that cannot start must not delete the figures
-/// of the last run.
+/// of an earlier run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
@@ -217,7 +217,7 @@ fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     writer.into_inner().unwrap_or_default()
 }
 
-/// Turns an error of clap into one line. If the user asked for help or the version, this prints the
+/// Turns an error of clap into one line. If the user asked for the help or the version, prints that
 /// text and ends the process.
 fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() {

@@ -1,11 +1,11 @@
-//! Compares runs of A with runs of B: finds the figures that differ by more than they do in runs of
-//! equal daemons.
+//! Compares runs of A with runs of B: finds the figures that differ more between A and B than
+//! between runs of equal daemons.
 //!
 //! Two runs of the same daemon on the same machine never give the same figures. Only repeated runs
-//! show how much such figures differ, so each side needs several runs. A figure is different if the
-//! 99.9 % interval of its ratio, by Student's t, excludes 1, and if the ratio is further from 1
-//! than [`ALWAYS_SAME`]. An interval that reaches a doubling or a halving gives no answer. See
-//! [`spread`].
+//! show how much the figures of equal daemons differ, so each side needs several runs. A figure is
+//! different if the 99.9 % confidence interval of B divided by A ([`spread`]) excludes 1, and if
+//! that ratio or its inverse exceeds [`ALWAYS_SAME`]. Of the other figures, those whose interval
+//! contains a doubling or a halving give no answer, and the rest are the same.
 
 pub(crate) mod spread;
 
@@ -20,14 +20,16 @@ use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;
 
-/// Nobody would act on a ratio nearer to 1 than this.
+/// The largest ratio of two figures that count as the same: nobody would act on a smaller one.
 const ALWAYS_SAME: f64 = 1.05;
 
-/// An interval that reaches this factor contains a doubling or a halving, and so gives no answer.
+/// If the runs show no difference, but an interval extends beyond this factor or its inverse, the
+/// runs give no answer: B may still be twice or half as much as A.
 const CAN_TELL: f64 = 2.0;
 
-/// The figures to compare. Each has its row, its name, and the words for a B with a higher value
-/// and for a B with a lower value. A higher value is worse for all figures but the rate.
+/// The figures to compare. Each entry has the figure's row and name, the words to use if B's value
+/// is higher, and the words to use if B's value is lower. A higher value is worse for all figures
+/// but the rate.
 const COMPARED: [[&str; 4]; 8] = [
     [IDS, RATE, "higher", "lower"],
     [IDS, "refused", "more errors", "fewer errors"],
@@ -41,8 +43,8 @@ const COMPARED: [[&str; 4]; 8] = [
 
 const RATE: &str = "rate";
 
-/// Figures that should be the same in all runs, by row and name. The figures of the load should be
-/// the same, too.
+/// Figures that should be the same in all runs, by row and name. All figures of the row [`LOAD`]
+/// should be the same, too.
 const ALIKE: [(&str, &str); 8] = [
     ("outage", "cause"),
     ("outage", "at"),
@@ -58,8 +60,8 @@ const ALIKE: [(&str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread. For all figures together: at least one of the response
-    /// times or costs is known to be the same.
+    /// No difference beyond the spread. For all figures together: B is better or worse in none, and
+    /// at least one response time or the CPU per request is known to be the same.
     Same,
     /// B is worse. For all figures together: B is worse in at least one.
     Worse,
@@ -93,7 +95,7 @@ pub(crate) struct Comparison {
     pub(crate) verdict: Call,
     /// The first line of the table.
     pub(crate) summary: String,
-    /// Differences between the runs that are not differences of the target.
+    /// Reasons to doubt the comparison, such as runs on different machines.
     pub(crate) warnings: Vec<String>,
     pub(crate) rows: Vec<Row>,
 }
@@ -112,7 +114,7 @@ impl Call {
 /// Compares two sides.
 ///
 /// # Errors
-/// One line if the runs measured different things and must not be compared.
+/// One line if the runs do not all have the same loop, open or closed.
 pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     let warnings = warnings(a, b)?;
     let rows: Vec<Row> = COMPARED.into_iter().filter_map(|figure| row(figure, a, b)).collect();
@@ -136,7 +138,7 @@ fn row(figure: [&'static str; 4], a: &[Run], b: &[Run]) -> Option<Row> {
     let b = (&b_values).mean();
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
     let more = match interval {
-        // A number of errors differs if only one side has errors.
+        // Numbers of errors count as different only if one side has errors and the other has none.
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
         _ if unit == Unit::None => Ok(Some(b > a)),
         None => Err("? single runs, or 0"),
@@ -167,8 +169,7 @@ fn verdict(rows: &[Row]) -> Call {
             return call;
         }
     }
-    // That the rates are the same says nothing, because an open loop sends at the rate that it was
-    // given.
+    // Equal rates say nothing, because an open loop sends at the rate that it was given.
     let is_known = rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same);
     if is_known { Call::Same } else { Call::CannotTell }
 }
@@ -195,7 +196,8 @@ fn joined(texts: BTreeSet<String>) -> String {
     texts.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// Returns the differences between the runs that are not differences of the target, one line each.
+/// Returns the reasons to doubt the comparison, one line each. Fails if the runs do not all have
+/// the same loop.
 fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {

@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use crate::frontend::{self, Row};
 
-/// The highest worker ID of Twitter's layout, which people assign last. This daemon need not lock
-/// its worker ID against other daemons of the machine, because nobody keeps its IDs.
+/// The highest worker ID of Twitter's layout: people assign it last. This daemon need not lock its
+/// worker ID against other daemons of the machine, because nobody keeps its IDs.
 const WORKER_ID: u16 = 1_023;
 
 /// The time limit of a daemon's start. A start writes a file and waits for a tick. Both together
@@ -24,7 +24,7 @@ const WORKER_ID: u16 = 1_023;
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// A daemon that this process started. The daemon ends when this value is dropped. It also ends
-/// when this process ends or is killed, because that closes the daemon's standard input.
+/// when this process ends or is killed, because its end closes the daemon's standard input.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -33,7 +33,7 @@ pub(crate) struct Daemon {
     pub(crate) addresses: Vec<Endpoint>,
     protocol: &'static Row,
     binary: PathBuf,
-    /// Removed after the process has ended.
+    /// Has the daemon's state, its locks and its log; removed after the process has ended.
     directory: TempDir,
 }
 
@@ -95,13 +95,12 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // The daemon stops cleanly, so that it releases its worker ID.
         self.end(Signal::TERM);
     }
 }
 
-/// Starts a process and waits until it listens on these addresses. Returns the process, and the
-/// addresses with the ports that the system chose.
+/// Starts a daemon and waits until it listens on the addresses `listen`. Returns the process, and
+/// the addresses with the ports that the system chose.
 fn spawn(
     binary: &Path,
     directory: &Path,
@@ -154,7 +153,7 @@ fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     if !ready.is_ok_and(|ready| ready > 0) {
         return Vec::new();
     }
-    // The daemon prints all these lines at once.
+    // The daemon prints all these lines at once, so the wait for the first of them suffices.
     BufReader::new(stdout).lines().map_while(Result::ok).take(count).collect()
 }
 

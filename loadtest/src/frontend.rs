@@ -24,8 +24,8 @@ use crate::target::{Conversation, OTHER_ERROR, Token};
 pub(crate) use echo::ROW as ECHO;
 pub(crate) use native::ROW as NATIVE;
 
-/// The most bytes that an incomplete reply may have: this many, and [`MAX_ID_SIZE`] more for each
-/// ID.
+/// The largest size of an incomplete reply in bytes, without the [`MAX_ID_SIZE`] bytes that each ID
+/// asked for may add.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
 
@@ -91,8 +91,8 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// The [`Fault`] of the target if the bytes are not a reply.
     fn read<'a>(&self, bytes: &'a [u8], awaited: Awaited, runs: &mut Vec<Run>) -> Read<'a>;
 
-    /// Reports bytes that answer no request, unless they are incomplete. `_unanswered` is the
-    /// number of requests in flight.
+    /// Reports bytes that answer no request. Returns `Ok` if more bytes have to arrive first.
+    /// `_unanswered` is the number of requests in flight.
     ///
     /// # Errors
     /// The [`Fault`] of the target.

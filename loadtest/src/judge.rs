@@ -4,18 +4,18 @@
 //!    to be late.
 //! 2. Too many requests were late, even without the time for which the machine stood still:
 //!    **fail**. A request is certainly late if the target's part of its response time, minus an
-//!    excuse, is above the limit. The excuse is the sum of the stalls that touch the request or
-//!    whose queue touches it, and a quarter more for the queue. The quarter is of this sum, or of
-//!    the generator's lateness if the lateness is longer: a late generator sends all overdue
-//!    requests at once, and they queue, too. Time in which the target ran is neither a stall nor
-//!    lateness.
+//!    excuse, is above the limit. The excuse is the sum of the stalls that touch the request, or
+//!    whose queue touches the request, plus a quarter of this sum for the queue. If the generator's
+//!    lateness is longer than the sum, a quarter of the lateness is added instead, because a late
+//!    generator sends all overdue requests at once, and these requests queue, too. Time in which
+//!    the target ran counts neither as a stall nor as lateness.
 //! 3. Otherwise the machine decides the result: **no verdict**.
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.
 //!
-//! So a pass always rests on measured times, and nothing is estimated. A refusal or a broken
-//! promise fails, whatever the machine did. A closed connection fails too, unless machine or
-//! generator stood still for over a second.
+//! A pass rests on measured times alone. Too many refusals or a broken promise fail, whatever the
+//! machine did. A closed connection fails, too, unless the machine or the generator stood still for
+//! over a second.
 //!
 //! - [`trial`]: runs a scenario, and repeats the run if it has no verdict. [`words`]: verdicts in
 //!   words.
@@ -29,8 +29,8 @@ use crate::measure::{Counts, Fault};
 use crate::run::Outcome;
 use crate::value::Rate;
 
-/// No target has a shorter idle timeout. If the generator never stood still for this long, the
-/// target closed a connection for another reason.
+/// No target has a shorter idle timeout. If neither the machine nor the generator stood still for
+/// this long, the target closed a connection for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// If the generator was further behind its schedule than this when a fault ended the run, the
@@ -48,8 +48,8 @@ const MIN_RATE_SHARE: f64 = 0.98;
 /// late answer.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may arrive this long after its end. So one late answer does not
-/// lower the rate.
+/// The last answers of a short run may arrive this long after the run's end, so that one late
+/// answer does not lower the rate.
 const TAIL_S: f64 = 0.1;
 
 /// A response time, and the share of requests that must not take longer.
@@ -127,7 +127,7 @@ impl Verdict {
         }
     }
 
-    /// Returns the verdict's word in every output.
+    /// Returns the word for the verdict, the same in every output.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -222,8 +222,9 @@ impl Outcome {
     }
 
     /// Judges the rate. An open loop may take only a little longer than planned. A closed loop may
-    /// take as long as its IDs take at the rate that it has to reach. Stalls and the generator's
-    /// own backlog may explain a longer time.
+    /// take as long as its IDs take at the rate that it has to reach. If the time is longer, but
+    /// stalls, the generator's lateness or a busy thread may explain the difference, the result is
+    /// open.
     fn rate(&self, objectives: &Objectives) -> Found {
         let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();

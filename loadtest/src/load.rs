@@ -1,11 +1,11 @@
-//! The load. Each of its threads has a schedule, some connections and one epoll.
+//! The threads of the load. Each has a schedule, some connections and one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
-//! would take a core from a target on the same machine. In each turn it first sends all requests
-//! that are due, with one `send` for each connection, and then reads the replies. In an open loop,
-//! it never waits for an answer before it sends. Most late requests are late because something else
-//! uses the core of their thread. So a thread also sends the overdue requests of other threads
-//! (`lanes`).
+//! would take a core from a target on the same machine. In each turn, the thread first sends all
+//! requests that are due, with one `send` for each connection, and then reads the replies. In an
+//! open loop, the thread never waits for an answer before it sends. Most late requests are late
+//! because something else uses the core of their thread. So a thread also sends the overdue
+//! requests of other threads (`lanes`).
 
 mod clocks;
 mod connection;
@@ -35,7 +35,7 @@ pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time to recover, from the start of an outage.
+/// The time within which a target has to recover, from the start of an outage.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One of the targets, as all threads see it.

@@ -1,20 +1,21 @@
-//! Stalls of this machine, found during a run.
+//! Finds stalls of this machine during a run.
 //!
 //! A host with other virtual machines stops this machine's cores for milliseconds, and other
 //! programs use the cores, too. Both make answers late, and neither is the target's fault:
 //!
 //! - A sleeper is a thread that does nothing but sleep for a millisecond again and again. A sleeper
 //!   on each core finds the host's stalls: if a sleeper woke late while no program had its core,
-//!   the host stalled. The stall's loss is the sleeper's lateness, minus its wait for the core.
+//!   the host stalled. The stall's loss is the sleeper's lateness, minus the sleeper's wait for its
+//!   core.
 //! - The waits of the target's threads for a core show the time that other programs took. Time in
-//!   which the target's processes used the cores is no stall. The loss is at most the time of all
-//!   cores that target and generator did not use.
+//!   which the target's processes used the cores is no stall. The loss is at most the processor
+//!   time, of all cores together, that neither the target nor the generator used.
 //!
 //! If the target's process cannot be seen, a sleeper's wait for its core counts as a stall, too.
 //!
-//! A generator that waited for a core then sends all overdue requests at once. These requests queue
-//! at the target, and the queue may delay their answers. The generator's wait excuses this delay,
-//! except for the time in which the target ran during the wait.
+//! After a generator thread has waited for a core, it sends all overdue requests at once. These
+//! requests queue at the target, and the queue may delay their answers. The generator's wait
+//! excuses this delay, except for the time in which the target ran during the wait.
 //!
 //! - [`stalls`]: the record of stalls. [`own`]: the processor time of target and generator.
 //!   [`waits`]: the target's waits for a core.
@@ -54,8 +55,8 @@ pub(crate) struct Watched {
     pub(crate) origin: Instant,
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
-    /// The due time and the sending time of each request that the generator sent late since the
-    /// last look at the target's waits.
+    /// The bunches of requests that the generator sent late since the last look at the target's
+    /// waits: the due time of the first request, and the sending time.
     late: Mutex<Vec<(u64, u64)>>,
     /// The cores that this process may use.
     cores: Vec<usize>,
@@ -88,8 +89,8 @@ impl Watched {
         self.lock_own().owners[target] = owner;
     }
 
-    /// Records that the generator sent a request late. The next look at the target's waits records
-    /// the queue that these requests make at the target.
+    /// Records that the generator sends requests late, of which the first was due at `due_ns`. The
+    /// next look at the target's waits records the queue that these requests make at the target.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
         self.lock_late().push((due_ns, sent_ns));
     }
@@ -144,7 +145,7 @@ impl Watched {
     fn sleep_on(&self, core: usize, stop: &AtomicBool) {
         let mut only = CpuSet::new();
         only.set(core);
-        // If this is refused, two sleepers may share a core, and another core has none.
+        // If the system refuses this, two sleepers may share a core, and another core has none.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut run_delay = RunDelay::of_this_thread();
@@ -162,7 +163,7 @@ impl Watched {
 }
 
 /// Returns the stall that made a sleeper late. The sleeper fell asleep and woke at these instants.
-/// For `waited_ns` of this time, a program had its core.
+/// For `waited_ns` of this time, a program had the sleeper's core.
 pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
     let due_ns = slept_ns + NAP_NS;
     let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);

@@ -8,7 +8,8 @@
 //!          └─▶ load ─┴──────────┴────────┴──────────┘   threads that do all the I/O of the load
 //! ```
 //!
-//! - [`cli`]: options in, exit code out. [`value`]: parses rates, durations and shares.
+//! - [`cli`]: reads the options, and returns the exit code. [`value`]: parses rates, durations and
+//!   shares.
 //! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their
 //!   messages.
 //! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read

@@ -45,7 +45,8 @@ pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
     pub(crate) ids: u64,
-    /// Requests answered with IDs in this second. This is also the number of response times in it.
+    /// The number of response times in this second. Each request that was answered with IDs has
+    /// one, and each request that ended without an answer.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
@@ -66,7 +67,7 @@ pub(crate) struct SecondFigures {
 }
 
 impl SecondFigures {
-    /// Returns the figures of the second of that number.
+    /// Returns the figures of second `number`.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
         let response = &second.response;
         Self {
@@ -133,14 +134,14 @@ pub(crate) struct Counts {
     /// requests that the daemon refused because it was stopping.
     pub(crate) lost: u64,
     /// The length of the outage. For a thread, the outage lasts until all its connections are open
-    /// again and one of them has had an answer. The length for all threads is the longest of
-    /// theirs.
+    /// again and one of them has had an answer. For all threads together, the length is the longest
+    /// of theirs.
     pub(crate) outage: Duration,
-    /// From the intended instant to the receipt.
+    /// The times from the intended instant to the receipt.
     pub(crate) response: TimeHistogram,
-    /// The target's part: from the sending until the answer could be read.
+    /// The target's parts: the times from the sending until the answer could be read.
     pub(crate) target: TimeHistogram,
-    /// From the intended instant to the sending.
+    /// The times from the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
     /// The target's part that no stall of the machine explains.
     pub(crate) settling: Settling,
@@ -157,7 +158,8 @@ pub(crate) struct Counts {
     pub(crate) busiest_thread: f64,
     /// The time from the start of the measurement to the last receipt that counts.
     pub(crate) last_receipt: Duration,
-    /// The largest distance seen between the clocks of target and generator; 0 on one machine.
+    /// The largest distance seen between the clocks of target and generator; 0 if they have the
+    /// same clock.
     pub(crate) clock_offset_us: i64,
 }
 

@@ -4,7 +4,7 @@
 //! A plan divides figures of the sweep. It measures nothing, and lists its assumptions. The plan is
 //! right only for requests of the sweep's size. For another size, make another sweep.
 //!
-//! The plan is one list of figures with their formulas. The page shows it as a table.
+//! The plan is one list of figures with their formulas. The page shows the list as a table.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -202,8 +202,9 @@ impl<'a> Basis<'a> {
     }
 
     /// Returns the processor time of a request at this many requests per second. At a higher load,
-    /// requests share wake-ups and cost less. So this takes the figure of the highest step at or
-    /// below the load, or of the lowest step if all steps are above the load.
+    /// requests share wake-ups and cost less. So the figure is that of the highest step at or below
+    /// the load, or of the lowest step if all steps are above the load. Steps that miss the
+    /// objective do not count.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
         let mut known: Vec<&Step> =
             self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();

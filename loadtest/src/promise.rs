@@ -8,10 +8,10 @@ use snowbank_id::numbering::{Numbering, TicketCounter};
 
 use crate::failure::Failure;
 
-/// The default for how far an ID's tick may be behind the daemon's clock.
+/// How far an ID's tick may be behind the daemon's clock, if INFO does not say.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
-/// The default for how far an ID's tick may be ahead of the daemon's clock.
+/// How far an ID's tick may be ahead of the daemon's clock, if INFO does not say.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
 /// The name that this module gives every counter, so that two counters can be equal although their
@@ -33,7 +33,7 @@ pub(crate) struct Promise {
     numbering: Option<Numbering>,
     /// The fleet whose daemons share the source's counter.
     fleet: Option<String>,
-    /// The mask of the sequence field, if it is the lowest field and all values of its bits are
+    /// The mask of the sequence field, if that field is the lowest and all values of its bits are
     /// valid.
     row_mask: Option<u64>,
     burst_window_us: i64,
@@ -48,8 +48,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Appends this span to `spans`, joined with the last span if the two touch. Replies on
-    /// neighbouring connections often continue each other, which leaves fewer spans to sort.
+    /// Appends this span to `spans`, joined with the last span if the two touch. Replies that are
+    /// read one after the other often continue each other, so that fewer spans have to be sorted.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
             Some(last) if last.end == self.start => last.end = self.end,
@@ -125,7 +125,7 @@ impl Promise {
         Ok(())
     }
 
-    /// Returns true if both take their numbers from one counter of a fleet. If they do, no number
+    /// Returns true if both sources take their numbers from one counter of a fleet. Then no number
     /// may come from both.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
@@ -156,7 +156,7 @@ impl Promise {
     }
 
     /// Appends the positions of a run, which has at least one ID, to `spans`. Returns the span from
-    /// the first to the last of them.
+    /// the first to the last of these positions.
     ///
     /// # Errors
     /// The first ID that has no position, because it does not fit the source's layout or worker
@@ -268,8 +268,8 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
     numbering.map(Some).map_err(|reason| reason.to_string())
 }
 
-/// Converts milliseconds to microseconds. A value that is too large becomes one that is small
-/// enough to be added to others.
+/// Converts milliseconds to microseconds. A value that is too large becomes one that can be added
+/// to others without an overflow.
 fn to_us(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
 }

@@ -17,8 +17,8 @@ use crate::units::{duration, ids_per_s, stood_still};
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// The rows of quantiles: of the time from the due instant to the receipt, and of the target's part
-/// of that time.
+/// The rows of quantiles: first of the time from the due instant to the receipt, then of the
+/// target's part of that time.
 pub(crate) const LATENCIES: [&str; 2] = ["response time", "target's part"];
 
 /// The row of a bare echo's quantiles.
@@ -39,7 +39,7 @@ pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MA
 pub(crate) const TERMINAL_ROWS: usize = 5;
 
 /// Returns the first line, of at most 100 characters: the verdict, the rate, the first objective
-/// that is not met (or else the first one), and how long the machine stood still.
+/// that is not met (or, if all are met, the first objective), and how long the machine stood still.
 pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
     let verdict = verdict.word().to_uppercase();
     let counts = &outcome.counts;

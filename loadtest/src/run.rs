@@ -115,7 +115,7 @@ impl<'a> Loaded<'a> {
         Ok((Self { daemon, seen: Vec::new(), terminal }, scenario))
     }
 
-    /// Runs a scenario that names the target.
+    /// Makes one run of a scenario, which has to name the target.
     ///
     /// # Errors
     /// [`Failure`] if the load cannot begin. Faults of a target under load are in the outcome.
@@ -137,7 +137,7 @@ impl<'a> Loaded<'a> {
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
         // An outage shortly before the end may last beyond the end. The part after the end is not
-        // subtracted.
+        // subtracted from the time of the measurement.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
         // A stall at the end of the load delays the last answers, and counts until these answers
@@ -182,8 +182,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Stops all threads of a run when it is dropped, even if the collector panics: the scope waits for
-/// the threads.
+/// When dropped, stops all threads of a run, even if the collector panics, because the scope waits
+/// for the threads.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {

@@ -25,7 +25,7 @@ pub(crate) struct Scenario {
     /// `None` stands for the default source.
     pub(crate) source: Option<String>,
     pub(crate) protocol: &'static Row,
-    /// When requests leave.
+    /// Decides when requests leave.
     pub(crate) drive: Drive,
     /// IDs per request.
     pub(crate) batch: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Outage {
     pub(crate) ending: Ending,
 }
 
-/// When requests leave.
+/// Decides when requests leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Drive {
     /// On a schedule.
@@ -67,7 +67,7 @@ impl Scenario {
         Some(self.warm_up + self.outage?.at)
     }
 
-    /// Returns the time from the start of the run to the last request.
+    /// Returns the time from the start of the run to the end of the measurement.
     pub(crate) fn ends_at(&self) -> Duration {
         self.warm_up + self.length
     }

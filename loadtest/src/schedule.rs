@@ -15,8 +15,8 @@ pub(crate) enum Arrivals {
     Poisson,
 }
 
-/// The instants at which one thread's requests are due, in nanoseconds from the start of the run,
-/// ascending without end.
+/// The instants at which one thread's requests are due, in nanoseconds from the start of the run.
+/// They ascend and never end.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rate_per_s: f64,

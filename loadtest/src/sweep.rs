@@ -38,7 +38,7 @@ const START_REQUESTS_PER_S: f64 = 2_000.0;
 /// even if the layout has few IDs.
 const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 
-/// The pause between two steps, in which the target finishes the work of the first of them.
+/// The pause between two steps, in which the target finishes the work of the earlier step.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// A confirmation is this many times as long as a step, so that a rate that held only by luck is
@@ -121,7 +121,8 @@ pub(crate) struct Sweep {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Sweeps until the search is over or the user interrupts it.
+/// Sweeps until the search is over, or until the user, a broken promise or a failure ends the
+/// sweep.
 ///
 /// # Errors
 /// [`Failure`] if the first step cannot be run.

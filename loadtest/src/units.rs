@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_or_all_before_the_point() {
+    fn numbers_have_three_digits_or_all_digits_before_the_point() {
         let numbers = [0.0, 1e-300, 0.000_012_345, 0.099, 0.5, 31.25, 999.0, 123_456.4, 1e9];
         let texts = ["0", "0", "0.0000123", "0.099", "0.5", "31.2", "999", "123,456", "1,000,000,000"];
         assert_eq!(numbers.map(grouped), texts);

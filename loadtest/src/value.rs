@@ -27,7 +27,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 pub(crate) struct Rate(f64);
 
 impl Rate {
-    /// The rate of the standard scenario.
+    /// The default rate of a run.
     pub(crate) const STANDARD: Self = Self(10_000.0);
 
     pub(crate) fn new(per_s: f64) -> Option<Self> {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::promise::Span;
 
-/// The most spans that are kept: some 100 MiB. Only a source whose IDs have no time and are
-/// scattered reaches this limit.
+/// The largest number of spans to keep; they take some 100 MiB. Only a source with scattered IDs
+/// without a time reaches this limit.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The positions handed out so far.
@@ -29,7 +29,7 @@ pub(crate) enum NotAdded {
 }
 
 impl Distinct {
-    /// Adds positions, which may be in any order, and empties `spans`.
+    /// Adds the positions of `spans`, in any order, and empties `spans`.
     ///
     /// # Errors
     /// [`NotAdded`] if a position was added before, or is twice in `spans`, or if there are too
@@ -72,7 +72,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Counts the positions that were not added between the first and the last position that were.
+    /// Returns how many positions between the first and the last span are in no span.
     pub(crate) fn left_out(&self) -> u64 {
         self.spans.iter().zip(self.spans.iter().skip(1)).map(|((_, before), (start, _))| start - before).sum()
     }
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_position_is_refused_exactly_if_it_was_added(
+        fn positions_added_before_and_only_these_are_refused(
             chunks in prop::collection::vec(prop::collection::vec((0_u64..200, 1_u64..6), 1..5), 1..30)
         ) {
             let mut distinct = Distinct::default();

@@ -16,14 +16,14 @@ pub(crate) struct Asked {
     pub(crate) above: u64,
 }
 
-/// The time at which a reply was received, and how far the clocks may differ. Both bound the times
-/// of the reply's IDs.
+/// The time at which a reply was received, and how far the clocks may differ. Both limit the times
+/// that the reply's IDs may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// The time by which the promised window is widened. `None` while the clock of another machine
-    /// is not known yet. Until then, times are not checked.
+    /// The time by which the promised window is widened. `None` until the offset of the target's
+    /// clock is known. While it is `None`, times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Received {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<Checked>,
-    /// The number of IDs that the current reply has had so far.
+    /// The number of IDs found so far in the current reply.
     pub(crate) found: u64,
 }
 
@@ -54,8 +54,8 @@ impl ConnectionCheck {
         self.last.map(|last| last.id)
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`. The positions of a run
-    /// that is out of order are appended, too, so that a duplicate in that run is found.
+    /// Checks a run of the current reply and appends the run's positions to `spans`. A run that is
+    /// out of order is appended, too, so that a duplicate in that run is found.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -102,8 +102,8 @@ impl ConnectionCheck {
             return Err(Violation::Strict { received: asked.above, id: run.first });
         }
         let Some(offset_us) = received.offset_us else { return Ok(()) };
-        // The IDs of a run increase, so the times of the first and the last ID bound the times of
-        // all.
+        // The IDs of a run increase, so the first ID has the earliest time and the last ID the
+        // latest.
         let (earliest_us, latest_us) = promise.bounds_us(asked.sent_us, received.received_us, offset_us);
         match (first.date_us, last.date_us) {
             (Some(first_us), _) if first_us < earliest_us => {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_order_counts_what_other_connections_received() {
+    fn strict_order_holds_across_connections() {
         let asked = Asked { above: id(0, 50), ..ASKED };
         let mut check = ConnectionCheck::default();
         let refused = check.run(&promise("strict"), &asked, RECEIVED, run(id(0, 41), 10), &mut Vec::new());

@@ -1,4 +1,4 @@
-//! `compare`: runs of two targets side by side.
+//! `snowbank-loadtest compare`.
 
 use std::path::PathBuf;
 

@@ -19,11 +19,12 @@ use crate::target::Token;
 use crate::units::counted;
 use crate::value::Time;
 
-/// Two threads, so that one of them can send while something else uses the core of the other.
+/// The default number of threads: if something else uses one thread's core, the other thread can
+/// send.
 const OPEN_LOOP_THREADS: u32 = 2;
 
-/// One thread, because a closed loop waits for its answers anyway, and a second thread would take a
-/// core from the target.
+/// The default number of threads: a closed loop waits for its answers anyway, and a second thread
+/// would take a core from the target.
 const CLOSED_LOOP_THREADS: u32 = 1;
 
 /// The target and the form of its load.
@@ -180,7 +181,8 @@ impl Load {
 }
 
 impl TlsOptions {
-    /// Reads the TLS files if one of the addresses uses TLS.
+    /// Reads the TLS files if one of the addresses uses TLS. Otherwise, options of TLS are an
+    /// error.
     fn connector<'a>(
         &self,
         mut addresses: impl Iterator<Item = &'a Endpoint>,

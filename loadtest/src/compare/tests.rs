@@ -49,7 +49,7 @@ fn a_difference_beyond_the_spread_is_found() {
 }
 
 #[test]
-fn equal_runs_are_equal() {
+fn equal_runs_show_no_difference() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut spread = || -> Vec<f64> { (0..5).map(|_| 60.0 * (1.0 + random.f64() / 10.0)).collect() };
     let different = (0..500).filter(|_| compared(&p50s(&spread()), &p50s(&spread())).verdict != Call::Same);

@@ -1,4 +1,4 @@
-//! No protocol: each byte of a request comes back.
+//! A bare echo, which has no protocol: each byte of a request comes back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -16,7 +16,7 @@ pub(super) static ROW: Row =
 /// The largest `get` that Snowbank accepts, in bytes.
 const MAX_GET_SIZE: usize = 64 * 1024;
 
-/// The key for a target that ignores keys.
+/// The key if the user names no source.
 const ANY_KEY: &str = "id";
 
 /// The protocol, with the key that all requests name.
@@ -35,7 +35,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     if !answer.starts_with(b"VALUE ") {
         return Err(conversation.answered(&answer));
     }
-    // These are the line of digits and the line `END`.
+    // Skips the line of digits and the line `END`.
     for _ in 0..2 {
         next_line(conversation)?;
     }
@@ -80,7 +80,7 @@ impl FrontEnd for Memcached {
     }
 
     fn max_count(&self) -> u32 {
-        // One blank before each key, the command and the end of the line.
+        // A `get` consists of the command, a blank before each key, and the end of the line.
         ((MAX_GET_SIZE - "get\r\n".len()) / (self.key.len() + 1)) as u32
     }
 }

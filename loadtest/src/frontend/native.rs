@@ -31,7 +31,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
     next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
 }
 
-/// Asks for INFO. If INFO does not list the source, `Promise::from_info` refuses it later.
+/// Asks for INFO. If INFO does not list the source, `Promise::from_info` refuses the source later.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();

@@ -18,8 +18,8 @@ pub(super) static ROW: Row =
 /// key.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
 
-/// Redis removes the key this long after the last run began. This is a week, the longest
-/// measurement.
+/// Redis removes the key this long after the last run began. This is a week, the length of the
+/// longest measurement.
 const KEY_SECONDS: &[u8] = b"604800";
 
 /// A source of Snowbank, or a counter of a Redis.

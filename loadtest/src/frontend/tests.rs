@@ -71,7 +71,7 @@ fn each_protocol_writes_its_requests() {
     assert_eq!(asked(&Noeqd, 7), "\u{7}");
 }
 
-/// Returns a whole reply with the IDs 7 and 9 in each protocol.
+/// Returns, for each protocol, a whole reply with the IDs 7 and 9.
 fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
     let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();

@@ -1,8 +1,8 @@
 //! Simulated runs of bad targets and of a sound target, on machines whose stalls are known.
 //!
-//! A machine has two cores. Each core has a generator thread and a sleeper. The target serves its
-//! requests one after the other, on the second core. The seed of a run determines all that happens
-//! in it, and a test that fails names the seed.
+//! A machine has two cores. Each core has a generator thread and a sleeper ([`crate::machine`]).
+//! The target serves its requests one after the other, on the second core. The seed of a run
+//! determines all that happens in the run, and a test that fails names the seed.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ enum Noise {
     BusyLoops,
     /// Two programs of real-time priority that take a core for 1 to 20 ms.
     Bursts,
-    /// The host stops both cores for 4 to 20 ms.
+    /// The host stops each core for 4 to 20 ms now and then.
     Host,
 }
 
@@ -68,7 +68,7 @@ enum Target {
     Refuses,
     /// It closes a connection.
     Closes,
-    /// It answers the warm-up only.
+    /// It answers only the requests of the warm-up.
     FallsSilent,
 }
 
@@ -103,7 +103,7 @@ struct Core {
 }
 
 impl Core {
-    /// Returns the first instant, `at` or later, that is in none of the times in `all`.
+    /// Returns the first instant, at or after `at`, that is in none of the spans in `all`.
     fn runs(&self, mut at: u64) -> u64 {
         let next = self.all.partition_point(|gap| gap.1 <= at);
         for gap in &self.all[next..] {
@@ -115,8 +115,8 @@ impl Core {
         at
     }
 
-    /// A thread is due at `from`, and runs at `until`. Returns how much of this time it waits
-    /// because a program has the core.
+    /// Returns for how long a thread that is due at `from` and runs at `until` waits because
+    /// another program, or another thread of the target, has the core.
     fn waited_ns(&self, from: u64, until: u64) -> u64 {
         (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }
@@ -137,7 +137,7 @@ fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
             Noise::Quiet => break,
             Noise::BusyLoops => (random.u64(100 * US..10 * MS), random.u64(500 * US..4 * MS)),
             Noise::Bursts => (random.u64(MS..80 * MS), random.u64(MS..20 * MS)),
-            // Both cores stop at once, and resume at different instants.
+            // The host stops each core independently of the other core.
             Noise::Host => (host.u64(50 * MS..500 * MS), host.u64(4 * MS..20 * MS) + core * 700 * US),
         };
         at += pause;
@@ -218,10 +218,11 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// Adds to `stalls` those behind the target's waits, and the bunches of requests that the generator
-/// sent late. `waited` has the end and the length of each wait; `late` has the due time and the
-/// sending time of each late request. The thread that looks needs a core, too. The target works in
-/// the spans of `worked`.
+/// Adds to `stalls` the stalls that made the target wait, and the bunches of requests that the
+/// generator sent late. `waited` has the end and the length of each wait of the target, and
+/// `worked` the spans in which the target works. `late` has the due time and the sending time of
+/// each late request. The thread that looks at the waits needs a core, too, so its looks may be
+/// late.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let (mut waits, mut idle) = (Waits::default(), Idle::default());
     let (mut before, mut looked_ns, mut at_ns, mut target_ns) = (0, 0, 0, 0);
@@ -278,7 +279,8 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         waited.push((free, cores[1].waited_ns(begun + work_ns, free)));
         worked.push((begun, begun + work_ns));
         let late_ns = if target == Target::OneSlowConnection && number % 8 == 0 { 5 * MS } else { 0 };
-        // The generator's thread wakes for its next request anyway, if the core runs.
+        // The generator reads the answer as soon as its core runs, because its thread wakes for the
+        // next request anyway.
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
@@ -318,7 +320,7 @@ fn judged(run: &Outcome) -> Verdict {
     judge(run, &Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 })
 }
 
-/// Returns the verdict of one run, or of two if the first has none.
+/// Returns the verdict of one run, or of two runs together if the first has none.
 fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all = run(target, noise, &mut random);
@@ -345,9 +347,10 @@ fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
 }
 
 #[test]
-fn no_bad_target_passes_anywhere() {
+fn no_bad_target_passes_on_any_machine() {
     for target in BAD {
-        // A target that burns both cores delays the generator more than it delays its own answers.
+        // A target that burns both cores delays the generator more than its own answers, so the run
+        // may have no verdict.
         let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
             // If there is no stall, this target never stops.

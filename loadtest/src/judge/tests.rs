@@ -5,8 +5,8 @@ use crate::measure::Refusals;
 
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
-/// Returns the counts of a thousand requests. Each of them took `response_us`, of which
-/// `certain_us` were certainly the target's.
+/// Returns the counts of a thousand requests. Each of them took `response_us`, of which the target
+/// certainly took `certain_us`.
 fn counts(response_us: u64, certain_us: u64) -> Counts {
     let mut counts = Counts::default();
     (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
@@ -67,7 +67,7 @@ fn a_generator_held_up_by_its_quota_blames_no_target() {
 }
 
 #[test]
-fn lateness_fails_unless_stalls_may_explain_it() {
+fn late_answers_fail_unless_stalls_may_explain_them() {
     for (certain_us, code, reason) in [
         (2_100, 1, "p99.9 was 9 ms (limit 2 ms), of which the target took at least 2.1 ms"),
         (1_900, 2, "this machine stood still 0.36 s of 10 s; try --runs 5 or another machine"),

@@ -1,4 +1,4 @@
-//! Runs a scenario, and repeats the run if the machine's stalls decide its result. The requests of
+//! Runs a scenario, and repeats the run if the machine's stalls decide the result. The requests of
 //! all runs are judged together, so a second run cannot hide what the first run showed.
 
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Runs a scenario that names its target until there is a verdict.
+/// Runs a scenario until there is a verdict. The scenario has the target's addresses.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible.

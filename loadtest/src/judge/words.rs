@@ -1,4 +1,4 @@
-//! Verdicts in words.
+//! Describes verdicts in words.
 
 use super::{Latency, MIN_RATE_SHARE, Objectives};
 use crate::load::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, RECOVERY_TIMEOUT};
@@ -13,7 +13,7 @@ pub(super) fn by_generator(reason: &str) -> String {
     format!("the generator was the bottleneck: {reason}")
 }
 
-/// Returns the reasons if more requests failed than the objective allows.
+/// If more requests failed than the objective allows, returns the reasons.
 pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> {
     let counts = &outcome.counts;
     // If the user or a fault ended the run early, requests without an answer are no errors.
@@ -67,8 +67,9 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let counts = &outcome.counts;
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
-    // The threads that find stalls and the threads that send requests do not wake at the same
-    // instant. If there was no stall, only the generator's lateness can excuse a late answer.
+    // If stalls explain half of the lateness, the machine is at fault: sleepers and generator
+    // threads do not wake at the same instant, so their times differ. If there was no stall, only
+    // the generator's lateness can excuse a late answer.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
         let slip = duration(slip);

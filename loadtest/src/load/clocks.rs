@@ -12,8 +12,8 @@ use super::connection::InFlight;
 /// a short round trip, and so short that clocks drift apart by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// The largest distance that the clock of a [`Clock::Nearby`] target may have. If its IDs are dated
-/// further off, the target is at fault.
+/// The largest distance that the clock of a [`Clock::Nearby`] target may have. If the target's IDs
+/// are dated further off, the target is at fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
 /// The assumption about a target's clock before the distance is measured.
@@ -30,8 +30,8 @@ pub(crate) enum Clock {
 #[derive(Debug)]
 pub(super) struct ClockOffset {
     pub(super) clock: Clock,
-    /// The distance by which the promised window of IDs' times is widened. Unless the clock is
-    /// [`Clock::Same`], `None` until the warm-up is over.
+    /// The distance by which the promised window of IDs' times is widened. If the clock is not
+    /// [`Clock::Same`], this is `None` until the warm-up is over.
     pub(super) known_us: Option<i64>,
     /// The shortest round trip of the period, and the offset measured in that round trip.
     best: (u64, i64),
@@ -47,8 +47,8 @@ impl ClockOffset {
         Self { clock, known_us, best: (0, 0), period_ends_ns: 0, seen_us: 0 }
     }
 
-    /// Measures the distance by the round trip of a request and the time of an ID in its reply. The
-    /// first reply after the warm-up sets `known_us`.
+    /// Measures the distance by the round trip of a request and the time of an ID in its reply.
+    /// Each reply after the warm-up sets `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));
@@ -67,7 +67,8 @@ impl ClockOffset {
             return;
         }
         let (round_trip_ns, offset_us) = self.best;
-        // The target may have dated the reply at any time of the round trip.
+        // The target may have dated the reply at any time of the round trip, so the offset may be
+        // wrong by half of the round trip.
         let known_us = offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000);
         let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;
         self.known_us = Some(if is_too_far { 0 } else { known_us });
@@ -100,7 +101,7 @@ mod tests {
         see(&mut clocks, 0, 2, -250_000, false);
         assert_eq!(clocks.known_us, None);
         see(&mut clocks, 1, 9, -7, true);
-        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "wider both ways");
+        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "wider on both sides");
     }
 
     #[test]

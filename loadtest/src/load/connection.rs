@@ -29,8 +29,8 @@ pub(super) struct Connection {
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
     out: Vec<u8>,
-    /// True from the moment at which the planned outage ended the connection until it is open
-    /// again.
+    /// True from the moment at which the planned outage ended the connection until the connection
+    /// is open again.
     pub(super) is_down: bool,
     /// True if the connection was opened again after the outage ended it.
     pub(super) is_reopened: bool,

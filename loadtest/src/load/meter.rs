@@ -30,7 +30,8 @@ pub(super) struct Meter {
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
-    /// The response times in it stay empty, because the collector merges those of all seconds.
+    /// `counts.response` stays empty, because the collector merges the response times of all
+    /// seconds.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
@@ -40,13 +41,13 @@ pub(super) struct Meter {
     outage: Range<u64>,
     /// `None` during the warm-up.
     began: Option<Began>,
-    /// The instant since which the thread has been busy, or should have been. An answer that it
-    /// reads now may have arrived at any time since then.
+    /// The instant since which the thread has been busy, or should have been. An answer that the
+    /// thread reads now may have arrived at any time since then.
     busy_since_ns: u64,
 }
 
-/// The instant at which the measurement began, and the thread's processor time and waits until
-/// then.
+/// The instant at which the measurement began, and how long the thread had run and had waited for a
+/// core until then.
 #[derive(Debug)]
 struct Began {
     at_ns: u64,
@@ -82,14 +83,14 @@ impl Meter {
         self.outage.end = now.ns;
     }
 
-    /// Begins a turn. The thread has been busy since `due_ns`, or only since now if it woke before
-    /// `due_ns`.
+    /// Begins a turn of a thread that was due at `due_ns`. The thread counts as busy since then, or
+    /// since now if it woke earlier.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
     /// Ends a turn: the thread has nothing to do until its next turn. The longest turn may excuse a
-    /// fault, so turns of the warm-up do not count.
+    /// fault of the measurement, so turns of the warm-up do not count.
     pub(super) fn turned(&mut self, now: Now) {
         if now.ns < self.warm_ns {
             return;
@@ -99,7 +100,7 @@ impl Meter {
     }
 
     /// Counts a request in flight that the outage took away. If the request was due before the
-    /// outage, its time is at least the time until the outage began.
+    /// outage, it is timed as if its answer had come when the outage began.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
         if request.sent_ns == 0 || !self.counts_at(request.intended_ns) {
@@ -155,8 +156,8 @@ impl Meter {
 
     fn time(&mut self, request: &InFlight, now: Now) {
         let sent_ns = request.sent_ns.max(request.intended_ns);
-        // If an answer arrived while the thread was busy or not running, the time for which it lay
-        // unread is not the target's.
+        // If an answer arrived while the thread was busy or not running, the time for which the
+        // answer lay unread is not the target's.
         let target_ns = now.ns.min(self.busy_since_ns).saturating_sub(sent_ns);
         self.second.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
         self.counts.target.saturating_record(target_ns);
@@ -174,7 +175,7 @@ impl Meter {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }
 
-    /// Counts a request without an answer. Its time is at least the time until now.
+    /// Counts a request without an answer, and times it as if its answer came now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
         if self.counts_at(request.intended_ns) {
             self.counts.unanswered += 1;

@@ -12,16 +12,16 @@ use crate::measure::Fault;
 /// The pause between two attempts to open connections again.
 pub(super) const RETRY_NS: u64 = 5_000_000;
 
-/// The time limit of one connection to a daemon on this machine.
+/// The time limit for opening one connection to a daemon on this machine.
 const REOPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
-    /// Marks a connection that ended in the outage as down, and counts the requests in flight on it
-    /// as lost. Returns any other fault as it is.
+    /// If the outage closed a connection, marks the connection as down, and counts the requests in
+    /// flight on it as lost. Returns any other fault unchanged.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
         // A reopened connection is excused too: the listener of a killed process accepts
-        // connections until the kernel has closed it.
+        // connections until the kernel has closed the listener.
         if !matches!(fault, Fault::Closed { .. }) || self.meter.outage_lasting(now).is_none() {
             return Err(fault);
         }
@@ -36,8 +36,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tries to open the connections that are down. This may block, because the thread has nothing
-    /// else to do: all its connections are to one daemon.
+    /// Tries to open the connections that are down. This may block: all connections of the thread
+    /// are to one daemon, so the thread has nothing else to do.
     ///
     /// # Errors
     /// [`Fault::NotRecovered`] after [`RECOVERY_TIMEOUT`].

@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Handles the complete parts of replies, and returns their size in bytes.
+    /// Handles the complete parts of replies, and returns their total size in bytes.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         let front_end = &*self.shared.peers[self.connections[index].peer].front_end;
         let mut taken = 0;

@@ -1,4 +1,4 @@
-//! The loop of one thread.
+//! The loop of one load thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -21,15 +21,15 @@ use crate::promise::Span;
 use crate::scenario::Drive;
 use crate::target::Stream;
 
-/// Room for several replies of the largest frame.
+/// Room for several of the largest reply frames.
 const INPUT_SIZE: usize = 256 * 1024;
 
 /// The longest sleep that a thread asks for, so that it soon sees the stop flag. A thread that
 /// sleeps longer was paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// After a shorter sleep, the thread does not look up how long it waited for a core: that takes a
-/// system call.
+/// After a shorter sleep, the thread does not look up how long it waited for a core, because this
+/// takes a system call.
 const LONG_SLEEP_NS: u64 = 500_000;
 
 /// The interval at which positions go to the collector and timeouts are checked.
@@ -51,7 +51,7 @@ pub(super) struct Worker<'a> {
     pub(super) end_ns: u64,
     /// The positions received since the last hand-over, by target.
     pub(super) spans: Vec<Vec<Span>>,
-    /// The distances to the clocks, by target.
+    /// The distance to each target's clock.
     pub(super) clocks: Vec<ClockOffset>,
     /// The runs of one part of a reply. The list is reused for each part, and is empty in between.
     pub(super) runs: Vec<Run>,
@@ -69,8 +69,8 @@ pub(crate) fn run(
     shared: &Shared<'_>,
     to: &SyncSender<Message>,
 ) {
-    // The default timer slack of 50 us would be most of a slip. If the change is refused, the slip
-    // is still measured.
+    // With the default timer slack, the thread may wake 50 us late. If the system refuses the
+    // change, the slip includes this lateness.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
@@ -217,7 +217,8 @@ impl<'a> Worker<'a> {
         None
     }
 
-    /// Prepares a new request for each answer that arrived. Returns false if no more will follow.
+    /// Prepares requests until each open connection has `depth` in flight. Returns false if no more
+    /// will follow.
     fn refill(&mut self, now: Now, depth: usize) -> bool {
         if now.ns >= self.end_ns {
             return false;

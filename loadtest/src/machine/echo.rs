@@ -10,8 +10,8 @@ use rustix::io::retry_on_intr;
 /// Room for several turns of requests of 16 bytes each.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Starts a thread that sends back each byte on this many connections. The thread ends when the
-/// last of them is closed.
+/// Starts a thread that accepts this many connections and sends back each byte. The thread ends
+/// when the last connection is closed.
 ///
 /// # Errors
 /// The system's error.
@@ -38,7 +38,7 @@ fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
         retry_on_intr(|| epoll::wait(&watch, spare_capacity(&mut events), None))?;
         for event in events.drain(..) {
             let mut stream = &streams[event.data.u64() as usize];
-            // The event says that bytes or the end of the stream have arrived, so this does not
+            // The event says that bytes or the end of the stream have arrived, so the read does not
             // block.
             let size = stream.read(&mut buffer)?;
             stream.write_all(&buffer[..size])?;

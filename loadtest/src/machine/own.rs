@@ -74,8 +74,8 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Finds the target's processes. All processor time of a process that the last search did not
-    /// find counts, because the process began during the run.
+    /// Finds the target's processes. If the last search did not find a process, all its processor
+    /// time counts, because the process began during the run.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
@@ -83,8 +83,8 @@ impl OwnTime {
             found.extend(children_of(found[at]));
             at += 1;
         }
-        // If the target started this load test, the load test is a child of the target. But its
-        // time is the time of the generator.
+        // If the target started this load test, the load test is a child of the target. But the
+        // load test's processor time is the generator's.
         found.retain(|&process| process != std::process::id());
         self.processes.retain(|process, _| found.contains(process));
         for process in found {

@@ -27,7 +27,7 @@ impl Owner {
     }
 
     /// Returns the owner of a Unix socket, by the process that listens on it. Process 1 may listen
-    /// on behalf of a service that it starts, so it counts as unknown.
+    /// on behalf of a service that it starts, so process 1 counts as unknown.
     pub(crate) fn of_listener(process: Option<u32>) -> Self {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }

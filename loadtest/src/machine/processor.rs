@@ -1,4 +1,5 @@
-//! The time for which a thread ran and waited for a core, and the memory of a process.
+//! The times for which a thread ran, and for which it waited for a core, and the memory of a
+//! process.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,7 +43,7 @@ impl RunDelay {
         Self::of_thread(Path::new("/proc/thread-self"))
     }
 
-    /// Measures the thread whose directory in `/proc` this is.
+    /// Measures the thread whose directory in `/proc` is `thread`.
     pub(super) fn of_thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();

@@ -1,4 +1,4 @@
-//! The stalls of a run, as intervals of its time.
+//! The stalls of a run, as intervals on the run's clock.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ const MAX_QUEUE_NS: u64 = 250_000_000;
 const KEPT_NS: u64 = 20_000_000_000;
 
 /// A time in which the machine did not run a thread of the target or of the load test although the
-/// thread was due. In nanoseconds from the start of the run.
+/// thread was due. Instants are nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
@@ -44,11 +44,11 @@ pub(crate) struct Stalls(Mutex<Record>);
 #[derive(Debug, Default)]
 struct Record {
     from_ns: u64,
-    /// In ascending order. No two of them overlap.
+    /// The stalls that are kept, in ascending order. No two of them overlap.
     recent: VecDeque<Stall>,
-    /// Bunches of requests that the generator sent late, all at once. They queue at the target as
-    /// if after a stall. So each bunch is kept as a stall without width at the time of sending. In
-    /// ascending order.
+    /// Bunches of requests that the generator sent late, all at once. These requests queue at the
+    /// target as they do after a stall. So each bunch is kept, in ascending order, as a stall that
+    /// begins and ends when the bunch is sent.
     bunches: VecDeque<Stall>,
     /// The sum of the stalls that are no longer kept.
     past: StallSum,
@@ -69,8 +69,8 @@ impl Stall {
     }
 }
 
-/// Returns the loss of each stall that touches a request, or whose queue touches it. `stalls` is in
-/// ascending order: a stall that begins later never ends earlier.
+/// Returns the loss of each stall that touches a request, or whose queue touches the request.
+/// `stalls` is in ascending order: a stall that begins later never ends earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -124,9 +124,9 @@ impl Stalls {
     }
 
     /// Returns the delay that the machine may have caused to a request that was sent and answered
-    /// at these instants. The delay is the sum of the stalls that touch the request or whose queue
-    /// touches it, and a quarter more for the queue. The quarter is of this sum, or of the lateness
-    /// of a bunch if the lateness is longer.
+    /// at these instants. The delay is the sum of the stalls that touch the request, or whose queue
+    /// touches the request, plus a quarter of this sum for the queue. If the lateness of a bunch is
+    /// longer than the sum, a quarter of the lateness is added instead.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();

@@ -1,8 +1,8 @@
 //! The target's waits for a core.
 //!
 //! A sleeper hardly runs, so the kernel lets it run soon even if other programs share its core. A
-//! busy thread of the target may have to wait until each of those programs has had its turn. The
-//! kernel counts the waits of each thread.
+//! busy thread of the target may have to wait until each of those programs has had its turn. So
+//! sleepers do not find the target's waits, but the kernel counts the waits of each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 /// After this many looks, the target's threads are listed again.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The number of looks that are kept: four seconds. A longer wait counts as four seconds.
+/// The number of looks that are kept. They span four seconds, so a longer wait counts as four
+/// seconds.
 const REMEMBERED: usize = 1_024;
 
 /// A look at the target's waits: its time, and the processor time used until then, in nanoseconds.
@@ -39,12 +40,12 @@ struct Thread {
     idle: Idle,
 }
 
-/// The last look before a thread ran for the last time. Since the look after this one, the thread
-/// has been idle or has waited.
+/// The last interval between two looks in which a thread ran. Since the end of that interval, the
+/// thread has been idle or has waited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
-    /// The time for which the thread ran between this look and the look after it.
+    /// The time for which the thread ran in the interval.
     ran_ns: u64,
 }
 
@@ -70,7 +71,8 @@ impl Waits {
     }
 
     /// Reads how long each thread ran and waited since the last look. Call this before the next
-    /// [`look`](Self::look), which then includes all that ran during these waits.
+    /// [`look`](Self::look), so that the look includes all processor time that was used during
+    /// these waits.
     pub(super) fn read_threads(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }
@@ -113,8 +115,8 @@ impl Idle {
     ///
     /// The waits began at most their own length before the first of these looks, and not before the
     /// thread last ran. Time in which other threads of the target ran is not lost, because the
-    /// thread may have waited for them. The loss is at most the time of all cores that target and
-    /// generator did not use.
+    /// thread may have waited for them. The loss is at most the processor time, of all cores
+    /// together, that neither the target nor the generator used.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
@@ -141,10 +143,10 @@ mod tests {
         Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
     }
 
-    /// Returns the stall of a thread on two cores. Its waits of 7 ms ended between 12 and 16 ms,
-    /// and it ran for `ran_ms` in that time. The looks are 4 ms apart, from 0 on. At each look, the
-    /// target has used the processor time in `target_ms`. At the last look, the generator has used
-    /// `generator_ms`.
+    /// Returns the stall of a thread on a machine with two cores. The thread's waits, 7 ms in
+    /// total, ended between 12 and 16 ms, and in that time the thread ran for `ran_ms`. The looks
+    /// are 4 ms apart, from 0 on. At each look, the target has used the processor time in
+    /// `target_ms`. At the last look, the generator has used `generator_ms`.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use super::TimeHistogram;
 use crate::machine::stalls::Stalls;
 
-/// A request that was answered slowly, in nanoseconds from the start of the run.
+/// The times of a request that was answered slowly, in nanoseconds from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slow {
     pub(crate) sent_ns: u64,
     pub(crate) received_ns: u64,
-    /// The target's part of that time.
+    /// The length of the target's part of the response time.
     pub(crate) target_ns: u64,
 }
 
@@ -24,8 +24,8 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Settles the requests that were answered before an instant. Later stalls cannot have touched
-    /// them.
+    /// Settles the requests that were answered before an instant. No stall that is recorded later
+    /// touched them.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
         while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {
             self.slow.pop_front();

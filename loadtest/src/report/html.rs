@@ -3,7 +3,7 @@
 //! - [`run`], [`sweep`]: the pages of a run and of a sweep.
 //! - [`chart`]: charts. `style.css`: light and dark colours.
 //!
-//! The page loads nothing and runs no script. Each chart has the terminal's text below it.
+//! The page loads nothing and runs no script. It also has the text that the terminal prints.
 
 pub(crate) mod chart;
 pub(crate) mod run;
@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("html/style.css");
 /// Forbids loading anything, even if a target's words look like HTML.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Returns a whole page: the result in the head, then the content.
+/// Returns a whole page: the result as the heading, then the content.
 fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> String {
     // The sign is for readers who do not see the colour.
     let (sign, class) = match verdict {
@@ -51,7 +51,7 @@ fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> S
     .into_string()
 }
 
-/// Returns what the terminal prints, as a part of a page.
+/// Returns the text that the terminal prints, as a part of a page.
 fn printed(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Markup {
     let mut text = Vec::new();
     // Writing to memory does not fail.

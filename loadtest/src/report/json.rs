@@ -1,5 +1,5 @@
 //! The JSON file of a run: the verdict, and the list of all figures. The terminal's report and the
-//! page are made from it.
+//! page are made from the same list.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(crate) const FORMAT: u32 = 3;
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
-/// The points of a percentile curve for each halving of the distance to 100 %. The curve is smooth,
-/// and has a few hundred points at most.
+/// The number of points of a percentile curve for each halving of the distance to 100 %. With this
+/// number, a curve is smooth, and has a few hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
 /// If fewer values than this lie beyond a quantile, chance decides the quantile.
@@ -69,8 +69,8 @@ pub(crate) struct Objective {
 pub(crate) struct Curve {
     /// The row of [`Run::figures`] that has quantiles of the same distribution.
     pub(crate) row: String,
-    /// Pairs of a quantile from 0 to 1 and its value in microseconds, which are closer together
-    /// towards 1.
+    /// Pairs of a quantile from 0 to 1 and its value in microseconds. The quantiles are closer
+    /// together towards 1.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -135,7 +135,7 @@ impl Run {
     /// Returns the whole seconds of the measurement. Its last second may be cut short, or have only
     /// late answers.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
-        // A second that lacks only a moment counts as whole.
+        // A second that lacks only 50 ms counts as whole.
         let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
         self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
     }

@@ -1,4 +1,4 @@
-//! A run at the terminal: the verdict first, then its figures.
+//! Writes a run for the terminal: first the verdict, then the figures.
 
 use std::io::{self, Write};
 

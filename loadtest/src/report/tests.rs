@@ -9,8 +9,8 @@ use crate::judge::{Latency, quantile_name};
 use crate::measure::SecondFigures;
 use crate::value::MAX_TIME;
 
-/// Returns a run of an open loop with 10,000 IDs/s. The seconds of the run have these medians. Its
-/// other quantiles are computed from the medians.
+/// Returns a run of an open loop with 10,000 IDs/s. The seconds of the run have these medians, from
+/// which the other quantiles are computed.
 pub(crate) fn run(p50s_us: &[f64]) -> Run {
     let mut sorted = p50s_us.to_vec();
     sorted.sort_by(f64::total_cmp);

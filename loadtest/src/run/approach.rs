@@ -53,8 +53,8 @@ fn clock_of(owner: Owner) -> Clock {
     }
 }
 
-/// Greets the scenario's target with that index. If the target has a separate INFO address, this
-/// asks that address first, because its INFO names the source to draw from.
+/// Greets the target `number` of the scenario. If the target has a separate INFO address, asks
+/// there first, because that INFO names the source to draw from.
 ///
 /// # Errors
 /// [`Failure`] for one of three reasons: the target speaks another protocol, its IDs cannot be
@@ -100,7 +100,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
     })
 }
 
-/// Opens the connections of each thread, to the targets in turn.
+/// Opens the connections of each thread, which go to the targets in turn.
 fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> {
     allow_open_files();
     let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
@@ -131,6 +131,6 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // If this fails, the soft limit stays, and connecting fails when it reaches that limit.
+    // If this fails, the soft limit stays, and opening a connection fails at that limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -81,7 +81,7 @@ impl<'a, 'i> Collector<'a, 'i> {
         let until_origin = shared.watched.origin.saturating_duration_since(Instant::now());
         loaded.seen.resize_with(shared.peers.len(), Distinct::default);
         let mut outcome = Outcome::default();
-        // The log grows with the run, so only --hlog keeps it.
+        // The log grows with the run, so it is kept only for --hlog.
         if scenario.keeps_interval_log {
             let begin = SystemTime::now() + until_origin + scenario.warm_up;
             outcome.interval_log = begin_log(begin, scenario.loop_words());

@@ -4,12 +4,13 @@ use crate::measure::SecondFigures;
 
 use super::Outcome;
 
-/// The last answers of a run arrive up to this long after its end.
+/// The last answers of a run arrive up to this long after the run's end.
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Adds a later run of the same scenario against the same target. Drops the last second of the
-    /// earlier run if it is unfinished, because it may have only late answers.
+    /// Adds a later run of the same scenario against the same target. Drops the earlier run's last
+    /// second if that second is unfinished, because an unfinished second may have only late
+    /// answers.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
@@ -69,7 +70,7 @@ mod tests {
         let mut all = run(1);
         all.prolong(run(2));
         let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
-        assert_eq!(numbers, [0, 1, 2, 3, 4], "the unfinished second between them is dropped");
+        assert_eq!(numbers, [0, 1, 2, 3, 4], "the unfinished second of the first run is dropped");
         assert_eq!(all.left_out, Some(2), "the count after the last round");
     }
 }

@@ -1,8 +1,8 @@
 //! Chooses the next rate. Pure: takes an answer, returns a rate.
 //!
 //! ```text
-//!  climb: × 2 until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
-//!                                                                                    └─ missed: a little lower, again
+//!  climb: × 2 until a rate misses ─▶ bisect: the geometric mean ─▶ confirm: the same rate again
+//!                                                                    └─ missed: lower, again
 //! ```
 //!
 //! The climb ends at the first rate that misses, even if a higher rate would hold: for an operator,
@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The climb multiplies the rate by this.
 const FACTOR: f64 = 2.0;
 
-/// After each confirmation that misses, the next step down is this many times as large, so that few
-/// steps suffice.
+/// After each confirmation that misses, the next step down is this many times as large as the step
+/// before, so that few steps suffice.
 const DESCENT_GROWTH: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -34,11 +34,11 @@ pub(crate) struct Bounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limit {
-    /// The worker IDs of the source have no more IDs in the layout for this time.
+    /// The layout has no more IDs per second for the source's worker IDs.
     Layout,
     /// Answers came too late.
     Latency,
-    /// The target refused for another reason, stalled or closed connections.
+    /// The target refused requests for another reason, stalled, or closed connections.
     Target,
     /// There was no verdict, because of this machine or the generator. The target may be able to do
     /// more.
@@ -88,7 +88,7 @@ impl Search {
         Self { bounds, held: Vec::new(), missed: None, descents: 0 }
     }
 
-    /// Returns the highest rate at which the objective held.
+    /// Returns the highest rate that held, of the rates below the lowest rate that missed.
     pub(crate) fn saturation(&self) -> Option<f64> {
         self.held.iter().copied().reduce(f64::max)
     }
@@ -143,7 +143,7 @@ impl Search {
     }
 }
 
-/// Rounds the rate, unless that moves it out of the range between `low` and `high`.
+/// Rounds the rate if the rounded rate lies between `low` and `high`.
 fn short_between(rate: f64, low: f64, high: f64) -> f64 {
     let short = rounded(rate);
     if low < short && short < high { short } else { rate }

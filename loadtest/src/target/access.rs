@@ -21,7 +21,7 @@ pub(crate) struct Access {
     pub(crate) protocol: &'static Row,
     /// Used for a TLS address.
     pub(crate) tls: Option<Connector>,
-    /// Sent first on each connection.
+    /// Sent first on each connection; with HTTP, sent in each request.
     pub(crate) token: Option<Token>,
 }
 
@@ -75,7 +75,8 @@ impl fmt::Debug for Token {
 }
 
 impl Access {
-    /// Opens a connection for requests: connects, and waits until the token is accepted. Blocks.
+    /// Opens a connection for requests: connects, sends the token, and waits until the target has
+    /// accepted the token, if the protocol confirms tokens. Blocks.
     ///
     /// # Errors
     /// [`Failure`], also if the target refuses the token.

@@ -1,4 +1,4 @@
-//! Connected sockets: TCP, TLS over it, and Unix sockets.
+//! Connected sockets: TCP, TLS over TCP, and Unix sockets.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -24,8 +24,8 @@ impl Stream {
         Self { socket: socket.into(), session: None }
     }
 
-    /// Connects, and blocks until then. If a name has several addresses, this tries them in turn,
-    /// each for up to `timeout`. A TLS address needs `connector`.
+    /// Connects, and blocks until the connection is made. If a name has several addresses, this
+    /// tries them in turn, each for up to `timeout`. A TLS address needs `connector`.
     ///
     /// # Errors
     /// The error of the last address, or of the TLS handshake.

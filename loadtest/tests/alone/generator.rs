@@ -21,7 +21,7 @@ fn a_generator_stopped_for_half_a_second_blames_no_target() {
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
     // Even with the stop, every answer is within 5 s, so the run passes. The test repeats the run
-    // if a pause of this machine leaves it without a verdict.
+    // if a pause of this machine leaves the run without a verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }
@@ -114,7 +114,8 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     let target = sound_target();
     let load = format!("--address {} --for 1s --warm-up 200ms --rate 100000", target.name());
     // This rate needs more CPU time than the quota, even if the generator sends due requests in
-    // large batches. The run meets the objective of 20 s, but does not reach the rate.
+    // large batches. With the objective of 20 s, the run meets the objective, but does not reach
+    // the rate.
     for more in ["--runs 1", "--p99.9 20s", "--closed"] {
         let ran = quota.run(&format!("{load} {more}"));
         assert_eq!(ran.code, 2, "{more}: {ran:?}");

@@ -30,8 +30,8 @@ pub(crate) enum Noise {
     RealTimeBursts,
 }
 
-/// Noisy processes. They are not children of this process, in which the targets run: the time of a
-/// child would count as the target's.
+/// Noisy processes. They are not children of this process, in which the targets run, because the
+/// processor time of a child would count as the target's.
 pub(crate) struct Neighbours(Vec<Pid>);
 
 impl Neighbours {
@@ -91,8 +91,8 @@ impl Drop for Bad {
     }
 }
 
-/// Returns a target that stops on all connections at once, before each answer. `stop` returns the
-/// length of the stop, and gets the request's number and the time since the first request.
+/// Returns a target that stops on all connections at once, before each answer. `stop` gets the
+/// request's number and the time since the first request, and returns the length of the stop.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let begun = OnceLock::new();
     let stopped = Mutex::new(());
@@ -160,8 +160,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     bad
 }
 
-/// Returns a target that answers a request if `is_sound` returns true for its number. `other`
-/// handles all other requests.
+/// Returns a target that answers a request if `is_sound` returns true for the request's number.
+/// `other` handles all other requests.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
@@ -199,7 +199,7 @@ fn slow_on_one_connection() -> Bad {
     }))
 }
 
-/// The bad targets and their names. In the past, the judge let the first four pass.
+/// The bad targets and their names. Without `SNOWBANK_JUDGE_RUNS`, only the first four run.
 const BAD: [(&str, fn() -> Bad); 15] = [
     ("300 ms once", || stopping_each(ms(300), ms(4_000), 0)),
     ("60 ms each 3 s", || stopping_each(ms(60), ms(3_000), 0)),

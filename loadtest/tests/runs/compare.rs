@@ -20,7 +20,7 @@ fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value))
 }
 
 #[test]
-fn equal_runs_are_equal_and_slower_ones_are_slower() {
+fn equal_runs_show_no_difference_and_slower_runs_show_one() {
     let target = sound_target();
     let run = loadtest(&format!("{CLOSED} --address {}", target.name())).json();
     let directory = tempfile::tempdir().expect("a directory");

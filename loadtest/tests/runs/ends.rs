@@ -10,8 +10,8 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// The time in which an interrupted load test must end: far longer than it needs, and far shorter
-/// than its measurement.
+/// The time in which an interrupted load test must end: far longer than the load test needs, and
+/// far shorter than its measurement.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -72,7 +72,7 @@ fn an_interrupt_ends_the_wait_for_a_silent_target() {
 }
 
 #[test]
-fn a_runs_own_daemon_ends_with_it_and_gets_no_ctrl_c() {
+fn a_runs_own_daemon_ends_with_the_run_and_gets_no_ctrl_c() {
     if !has_daemon() {
         return;
     }

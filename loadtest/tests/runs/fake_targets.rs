@@ -1,5 +1,5 @@
-//! Runs against scripted targets: each bad target fails for its own reason, and the figures show a
-//! slow one.
+//! Runs against scripted targets: each bad target fails for its own reason, and the figures show
+//! the stalls of a slow target.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,7 +119,7 @@ fn repeats() -> FakeDaemon {
     })
 }
 
-/// Returns a target whose IDs are dated `ahead_ms` from now.
+/// Returns a target whose IDs are dated `ahead_ms` after now.
 fn dated(ahead_ms: i64) -> FakeDaemon {
     target(INFO, move |number, _, peer, next, tag| {
         peer.send_run(tag, first_of_tick(ahead_ms) + number, next.count)
@@ -145,7 +145,7 @@ const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
 
 /// Returns a target that hands out numbers of a counter. It answers each request for ten numbers
-/// with these runs, which it moves up by 100 each time.
+/// with these runs, and moves the runs up by 100 for each request.
 fn counter(runs: &'static [Run]) -> FakeDaemon {
     target(COUNTER, move |number, _, peer, _, tag| {
         let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
@@ -199,8 +199,8 @@ const TENS: &str = "--batch 10 --rate 10000/s";
 #[test]
 fn each_broken_promise_fails_with_its_reason() {
     for Broken(target, options, reason) in BROKEN {
-        // If the generator stood still, a run may have no verdict, because the target may have
-        // closed an idle connection.
+        // If the generator stood still, the judge does not blame the target for a closed
+        // connection, so the run may have no verdict.
         let ran = until_judged(|| load(&target(), options));
         assert_eq!(ran.code, 1, "{reason:?}: {ran:?}");
         assert!(reason.iter().all(|words| ran.result().contains(words)), "{reason:?}: {ran:?}");

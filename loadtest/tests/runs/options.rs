@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::support::scripted::{listener, sound_target, target};
 use crate::support::{THOUSAND, command, loadtest};
 
-/// Starts a server that sends these words on each connection, and keeps it open.
+/// Starts a server that sends these words on each connection, and keeps the connection open.
 fn greeting(words: &'static [u8]) -> String {
     let open = Mutex::new(Vec::new());
     listener(move |mut stream| {

@@ -3,7 +3,7 @@
 use crate::support::{Ran, has_daemon, loadtest, until, until_in_time};
 
 /// Returns true if all figures are there. If the machine stood still, the outage may have lost no
-/// request, or the new process may lack a sample.
+/// request, or there may be no sample of the new process.
 fn is_seen(ran: &Ran) -> bool {
     let of = |name: &str| ran.figure("outage", name).as_f64();
     let last = &ran.json()["seconds"][3];

@@ -140,8 +140,8 @@ fn hdrhistograms_own_reader_reads_the_log() {
     let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
     // The reader's file has one line of times and values for each interval.
     let intervals = read(&theirs).lines().filter(|line| line.contains("I:")).count();
-    // A second in which the machine stood still has no interval, and late answers add an interval.
-    // The list of seconds differs in the same way.
+    // If the machine stood still for a whole second, the log has no interval for that second. Late
+    // answers add an interval. The same is true of the list of seconds.
     let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
     assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
 

@@ -120,8 +120,8 @@ fn the_lowest_limit_decides() {
 #[test]
 fn a_requests_cost_is_taken_from_the_step_at_its_rate() {
     let (page, plan) = planned(&sweep_file(), "--rate 1M");
-    // Each daemon gets 100,000 requests/s, half a core by the sweep's step at that rate. The step
-    // at the saturation point, where a request cost less, does not count.
+    // Each daemon gets 100,000 requests/s, which took half a core in the sweep's step at that rate.
+    // The step at the saturation point, where a request cost less, does not count.
     let found = ["CPU per request", "cores busy", "cores"].map(|name| figure(&plan, "each daemon", name));
     assert_eq!(found.map(|value| value.as_f64()), [5.0, 0.5, 1.0].map(Some));
     assert!(

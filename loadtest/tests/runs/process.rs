@@ -33,7 +33,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
     let text = std::fs::read_to_string(&csv).expect("a file");
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     for name in ["second", "p50_us", "target_memory_bytes"] {
-        let column = lines[0].iter().position(|&column| column == name).expect("its key in the JSON");
+        let column = lines[0].iter().position(|&column| column == name).expect("a column for the key");
         assert_eq!(lines[2][column], of_seconds(&ran.json(), name)[1].to_string(), "{text}");
     }
 }

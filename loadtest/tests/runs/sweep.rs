@@ -25,8 +25,8 @@ fn options(target: &FakeDaemon, more: &str) -> String {
     format!("{QUICK} --address {} {more}", target.name())
 }
 
-/// Sweeps a target, and repeats the sweep if the machine decided its result. Fails unless the exit
-/// code is `code` and the result begins with `begin`.
+/// Sweeps a target, up to ten times, until the exit code is `code` and the result begins with
+/// `begin`. Fails if no sweep ends so: a pause of the machine may spoil one, but hardly all.
 fn assert_ends(new: impl Fn() -> FakeDaemon, more: &str, code: i32, begin: &str) -> Ran {
     let ends = |ran: &Ran| ran.code == code && ran.result().starts_with(begin);
     let ran = until(|| loadtest(&options(&new(), more)), ends);

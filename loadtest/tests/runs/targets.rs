@@ -51,8 +51,8 @@ fn an_id_that_comes_twice_from_one_target_is_found() {
     assert!(ran.result().contains("duplicate: ") && ran.result().contains("worker=4"), "{ran:?}");
 }
 
-/// Two daemons of a fleet share a counter, so no number may come from both. But here each of them
-/// hands out all numbers.
+/// Two daemons of a fleet share a counter, so no number may come from both. But here each of the
+/// two hands out all numbers.
 #[test]
 fn a_number_from_two_targets_that_share_a_counter_is_found() {
     const SHARED: &str = r#"{"protocol":1,"max_count":1000,"sources":[

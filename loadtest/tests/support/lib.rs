@@ -62,7 +62,7 @@ pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ra
     ran
 }
 
-/// Repeats `run` until the load test has a verdict. On a busy machine, there may be none.
+/// Repeats `run` until the load test has a verdict. On a busy machine, a run may have none.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| ran.code != 2 || !ran.result().starts_with("NO VERDICT"))
 }
@@ -156,7 +156,7 @@ impl Running {
         // If a run cannot begin, its file is empty.
         json.iter().filter(|text| !text.is_empty()).for_each(|text| assert_of_schema(text));
         Ran {
-            code: output.status.code().expect("no signal ended it"),
+            code: output.status.code().expect("no signal ended the load test"),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             json,

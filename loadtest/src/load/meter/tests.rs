@@ -45,7 +45,7 @@ fn lateness_of_the_generator_is_not_in_the_targets_part() {
 }
 
 #[test]
-fn an_answer_that_lay_unread_is_not_the_targets_delay() {
+fn time_in_which_an_answer_lay_unread_is_not_the_targets() {
     // The thread reads the answer 6 ms after it sent the request, but should have run 4 ms earlier.
     let mut meter = meter();
     answer(&mut meter, &request(2_000_000, 2_000_000), 4_000_000, 8_000_000);
@@ -62,7 +62,7 @@ fn a_slow_request_is_settled_once_its_stalls_are_known() {
     }
     meter.settle(at(1_800_000_000), &stalls);
     // Of the 8 ms of the first request, the stall excuses 4 ms, and its queue a quarter of 4 ms. A
-    // stall may still touch the second request.
+    // stall that is not recorded yet may touch the second request.
     let certain = &meter.counts.settling.certain;
     assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);
@@ -106,7 +106,7 @@ fn requests_due_in_the_outage_do_not_count() {
 }
 
 #[test]
-fn a_request_lost_in_the_outage_lasts_until_its_start() {
+fn a_request_lost_in_an_outage_lasts_until_the_outage() {
     let mut meter = meter_with_outage(3_000_000_000);
     let hung = request(500_000_000, 500_000_000);
     meter.sent(&hung);

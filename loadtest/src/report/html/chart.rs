@@ -1,7 +1,7 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours. The page's style sheet replaces each colour by a light or
-//! dark one, and adds a line style for readers who do not see colours.
+//! The plotting library draws with fixed colours. The page's style sheet replaces each colour by a
+//! light or dark one, and adds a line style for readers who do not see colours.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
@@ -37,8 +37,8 @@ const GRID: RGBColor = RGBColor(0xE2, 0xE6, 0xEA);
 const SIZE: (u32, u32) = (1_000, 340);
 const LETTERS: u32 = 15;
 
-/// A logarithmic axis reaches this multiple of a limit, so that the limit's name has room above its
-/// line.
+/// A logarithmic axis reaches this multiple of a limit, so that the limit's name has room above the
+/// limit's line.
 const NAME_ROOM: f64 = 2.0;
 
 /// A line of up to this many points has a dot at each point.
@@ -49,7 +49,7 @@ pub(crate) struct Axis {
     /// True for a logarithmic axis, which ends at whole powers of ten. False for a linear axis,
     /// which contains 0.
     pub(crate) is_log: bool,
-    /// The text below the axis, which names it.
+    /// The text below the axis, which names the axis.
     pub(crate) label: &'static str,
     /// Returns the text that the axis shows at a value.
     pub(crate) words: fn(f64) -> String,
@@ -70,7 +70,7 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     /// The vertical axis.
     pub(crate) y: Axis,
-    /// At most three.
+    /// At most three lines.
     pub(crate) series: Vec<Series>,
     /// Values of y, each with a name. The chart shows each as a horizontal line with this name.
     pub(crate) limits: Vec<(f64, String)>,
@@ -139,8 +139,8 @@ impl Chart {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = self.draw(&area).and_then(|()| area.present().map_err(drop));
-        // Drawing into memory should not fail. If it does, the page still has the text below the
-        // chart.
+        // Drawing into memory should not fail. If it does, the page still has the text that the
+        // terminal prints.
         debug_assert!(drawn.is_ok());
         drop(area);
         // The page gives the width; the height follows from the drawing's proportions.

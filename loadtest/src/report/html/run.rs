@@ -36,7 +36,7 @@ pub(crate) fn render(run: &Run) -> String {
     page(&run.verdict, summary, &run.reasons, &content)
 }
 
-/// Returns the percentile curves with the objectives, and all figures below.
+/// Returns the percentile curves with the objectives, and all figures below the curves.
 pub(super) fn latencies(run: &Run) -> Markup {
     html! {
         section {

@@ -7,7 +7,7 @@ use crate::report::figure::Unit;
 use crate::report::json::Run;
 use crate::report::{ECHO, IDS, LATENCIES, LOAD, ORIGIN, TARGET, tests as invented};
 
-/// Returns a run's page. Fails if it could load something or run a script.
+/// Returns a run's page. Fails if the page could load something or run a script.
 fn page(run: &Run) -> String {
     let page = render(run);
     let elsewhere = page.replace(r#"xmlns="http://www.w3.org/2000/svg""#, "");
@@ -61,7 +61,7 @@ fn html_in_a_targets_words_is_escaped() {
     for (row, name) in [(TARGET, "version"), (TARGET, "layout"), (ORIGIN, "command"), (IDS, hostile)] {
         run.figures.add(row, name, Unit::None, hostile);
     }
-    // Long rows wrap, so the two halves may be on different lines.
+    // Long rows wrap, so the two halves of the hostile text may be on different lines.
     let page = page(&run);
     assert!(page.matches("&lt;script&gt;alert(1)&lt;/script&gt;&lt;img").count() >= 5, "{page}");
     assert!(page.matches("onerror=alert(1)&gt;&quot;'&amp;").count() >= 5, "{page}");

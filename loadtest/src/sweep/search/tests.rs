@@ -8,7 +8,7 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, resolution:
 const TOO_MANY_STEPS: usize = 200;
 
 /// Runs a search. `answer` returns the limit that the target meets at a rate. Returns every step,
-/// and the search at its end.
+/// and the finished search.
 fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
     let mut steps = Vec::new();
