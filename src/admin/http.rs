@@ -180,8 +180,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics get the Content-Type of OpenMetrics. Otherwise it is plain text: for
-/// clients that accept plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
+/// Returns whether the metrics get the Content-Type of OpenMetrics. They get that of plain text if
+/// the client accepts plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
 /// which shows plain text, but downloads other types as a file.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();

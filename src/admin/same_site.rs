@@ -31,8 +31,8 @@ impl<'h> SiteHeaders<'h> {
     /// none.
     ///
     /// # Errors
-    /// The header is missing, or there are several. Returns this as the reason to refuse the
-    /// request with 400 (RFC 9112, section 3.2).
+    /// The header is missing, or there are several. The error is the reason to refuse the request
+    /// with 400 (RFC 9112, section 3.2).
     pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
         let count = self.hosts;
         if count == 1 || (count == 0 && is_http_1_0) {

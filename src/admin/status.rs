@@ -49,7 +49,7 @@ pub(crate) struct Status {
     /// The protocols that have listeners.
     pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
-    /// `None`: the configuration has not changed since the start.
+    /// `None`: there was no reload since the start.
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors with each code. Every code has an entry.
     pub(crate) errors: BTreeMap<String, u64>,
@@ -106,8 +106,8 @@ pub(crate) struct CeilingsStatus {
     /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
     /// hundredth of `horizon_s`.
     pub(crate) slow_raise_s: f64,
-    /// The time for which IDs last after a raise. If raises take longer than half of this, requests
-    /// wait.
+    /// The time for which IDs last after a raise. If raises take longer than half of `horizon_s`,
+    /// requests wait.
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: the last raise did not fail.
     pub(crate) failing: Option<String>,
@@ -176,7 +176,7 @@ pub(crate) struct SnowflakeStatus {
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
-    /// True for a source without a state while the clock has not reached its first tick.
+    /// True for a source without a state while the clock has not reached the source's first tick.
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
@@ -246,7 +246,8 @@ pub(crate) struct IdentityStatus {
     pub(crate) name: String,
     /// The IDs per second that the identity may draw. `None`: no rate is set.
     pub(crate) rate: Option<u32>,
-    /// The number of connections that have the identity now, and of all that have ever had it.
+    /// The number of connections that have the identity now, and the number of all connections that
+    /// have ever had it.
     pub(crate) connections: u64,
     pub(crate) connected: u64,
     /// The number of IDs that the identity drew, by source.

@@ -2,7 +2,7 @@ use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
 use super::*;
 use Effect::{CouldRepeat, Look, Refuses, RefusesSome, RefusesSoon};
 
-/// Changes the status of a healthy daemon, judges it again, and returns it.
+/// Returns the status of a healthy daemon after a change, judged again.
 fn judged(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = healthy();
     change(&mut status);
