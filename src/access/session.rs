@@ -84,7 +84,7 @@ impl Session {
             trusted_by,
             is_unlimited: true,
         };
-        // A client that still owes a token has no identity, unless its certificate has one.
+        // A client that still owes a token has no identity, unless its certificate has an identity.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
         session

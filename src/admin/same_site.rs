@@ -1,5 +1,5 @@
 //! Detects requests that a web page of another site makes a browser send. Such a page cannot read
-//! the answers, but each of its requests draws IDs.
+//! the answers, but each of its requests to the HTTP front end draws IDs.
 
 use std::net::IpAddr;
 
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_foreign() {
+    fn requests_from_pages_of_other_sites_are_detected() {
         for (lines, is_foreign) in [
             (vec![], false),
             (vec![("sec-fetch-site", "none")], false),

@@ -38,7 +38,7 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
-    /// The fleet's coordinator. `None`: the daemon belongs to no fleet.
+    /// The daemon's fleet. `None`: the daemon belongs to no fleet.
     pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     pub(crate) certificate: Option<CertificateStatus>,
@@ -101,7 +101,7 @@ pub(crate) struct CeilingsStatus {
     /// The longest raise of the last minute. A raise in flight counts, too.
     pub(crate) slowest_raise_s: f64,
     /// The time that a raise usually takes: the shorter of the last two raises, if both were in the
-    /// last minute.
+    /// last minute. Otherwise 0.
     pub(crate) usual_raise_s: f64,
     /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
     /// hundredth of `horizon_s`.

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_choose_by_index() {
+    fn a_source_given_in_digits_is_an_index() {
         assert_eq!(choose("1"), SourceChoice::Index(1));
         assert_eq!(choose("orders"), SourceChoice::Name("orders".into()));
         assert_eq!(choose("65536"), SourceChoice::Name("65536".into()));

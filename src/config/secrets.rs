@@ -87,8 +87,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     let client_ca = located.path("tls.client_ca");
-    // Without the authorities the daemon would let every client in. So all three files are read, or
-    // none.
+    // Without the authorities that are configured, the daemon would let every client in. So either
+    // all configured files are read, or none.
     if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
         && client_ca.is_some() == settings.tls.client_ca.is_some()
     {

@@ -88,7 +88,7 @@ impl Reply {
         }
     }
 
-    /// Returns the tag of the request that this answers.
+    /// Returns the tag of the request that the reply answers.
     pub fn tag(&self) -> u16 {
         match self {
             Reply::Runs(tag, _)

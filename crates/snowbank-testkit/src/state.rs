@@ -54,8 +54,8 @@ impl Machine {
         }
     }
 
-    /// Draws until an ID is above the ceiling that is stored when this is called. Returns that ID.
-    /// On a busy machine a raise may be late.
+    /// Draws until an ID is above the ceiling that is stored at the time of the call. Returns that
+    /// ID. On a busy machine a raise may be late.
     pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
         let bound = self.shown().bound;
         poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
@@ -84,8 +84,8 @@ impl Machine {
         fs::write(self.file(), slot.repeat(2)).expect("written");
     }
 
-    /// Returns the contents of the state file. A daemon may be writing the file, so two readings
-    /// are made, until both are equal.
+    /// Returns the contents of the state file. A daemon may be writing the file, so the file is
+    /// read until two readings are equal.
     pub fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
             let bytes = fs::read(self.file()).expect("the state is there");

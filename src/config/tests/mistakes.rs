@@ -36,7 +36,7 @@ fn the_limit_of_a_socket_path_includes_the_files_directory() {
     assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
 }
 
-/// Another machine may get any of the worker IDs.
+/// Another daemon of the fleet may get any worker ID of either layout.
 #[test]
 fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let two = |worker_ids: [&str; 2], layout: &str| {

@@ -136,7 +136,7 @@ impl Coordinator for ZooKeeper {
         if error == 0 {
             return;
         }
-        // The nodes that this creates are persistent, and their access list lets anyone do
+        // The nodes that the loop creates are persistent, and their access list lets anyone do
         // everything.
         let mut parents: Vec<&str> = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]).collect();
         parents.push(key);
