@@ -242,7 +242,7 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// then answers the next of them and ignores its bytes.
+    /// then answers the next of these requests, and ignores `bytes`.
     fn has_kept_requests(&self) -> bool {
         false
     }

@@ -47,9 +47,9 @@ type Found = Option<(Effect, String)>;
 type Find = fn(&Status) -> Found;
 type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
-/// The subjects of findings about the daemon, each with the function that finds it. The metrics
-/// have a series for each subject. A stop is not in this table, because nobody needs an alert about
-/// a stop.
+/// The subjects of findings about the daemon, each with the function that looks for a finding. The
+/// metrics have a series for each subject. A stop is not in this table, because nobody needs an
+/// alert about a stop.
 pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
@@ -64,7 +64,7 @@ pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("certificate", Status::find_certificate),
 ];
 
-/// The subjects of findings about a source, each with the function that finds it.
+/// The subjects of findings about a source, each with the function that looks for a finding.
 pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", Status::find_ceiling),

@@ -39,8 +39,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which each thread must answer the heartbeat for `/healthz`. Even on a busy
 /// machine, a turn takes far less time. The service manager's watchdog has a period of its own.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request. It is the lowest limit that hyper allows. Browsers send one or
-/// two KiB.
+/// The largest head of a request. hyper allows no lower limit. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const HEADERS_MAX: usize = 64;
 

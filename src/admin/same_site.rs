@@ -10,7 +10,7 @@ pub(crate) struct SiteHeaders<'h> {
     pub(crate) host: Option<&'h [u8]>,
     hosts: usize,
     origin: Option<&'h [u8]>,
-    /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this one.
+    /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this site.
     fetch_site: Option<&'h [u8]>,
 }
 
@@ -43,10 +43,10 @@ impl<'h> SiteHeaders<'h> {
 
     /// Returns the header that shows that a page of another site sent the request, if there is one.
     ///
-    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without it, `Origin` is compared
-    /// with the Host header, which is less reliable, because a proxy may have replaced the Host
-    /// header. The value `same-site` counts as another site, because all ports of localhost are the
-    /// same site.
+    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without `Sec-Fetch-Site`,
+    /// `Origin` is compared with the Host header. This is less reliable, because a proxy may have
+    /// replaced the Host header. The value `same-site` counts as another site, because all ports of
+    /// localhost are the same site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
         if let Some(site) = self.fetch_site {
             return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));

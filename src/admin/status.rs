@@ -80,8 +80,8 @@ pub(crate) enum ClockState {
     Steady,
     /// The wall clock is behind the time of IDs that were already handed out.
     Behind,
-    /// The wall clock stepped far forward. The ID clock follows it once the step has lasted
-    /// `clock.step_hold`.
+    /// The wall clock stepped far forward. The ID clock follows the wall clock once the step has
+    /// lasted `clock.step_hold`.
     Held,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct SourceStatus {
     pub(crate) facts: Vec<String>,
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
-    /// The source's ID space. Two daemons must not have the same number in it.
+    /// The source's ID space. Two daemons must not have the same number in one ID space.
     pub(crate) id_space: String,
     /// The numbers that the worker IDs have in the ID space, for the metrics.
     #[serde(skip)]

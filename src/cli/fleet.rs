@@ -159,7 +159,7 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// A prepared fleet, as it is shown.
+/// A prepared fleet, as `snowbank fleet init` shows it.
 #[derive(Serialize)]
 struct PreparedFleet<'a> {
     fleet: &'a str,

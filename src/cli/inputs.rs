@@ -20,7 +20,8 @@ use snowbank_client::layout::UnixMicros;
 pub(super) struct Inputs {
     pub(super) config: Option<PathBuf>,
     pub(super) overrides: Overrides,
-    /// The default number of shards at the start. A CPU limit that is set later does not change it.
+    /// The default number of shards at the start. A CPU limit that is set later does not change
+    /// this number.
     pub(super) cores: NonZeroUsize,
 }
 

@@ -140,7 +140,8 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     // changed.
     let output = arguments.output.as_deref().map(create).transpose()?;
     let export = store::export(&directory, records)?;
-    // The state itself is released durably. The marks make a start refuse an older copy of it, too.
+    // The state itself is released durably. The marks make a start refuse an older copy of the
+    // state, too.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;

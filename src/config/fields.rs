@@ -50,7 +50,7 @@ pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
 pub struct WorkerIds {
     /// The worker IDs.
     pub set: WorkerSet,
-    /// True if the configuration gives them. False for worker 0, the default.
+    /// True if the configuration gives the worker IDs. False for worker 0, the default.
     pub are_given: bool,
     /// The text of worker IDs that were given by the layout's fields. `settle` turns it into `set`
     /// once the layout is known. The text is kept if `worker_id_from` gives the numbers of the

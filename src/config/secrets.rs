@@ -31,7 +31,8 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
-    /// The contents of the files for the coordinator, which each connection to it reads again.
+    /// The hashes of the files for the coordinator. Each connection to the coordinator reads these
+    /// files again.
     pub fleet_files: Vec<FileDigest>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
