@@ -1,6 +1,6 @@
 //! Writes man pages and shell completions from the `clap::Command` that reads a command line.
-//! `packaging/build` runs this as a test of both programs, because only tests have the crates that
-//! it needs.
+//! `packaging/build` runs this code as a test of both programs, because only tests have the crates
+//! that this code needs.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,7 +26,8 @@ pub(crate) fn write(command: clap::Command) {
         let mut script = File::create(completions.join(file)).unwrap();
         clap_complete::generate(shell, &mut command.clone(), &name, &mut script);
     }
-    // The directory `man` has the other program's pages, too.
+    // The pages get a directory of their own first, because `man` may already have the other
+    // program's pages.
     let own = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(command, own.path()).unwrap();
     for page in fs::read_dir(own.path()).unwrap() {

@@ -1,8 +1,8 @@
 //! The identities of clients, and how much each may draw.
 //!
 //! A client shows a token, a certificate, both or neither. A token or certificate can have an
-//! identity: a name, the sources that it may draw from, and a rate. Requests of clients without
-//! limits skip the checks of this module.
+//! identity: a name, a rate, and the sources that clients of this identity may draw from. Requests
+//! of clients without limits skip the checks of this module.
 //!
 //! - `pace`: a rate of IDs, a pure function of the boot clock.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.

@@ -6,7 +6,7 @@
 //! - `recent`: what clients experienced in the last minute: refusals, latency, connections.
 //! - `metrics`: a row for each metric, and the status as OpenMetrics text. `source_counts`: a row
 //!   for each counter of a source. `process`: the CPU time, memory and open files of the process.
-//! - `http`: serves `/metrics`, `/healthz`, `/readyz`, `/status` and the page. It runs on the main
+//! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
 //!   thread, so it does not delay the shards.
 //! - `same_site`: detects requests that come from web pages of other sites. The HTTP front end uses
 //!   this module, too.

@@ -87,7 +87,7 @@ pub enum Failure {
     /// The answer is no: mistakes were found, a request was refused, or a daemon is unreachable.
     /// Exit code 1.
     No(String),
-    /// Wrong use. Exit code 2.
+    /// The command was used wrongly. Exit code 2.
     Usage(String),
     /// The daemon does not start, or a command cannot run. The cause decides the exit code: 2 or 3.
     Start(StartError),
@@ -107,8 +107,8 @@ impl Failure {
     }
 }
 
-/// A plain I/O error is one of writing a command's output. All other I/O errors get their message
-/// where they occur.
+/// An I/O error that reaches this conversion comes from a write of a command's output. All other
+/// I/O errors get their message where they occur.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
@@ -171,7 +171,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 /// Checks that the process may open enough files for its first reactor: otherwise tokio panics.
 fn has_descriptors() -> io::Result<()> {
-    /// A few more descriptors than tokio opens.
+    /// These pairs of sockets have a few more descriptors than tokio opens.
     const PAIRS: usize = 4;
     let pairs: io::Result<Vec<_>> = (0..PAIRS).map(|_| UnixStream::pair()).collect();
     pairs.map(drop)

@@ -154,7 +154,7 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 /// Reads a file.
 ///
 /// # Errors
-/// The system refuses to read the file, or the file has more than [`FILE_BYTES_MAX`].
+/// The system refuses to read the file, or the file has more than [`FILE_BYTES_MAX`] bytes.
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;

@@ -1,8 +1,8 @@
 //! Front ends: they parse bytes into requests, and encode IDs and refusals into bytes.
 //!
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A
-//! [connection](crate::server) drives it: the connection passes it the received bytes, allocates
-//! the IDs that a request asks for, and lets it encode them.
+//! [connection](crate::server) drives the front end: the connection passes on the received bytes,
+//! allocates the IDs that a request asks for, and lets the front end encode them.
 //!
 //! # A new front end
 //!
@@ -11,9 +11,9 @@
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
-//! The compiler and `cargo test` then name what its tests need: non-default values of its settings,
-//! a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two more places are easy
-//! to forget:
+//! The compiler and `cargo test` then name what the tests of the new front end need: non-default
+//! values of its settings, a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`.
+//! Two more places are easy to forget:
 //!
 //! - its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps);
 //! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`).
@@ -156,7 +156,7 @@ impl Conditions<'_> {
     }
 }
 
-/// Knows the counts of each protocol.
+/// Gives the counts of each protocol.
 pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
@@ -231,8 +231,9 @@ pub trait FrontEnd: Default {
         self
     }
 
-    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A
-    /// message that does not end within [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
+    /// Parses the first message of `bytes`. If the message needs no IDs, appends the reply to
+    /// `out`. A message that does not end within [`MESSAGE_BYTES_MAX`] bytes is refused, never
+    /// incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
 
     /// Returns how many bytes of requests the front end keeps, for the budget of all connections.
@@ -241,7 +242,7 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// then answers the next of them and ignores its bytes.
+    /// then answers the next of these requests, and ignores `bytes`.
     fn has_kept_requests(&self) -> bool {
         false
     }

@@ -56,14 +56,14 @@
 //! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
 //! 4. `frontends/native.rs`, `step`: decodes each request.
-//! 5. `allocate.rs`: takes its IDs, or parks the request.
+//! 5. `allocate.rs`: takes the request's IDs, or lets the request wait.
 //! 6. `shard/lane.rs`: takes IDs from the current run (`shard/ring.rs`), else from the ring, else
 //!    by a claim on the cursor in `source.rs`.
-//! 7. `frontends/native.rs`, `encode_ids`: encodes them.
+//! 7. `frontends/native.rs`, `encode_ids`: encodes the IDs.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
-//! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and
-//! `ticker.rs` ends its wait.
+//! A request that wants more IDs than the clock allows yet waits in `allocate.rs`. `ticker.rs` ends
+//! the wait.
 //!
 //! # Where to look
 //!

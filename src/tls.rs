@@ -1,7 +1,8 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
 //! The client's side, and the code that both sides share, are in `snowbank_client::tls`. One
-//! [`Acceptor`] serves all TLS listeners of a daemon. A reload can replace its certificate.
+//! [`Acceptor`] serves all TLS listeners of a daemon. A reload can replace the acceptor's
+//! certificate.
 //!
 //! Sessions are never resumed. Connections live long, so resumption would save little, and a
 //! resumed session could outlive its certificate.
@@ -36,7 +37,7 @@ const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFiles<'a> {
-    /// The server's certificate, then the intermediate ones up to the authority's, in PEM.
+    /// The server's certificate, then the intermediate certificates, in PEM.
     pub certificate: &'a Path,
     /// The certificate's private key, in PEM.
     pub key: &'a Path,
@@ -103,8 +104,8 @@ impl ServerCertificate {
         Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
     }
 
-    /// Returns a warning if the certificate ends soon, is not valid yet, or is the certificate of
-    /// an authority itself.
+    /// Returns a warning if the certificate is not valid yet, expires soon, has expired, or is the
+    /// certificate of an authority itself.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
@@ -141,7 +142,8 @@ impl ServerCertificate {
 #[derive(Clone, Debug)]
 pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// A hash of their names and keys. Authorities with equal hashes trust the same certificates.
+    /// A hash of the authorities' names and keys. Authorities with equal hashes trust the same
+    /// certificates.
     digest: u64,
 }
 
@@ -197,7 +199,7 @@ impl Acceptor {
         before.digest != current.digest
     }
 
-    /// Returns the identity that new connections use.
+    /// Returns the certificate that new connections use.
     pub fn identity(&self) -> ServerCertificate {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -205,8 +207,8 @@ impl Acceptor {
     /// Makes the TLS handshake, within `stall_timeout` and within `HANDSHAKE_MAX`.
     ///
     /// # Errors
-    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no
-    /// stream if the handshake took too long.
+    /// Returns the reason, and the stream, which must be closed. The alert was sent on the stream
+    /// already. There is no stream if the handshake took too long.
     pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (HandshakeFailure, Option<IO>)>
     where
         IO: AsyncRead + AsyncWrite + Unpin,

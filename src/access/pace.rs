@@ -1,12 +1,13 @@
 //! The rate of one identity over all shards: the generic cell rate algorithm (GCRA), counted in
 //! whole IDs.
 //!
-//! A line rises with the boot clock, at `rate × time`. A cursor counts the IDs drawn. Each draw
-//! moves the cursor up, to at most one burst above the line. So a client that was idle draws at
-//! most `rate × span + burst` IDs in the next time span. A request that waits reserves its IDs when
-//! it arrives, and takes them later. So in a span that begins while requests wait, a client may
-//! draw `rate × (span + longest wait) + burst` IDs. Rounding errors do not add up: only a change of
-//! the rate loses a part of an ID.
+//! The *line* is the number of IDs that the rate has yielded since the boot: `rate × time`. A draw
+//! begins at the *cursor*, or at the line if that is higher. The draw moves the cursor up by the
+//! number of IDs, to at most one burst above the line. So a client that was idle draws at most
+//! `rate × span + burst` IDs in the next time span. A request that waits reserves its IDs when it
+//! arrives, and takes them later. So in a span that begins while requests wait, a client may draw
+//! `rate × (span + longest wait) + burst` IDs. Rounding errors do not add up: only a change of the
+//! rate loses a part of an ID.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl Pace {
     pub(super) fn set(&self, per_second: u32, now: BootMicros) {
         let mut state = self.lock();
         let ahead = state.cursor.saturating_sub(state.line(now));
-        // This is rounded up, because the line to which it is added is rounded down.
+        // `ahead` is rounded up, because the line to which it is added is rounded down.
         let ahead = (u128::from(ahead) * u128::from(per_second)).div_ceil(u128::from(state.per_second));
         state.per_second = per_second;
         state.cursor = state.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
@@ -129,8 +130,8 @@ impl Permit {
         Permit { pace: None, per_second: 0, count, at, end: 0 }
     }
 
-    /// Gives back the IDs after the first `drawn`, unless their time has passed. If the rate has
-    /// changed since the reservation, all IDs count as drawn.
+    /// Gives back the IDs after the first `drawn`, except those that the line has already passed.
+    /// If the rate has changed since the reservation, all IDs count as drawn.
     pub fn settle(&mut self, drawn: u64, now: BootMicros) {
         let Some(pace) = &self.pace else { return };
         let mut state = pace.lock();
@@ -155,7 +156,7 @@ mod tests {
     }
 
     const WAIT_US_MAX: i64 = 2_000_000;
-    /// Two days after the boot.
+    /// Two days after the boot, in ms.
     const START: i64 = 2 * 86_400_000;
 
     #[test]
@@ -169,9 +170,9 @@ mod tests {
         assert_eq!(at(0, 0, 600), Ok(0));
         assert_eq!(at(0, 0, 400), Ok(0));
         assert_eq!(at(0, 0, 1), Err(Some(Duration::from_millis(1))));
-        assert_eq!(at(0, 5, 5), Ok(5), "it waits as long as it may");
+        assert_eq!(at(0, 5, 5), Ok(5), "the request waits for as long as it may");
         assert_eq!(at(2, 5, 5), Err(Some(Duration::from_millis(3))));
-        assert_eq!(at(2, 8, 5), Ok(10), "after the request that waits");
+        assert_eq!(at(2, 8, 5), Ok(10), "these IDs come after those of the waiting request");
         assert_eq!(at(1_010, 0, 1_000), Ok(1_010), "a second later the burst is there again");
         assert_eq!(at(9_000, 100, 1_101), Err(None), "more than the burst and this wait yield");
         assert_eq!(at(9_000, 101, 1_101), Ok(9_101));
@@ -271,8 +272,9 @@ mod tests {
         }
 
         /// Neither a change of the rate nor IDs that are given back late free a drawn burst: the
-        /// time that the rates need for the drawn IDs is at most the time since the start, plus a
-        /// burst. Each change may round by one ID of either rate.
+        /// time that the rates need for the drawn IDs is at most the time since the start, plus the
+        /// second of a burst. Each change of the rate may add the time of one ID at the old rate
+        /// and of one ID at the new rate.
         #[test]
         fn draws_stay_within_a_rate_that_changes(
             first_rate in 5..500_u32,

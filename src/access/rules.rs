@@ -12,20 +12,21 @@ use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Toke
 use crate::tls::Authorities;
 use snowbank_client::tls::names::{self, CertificateName};
 
-/// A client that has a name of its own, and its limits.
+/// A name for one client or several, and the limits of these clients.
 #[derive(Debug)]
 pub struct Identity {
     /// The identity's name in logs and metrics.
     pub name: String,
-    /// The sources that the client may draw from: one bit for each, by index.
+    /// The sources that the client may draw from: one bit for each source, by index.
     sources: u64,
     has_all_sources: bool,
     /// The IDs per second that the client may draw. `None`: no rate is set.
     pub rate: Option<u32>,
-    /// The IDs that all its connections have drawn at its rate. A reload keeps the count.
+    /// The count of the IDs that all connections of this identity have drawn. A reload keeps the
+    /// count.
     pub(super) pace: Option<Arc<Pace>>,
     pub(crate) usage: Arc<Usage>,
-    /// The JSON of its INFO reply.
+    /// The JSON of the INFO reply to clients of this identity.
     pub info_json: Vec<u8>,
 }
 

@@ -84,7 +84,7 @@ impl Session {
             trusted_by,
             is_unlimited: true,
         };
-        // A client that still owes a token has no identity, unless its certificate has a name.
+        // A client that still owes a token has no identity, unless its certificate has an identity.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
         session
@@ -93,8 +93,8 @@ impl Session {
     /// Replaces the session's identity, and updates the connection counts of the old and the new
     /// one.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
-        // The counts distinguish identities: if a reload removes an identity and a later reload
-        // adds it again, it has new counts.
+        // Two values are the same identity if they share their counts. If a reload removes an
+        // identity and a later reload adds it again, the counts are new.
         let stays = match (&self.identity, identity) {
             (Some(old), Some(new)) => Arc::ptr_eq(&new.usage, &old.usage),
             _ => false,
@@ -110,8 +110,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the client may draw from every source at any rate. Then no other check is
-    /// needed.
+    /// Returns whether the client may draw from every source at any rate. The requests of such a
+    /// client need no other check.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Returns the reason, if a reload has revoked the client's token or certificate.
+    /// Returns the denial, if a reload has revoked the client's token or certificate.
     pub fn revoked(&self) -> Option<Denial> {
         self.revoked
     }

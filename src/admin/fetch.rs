@@ -60,8 +60,8 @@ impl Target {
         if !address.is_tls() {
             return ask(stream, address, &name).await;
         }
-        // Reads the files again, because they may have been renewed. The read may block this
-        // thread, because the thread has no other work.
+        // Reads the files again, because they may have been renewed. A read that blocks does no
+        // harm, because this thread has no other work.
         let connector = self.tls.read().map_err(|fault| fault.to_string())?;
         let stream = connector.connect(host, stream).await.map_err(|error| cannot(address, &error))?;
         ask(stream, address, name.trim_start_matches("tls:")).await

@@ -11,7 +11,7 @@ pub(crate) struct Finding {
     /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or
     /// [`OF_SOURCE`](super::findings::OF_SOURCE), or `stop`.
     pub(crate) name: Cow<'static, str>,
-    /// The name of the source that the finding is about. `None`: it is about the daemon.
+    /// The name of the source that the finding is about. `None`: the finding is about the daemon.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) effect: Effect,
@@ -48,8 +48,8 @@ impl Effect {
         self != Effect::Look
     }
 
-    /// Returns the effect in a few words, for the top of the page. If the daemon has several
-    /// sources, `of` names the source, otherwise it is empty.
+    /// Returns the effect in a few words, for the top of the page. `of` names the finding's source
+    /// if the daemon has several sources. Otherwise `of` is empty.
     pub(super) fn headline(self, of: &str) -> String {
         match self {
             Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),

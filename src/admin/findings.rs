@@ -9,11 +9,11 @@ use super::status::{
 use super::words::counted;
 use crate::config::Grouped;
 
-/// If at least this share of a source's requests is refused, there is a finding. If clients try
-/// twice, one request in 10,000 fails at this share, which nobody notices.
+/// If at least this share of a source's requests is refused, there is a finding. At this share, one
+/// request in 10,000 fails if clients try twice, and nobody notices.
 const REFUSED_SHARE: f64 = 0.01;
-/// If at least this share of a source's requests is refused, alerts page somebody. If clients try
-/// twice, one request in a hundred fails at this share.
+/// If at least this share of a source's requests is refused, alerts page somebody. At this share,
+/// one request in a hundred fails if clients try twice.
 const REFUSED_SHARE_PAGE: f64 = 0.1;
 /// If at least this share of requests takes longer than [`Status::slow_s`], there is a finding. At
 /// this share, the 99th percentile exceeds `slow_s`.
@@ -47,9 +47,9 @@ type Found = Option<(Effect, String)>;
 type Find = fn(&Status) -> Found;
 type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
-/// The subjects of findings about the daemon, each with the function that finds it. The metrics
-/// have a series for each subject. A stop is not in this table, because nobody needs an alert about
-/// a stop.
+/// The subjects of findings about the daemon, each with the function that looks for a finding. The
+/// metrics have a series for each subject. A stop is not in this table, because nobody needs an
+/// alert about a stop.
 pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
@@ -64,7 +64,7 @@ pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("certificate", Status::find_certificate),
 ];
 
-/// The subjects of findings about a source, each with the function that finds it.
+/// The subjects of findings about a source, each with the function that looks for a finding.
 pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", Status::find_ceiling),
@@ -221,8 +221,8 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that the wall clock is behind or held. If this affects a source, that source has the
-    /// finding `clock`.
+    /// Finds that the wall clock is behind or held. A source that hands out nothing because of this
+    /// has the finding `clock` as well.
     fn find_wall_clock(&self) -> Found {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {

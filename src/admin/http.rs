@@ -39,8 +39,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which each thread must answer the heartbeat for `/healthz`. Even on a busy
 /// machine, a turn takes far less time. The service manager's watchdog has a period of its own.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// The largest head of a request. It is the lowest limit that hyper allows. Browsers send one or
-/// two KiB.
+/// The largest head of a request. hyper allows no lower limit. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
 pub(crate) const HEADERS_MAX: usize = 64;
 
@@ -180,8 +179,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics get the Content-Type of OpenMetrics. Otherwise it is plain text: for
-/// clients that accept plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
+/// Returns whether the metrics get the Content-Type of OpenMetrics. They get that of plain text if
+/// the client accepts plain text or HTML, but not OpenMetrics. Such a client is usually a browser,
 /// which shows plain text, but downloads other types as a file.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();

@@ -30,13 +30,13 @@ impl Process {
     }
 }
 
-/// Counts the open files. Since Linux 6.2, the size of the directory is the number of open files.
-/// Older kernels return 0. The directory must then be listed, which is slow if tens of thousands of
-/// files are open.
+/// Counts the open files. Since Linux 6.2, the size of the directory `fd` is the number of open
+/// files. Older kernels return a size of 0. Then the directory must be listed, which is slow if
+/// tens of thousands of files are open.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
-        // One entry does not count, because it is this open directory itself.
+        // One entry does not count, because it is the open directory itself.
         0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }

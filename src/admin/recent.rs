@@ -144,7 +144,8 @@ impl Recent {
     }
 }
 
-/// Returns the share of requests that took longer than `slow_s`. Returns 0 if too few requests did.
+/// Returns the share of requests that took longer than `slow_s`. Returns 0 if fewer than
+/// [`COUNT_MIN`] requests did.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let first = latency.bounds_us.partition_point(|&bound_us| bound_us as f64 / 1e6 <= slow_s);
     share(latency.counts.iter().skip(first).sum(), latency.count())
@@ -160,7 +161,7 @@ mod tests {
     use super::super::status::tests::healthy;
     use super::*;
 
-    /// A daemon's status, with a sample taken each second.
+    /// A daemon's status, which is observed once a second.
     struct Watched {
         status: Status,
         recent: Recent,

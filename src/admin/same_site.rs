@@ -1,5 +1,5 @@
 //! Detects requests that a web page of another site makes a browser send. Such a page cannot read
-//! the answers, but each of its requests draws IDs.
+//! the answers, but each of its requests to the HTTP front end draws IDs.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ pub(crate) struct SiteHeaders<'h> {
     pub(crate) host: Option<&'h [u8]>,
     hosts: usize,
     origin: Option<&'h [u8]>,
-    /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this one.
+    /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this site.
     fetch_site: Option<&'h [u8]>,
 }
 
@@ -31,8 +31,8 @@ impl<'h> SiteHeaders<'h> {
     /// none.
     ///
     /// # Errors
-    /// The header is missing, or there are several. Returns this as the reason to refuse the
-    /// request with 400 (RFC 9112, section 3.2).
+    /// The header is missing, or there are several. The error is the reason to refuse the request
+    /// with 400 (RFC 9112, section 3.2).
     pub(crate) fn check_host(&self, is_http_1_0: bool) -> Result<(), String> {
         let count = self.hosts;
         if count == 1 || (count == 0 && is_http_1_0) {
@@ -43,10 +43,10 @@ impl<'h> SiteHeaders<'h> {
 
     /// Returns the header that shows that a page of another site sent the request, if there is one.
     ///
-    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without it, `Origin` is compared
-    /// with the Host header, which is less reliable, because a proxy may have replaced the Host
-    /// header. The value `same-site` counts as another site, because all ports of localhost are the
-    /// same site.
+    /// If the browser sends `Sec-Fetch-Site`, that header decides. Without `Sec-Fetch-Site`,
+    /// `Origin` is compared with the Host header. This is less reliable, because a proxy may have
+    /// replaced the Host header. The value `same-site` counts as another site, because all ports of
+    /// localhost are the same site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
         if let Some(site) = self.fetch_site {
             return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_foreign() {
+    fn requests_from_pages_of_other_sites_are_detected() {
         for (lines, is_foreign) in [
             (vec![], false),
             (vec![("sec-fetch-site", "none")], false),

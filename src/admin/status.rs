@@ -38,7 +38,7 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
-    /// The fleet's coordinator. `None`: the daemon belongs to no fleet.
+    /// The daemon's fleet. `None`: the daemon belongs to no fleet.
     pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     pub(crate) certificate: Option<CertificateStatus>,
@@ -49,7 +49,7 @@ pub(crate) struct Status {
     /// The protocols that have listeners.
     pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
-    /// `None`: the configuration has not changed since the start.
+    /// `None`: there was no reload since the start.
     pub(crate) last_reload: Option<LastReload>,
     /// The number of errors with each code. Every code has an entry.
     pub(crate) errors: BTreeMap<String, u64>,
@@ -80,8 +80,8 @@ pub(crate) enum ClockState {
     Steady,
     /// The wall clock is behind the time of IDs that were already handed out.
     Behind,
-    /// The wall clock stepped far forward. The ID clock follows it once the step has lasted
-    /// `clock.step_hold`.
+    /// The wall clock stepped far forward. The ID clock follows the wall clock once the step has
+    /// lasted `clock.step_hold`.
     Held,
 }
 
@@ -101,13 +101,13 @@ pub(crate) struct CeilingsStatus {
     /// The longest raise of the last minute. A raise in flight counts, too.
     pub(crate) slowest_raise_s: f64,
     /// The time that a raise usually takes: the shorter of the last two raises, if both were in the
-    /// last minute.
+    /// last minute. Otherwise 0.
     pub(crate) usual_raise_s: f64,
     /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
     /// hundredth of `horizon_s`.
     pub(crate) slow_raise_s: f64,
-    /// The time for which IDs last after a raise. If raises take longer than half of this, requests
-    /// wait.
+    /// The time for which IDs last after a raise. If raises take longer than half of `horizon_s`,
+    /// requests wait.
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: the last raise did not fail.
     pub(crate) failing: Option<String>,
@@ -133,7 +133,7 @@ pub(crate) struct SourceStatus {
     pub(crate) facts: Vec<String>,
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
-    /// The source's ID space. Two daemons must not have the same number in it.
+    /// The source's ID space. Two daemons must not have the same number in one ID space.
     pub(crate) id_space: String,
     /// The numbers that the worker IDs have in the ID space, for the metrics.
     #[serde(skip)]
@@ -176,7 +176,7 @@ pub(crate) struct SnowflakeStatus {
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
-    /// True for a source without a state while the clock has not reached its first tick.
+    /// True for a source without a state while the clock has not reached the source's first tick.
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
@@ -246,7 +246,8 @@ pub(crate) struct IdentityStatus {
     pub(crate) name: String,
     /// The IDs per second that the identity may draw. `None`: no rate is set.
     pub(crate) rate: Option<u32>,
-    /// The number of connections that have the identity now, and of all that have ever had it.
+    /// The number of connections that have the identity now, and the number of all connections that
+    /// have ever had it.
     pub(crate) connections: u64,
     pub(crate) connected: u64,
     /// The number of IDs that the identity drew, by source.

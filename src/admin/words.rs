@@ -164,7 +164,7 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
     let workers = &snowflake.worker_ids;
     let mut lines = vec![format!("{}; worker {workers}; at most {per_second}/s", snowflake.layout)];
     if let Some(headroom_s) = source.fleet_headroom_s {
-        // The lead is added, because IDs are ahead of the clock during a catch-up.
+        // `ahead_s` is added, because IDs are ahead of the wall clock during a catch-up.
         let until = instant(now_s + snowflake.ahead_s + headroom_s);
         let ahead = seconds(headroom_s);
         lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));

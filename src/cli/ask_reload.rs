@@ -76,8 +76,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Returns true if this is the runtime directory of a process. Also returns true if that is
-/// unknown, because the environment of another user's process cannot be read.
+/// Returns true if this is the runtime directory of a process. Also returns true if the environment
+/// of the process cannot be read, because the process belongs to another user.
 fn may_report_to(pid: Pid, directory: &Path) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return true };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));

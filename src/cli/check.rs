@@ -119,7 +119,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the refusal of a start with this state. Locks and writes nothing.
+/// Returns the error of a start that would refuse this state. Locks and writes nothing.
 ///
 /// A daemon may start, stop or be killed while the state is read. So a refusal counts only if the
 /// state is still the same after the check, or if all [`READINGS_MAX`] attempts end with a refusal.

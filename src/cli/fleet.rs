@@ -159,7 +159,7 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// A prepared fleet, as it is shown.
+/// A prepared fleet, as `snowbank fleet init` shows it.
 #[derive(Serialize)]
 struct PreparedFleet<'a> {
     fleet: &'a str,
@@ -253,7 +253,7 @@ fn above(
     now: UnixMicros,
 ) -> Result<UnixMicros, Failure> {
     if text == "now" {
-        // A daemon whose clock is right makes no IDs that are further ahead than this.
+        // A daemon whose clock is right makes no IDs that are further ahead than `max_ahead`.
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
         return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
     }
@@ -350,7 +350,7 @@ fn read_counters(
     read.collect()
 }
 
-/// The number of worker IDs of an ID space in each state.
+/// For one ID space, the number of worker IDs in each state.
 #[derive(Serialize)]
 struct Counts {
     space: String,

@@ -20,7 +20,8 @@ use snowbank_client::layout::UnixMicros;
 pub(super) struct Inputs {
     pub(super) config: Option<PathBuf>,
     pub(super) overrides: Overrides,
-    /// The default number of shards at the start. A CPU limit that is set later does not change it.
+    /// The default number of shards at the start. A CPU limit that is set later does not change
+    /// this number.
     pub(super) cores: NonZeroUsize,
 }
 
@@ -61,8 +62,8 @@ impl Inputs {
     }
 }
 
-/// Returns a warning for each misspelt environment variable, and one if only this container sees
-/// the locks.
+/// Returns a warning for each misspelt environment variable, and a warning if only this container
+/// sees the locks.
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);
@@ -87,8 +88,8 @@ const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, and a packaged service has
-/// this configuration, returns that service's state directory.
+/// Returns an environment variable of this process. If `STATE_DIRECTORY` is asked for and not set,
+/// and a packaged service has this configuration, returns that service's state directory.
 pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
@@ -100,8 +101,8 @@ pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsStri
     }
 }
 
-/// Returns a variable of this process. For root, the default of `STATE_DIRECTORY` is the packaged
-/// service's state directory, if that exists.
+/// Returns an environment variable of this process. For root, the default of `STATE_DIRECTORY` is
+/// the packaged service's state directory, if that exists.
 pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if own.is_some() || name != STATE_DIRECTORY || !rustix::process::getuid().is_root() {
@@ -112,7 +113,7 @@ pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
 
 /// Raises the soft limit of open files to the hard limit, because each connection is an open file.
 /// Lowers `max_connections` to the number that fits, so that the daemon refuses further connections
-/// instead of letting them wait.
+/// instead of letting them wait. Returns a warning about that.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

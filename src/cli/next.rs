@@ -56,7 +56,8 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Returns a client of these daemons. It fails at once if none of them can be reached.
+    /// Returns a client of these daemons. The client fails at once if it can reach none of the
+    /// daemons.
     pub(super) fn client(&self, addresses: &[Endpoint]) -> Result<Client, Failure> {
         let mut options = ClientOptions::to(addresses.iter().cloned()).timeout(self.timeout).fail_fast(true);
         // With several addresses the client's shorter timeouts apply, so that time is left for the
@@ -74,7 +75,7 @@ impl Daemon {
     }
 }
 
-/// The bytes of a token file that are read: more than the longest token and a few newlines.
+/// The most bytes that are read from a token file: more than the longest token and a few newlines.
 const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
 
 /// Reads the one token of a file.
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_choose_by_index() {
+    fn a_source_given_in_digits_is_an_index() {
         assert_eq!(choose("1"), SourceChoice::Index(1));
         assert_eq!(choose("orders"), SourceChoice::Name("orders".into()));
         assert_eq!(choose("65536"), SourceChoice::Name("65536".into()));

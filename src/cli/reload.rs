@@ -12,7 +12,7 @@ use crate::server::Reloader;
 use crate::service::{self, Logs, Notifier};
 
 /// Starts the thread that reloads at each request. Reactors must not read files, so the reload has
-/// a thread of its own. A stop does not wait for it.
+/// a thread of its own. A stop does not wait for this thread.
 ///
 /// `warned` are the warnings that the start has logged: a reload does not repeat them.
 pub(super) fn start(
@@ -59,8 +59,8 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Requests a reload at each SIGHUP. If a requested reload has not begun, it serves this signal
-/// too, because it has not read anything yet. Never completes.
+/// Requests a reload at each SIGHUP. A reload that was requested and has not begun serves this
+/// signal too, because it has read nothing yet. Never completes.
 pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
     while hangups.recv().await.is_some() {
         if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {

@@ -44,8 +44,8 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // The inherited sockets must be taken before any thread starts.
     let inherited = Inherited::take();
-    // From here on, a hang-up does not end the daemon, which outlives the terminal that started it.
-    // Once the daemon serves, a hang-up requests a reload.
+    // From here on, a hang-up does not end the daemon. So the daemon outlives the terminal that
+    // started it. Once the daemon serves, a hang-up requests a reload.
     let hangups = catch(SignalKind::hangup())?;
     let notifier = Notifier::from_environment();
     let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
@@ -97,18 +97,18 @@ fn start_and_serve(
     process.serve(server, reload::at_hangups(hangups, &reloads))
 }
 
-/// The status while a start waits for its disk.
+/// The status that the service manager shows while a start waits for its disk.
 const FIRST_CEILINGS: &str = "starting: waits until storage has made the first ceilings durable";
 
 /// A start that may hand out IDs.
 struct Granted {
     ready: Ready,
     sockets: Inherited,
-    /// The service manager waits for the start as long as this lives.
+    /// As long as this value lives, the service manager waits for the start.
     starting: Extending,
 }
 
-/// Returns the settings that the log of a start shows.
+/// Returns the lines about settings that the log of a start shows.
 fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warnings: &[String]) -> Vec<Note> {
     let mut notes: Vec<Note> = settings.summary_without_addresses().into_iter().map(Note::Info).collect();
     // Shared counters are kept at the coordinator, so they need no state here.
@@ -137,7 +137,7 @@ struct Process<'a, W> {
 }
 
 impl<W: Write> Process<'_, W> {
-    /// Takes the worker IDs, and waits as long as nothing else is missing. Returns `None` if the
+    /// Takes the worker IDs. If only a worker ID is missing, waits for it. Returns `None` if the
     /// daemon is stopped meanwhile.
     fn take_numbers(
         &mut self,
@@ -218,7 +218,7 @@ fn failure(error: RunError) -> Failure {
     }
 }
 
-/// Refuses to wait for the end of standard input if it is the kernel's log.
+/// Refuses to wait for the end of standard input if standard input is the kernel's log.
 fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
     if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
         return Err(Failure::usage(

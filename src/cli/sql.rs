@@ -83,7 +83,7 @@ impl Terms {
         condition
     }
 
-    /// Returns the Unix ms of an ID.
+    /// Returns the expression for the Unix ms of an ID.
     fn unix_ms(&self, id: &str, div: &str) -> String {
         format!("({id} {div} {}{} + ({}))", self.weight, self.times_tick("*"), self.epoch_ms)
     }
@@ -93,7 +93,7 @@ impl Terms {
         if self.tick_ms == 1 { String::new() } else { format!(" {operator} {}", self.tick_ms) }
     }
 
-    /// Returns the first ID of a tick.
+    /// Returns the expression for the first ID of a tick.
     fn first_id(&self, tick: &str) -> String {
         let Terms { weight, constants, .. } = self;
         if *constants == 0 {

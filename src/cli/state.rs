@@ -1,4 +1,5 @@
-//! `snowbank state`: shows, exports and imports the state that a daemon keeps over restarts.
+//! `snowbank state`: shows, exports, imports and corrects the state that a daemon keeps over
+//! restarts.
 
 mod forget;
 mod lower;
@@ -135,11 +136,12 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let locks = lock_records(&arguments.directories.lock_dir, &given)?;
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
-    // The file is created before anything is released: if its name is taken, nothing may have
+    // The file is created before anything is released. So if the file's name is taken, nothing has
     // changed.
     let output = arguments.output.as_deref().map(create).transpose()?;
     let export = store::export(&directory, records)?;
-    // The state itself is released durably. The marks make a start refuse an older copy of it, too.
+    // The state itself is released durably. The marks make a start refuse an older copy of the
+    // state, too.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;

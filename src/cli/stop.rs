@@ -25,7 +25,7 @@ impl Stops {
         Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
-    /// Completes when something asks a daemon that waits for worker IDs to stop.
+    /// Completes when a stop is requested while the daemon waits for worker IDs.
     pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
         tokio::select! {
             () = self.asked(ends_with_stdin) => {}
@@ -35,8 +35,8 @@ impl Stops {
         tracing::info!("stopping: the daemon has no worker ID, and no request to answer");
     }
 
-    /// Completes when something asks a daemon to stop after its wait for worker IDs, but before it
-    /// serves.
+    /// Completes when a stop is requested after the daemon's wait for worker IDs, but before the
+    /// daemon serves.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);
@@ -89,7 +89,7 @@ impl Stops {
     }
 }
 
-/// Catches a signal from now on. From then on, the signal does not end the process.
+/// Catches a signal from now on, so that the signal does not end the process.
 pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
     // The runtime is needed only to register the signal: any reactor of the process delivers it.
     let runtime = runtime::Builder::new_current_thread().enable_io().build();

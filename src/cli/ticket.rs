@@ -1,4 +1,5 @@
-//! `snowbank ticket set`: stores the highest number of a ticket source, above which it continues.
+//! `snowbank ticket set`: stores the highest number of a ticket source. The source continues above
+//! that number.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

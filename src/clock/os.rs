@@ -12,8 +12,8 @@ const TORN_US: i64 = 1_000;
 /// thread that loses the processor every millisecond needs all attempts.
 const ATTEMPTS: usize = 16;
 
-/// Reads the wall clock and the boot clock as of one moment: it reads the boot clock before and
-/// after the wall clock, and compares.
+/// Reads the wall clock and the boot clock as of one moment: reads the boot clock before and after
+/// the wall clock, and compares the two readings.
 #[inline]
 pub fn read() -> Reading {
     let mut tightest: Option<(i64, Reading)> = None;

@@ -43,8 +43,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
-/// Returns the settings of the daemon, and for each of this many sources the settings of a source
-/// with its index.
+/// Returns the settings of the daemon, and the settings of this many sources. Each setting of a
+/// source has the source's index.
 pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Option<usize>)> {
     let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
     of_daemon.chain(
@@ -151,7 +151,7 @@ settings! {
         /// its own.
         identities: Vec<IdentitySettings>,
         /// The place where each setting was given. The messages of a refused reload, and of worker
-        /// IDs that cannot be picked, name it.
+        /// IDs that cannot be picked, name this place.
         origins: Origins,
     }
 }

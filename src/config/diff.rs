@@ -1,4 +1,4 @@
-//! Finds the changes that a reload would make, before it makes any.
+//! Finds the changes that a reload would make, before the reload makes any.
 
 use std::collections::BTreeSet;
 use std::fmt;

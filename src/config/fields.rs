@@ -50,13 +50,13 @@ pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
 pub struct WorkerIds {
     /// The worker IDs.
     pub set: WorkerSet,
-    /// True if the configuration gives them. False for worker 0, the default.
+    /// True if the configuration gives the worker IDs. False for worker 0, the default.
     pub are_given: bool,
     /// The text of worker IDs that were given by the layout's fields. `settle` turns it into `set`
-    /// once the layout is known. If an origin gives the numbers of the other fields, the text is
-    /// kept.
+    /// once the layout is known. The text is kept if `worker_id_from` gives the numbers of the
+    /// layout's other fields.
     pub(super) by_field: Option<String>,
-    /// True once the daemon has picked them from the machine.
+    /// True once the daemon has picked the worker IDs from the machine.
     pub(super) are_picked: bool,
     /// True while the daemon waits for its worker IDs. The source then has no worker IDs, and
     /// reports none.
@@ -88,7 +88,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// The names of the least severe messages that are logged. A greater level logs more.
+/// The names of the levels. Each level logs what the level before it logs, and more.
 pub(super) const LEVELS: [(&str, LevelFilter); 5] = [
     // Faults that keep the daemon from handing out IDs.
     ("error", LevelFilter::ERROR),

@@ -75,7 +75,7 @@ impl Credentials {
     }
 
     /// Makes a missing credential a warning instead of a mistake, for a process that only checks
-    /// what another one will read.
+    /// what another process will read.
     #[must_use]
     pub fn or_elsewhere(self) -> Self {
         Credentials { may_be_elsewhere: true, ..self }

@@ -10,7 +10,7 @@ use super::setting::Row;
 use super::value::{Value, excerpt};
 use snowbank_client::protocol::one_line;
 
-/// The file, option or variable that values come from. It gives mistakes their place.
+/// The file, option or variable that values come from. The input gives mistakes their place.
 pub(super) enum Input<'i> {
     /// A configuration file: its path, its text, and where its lines end.
     File { path: Arc<Path>, text: &'i str, line_ends: Vec<usize> },

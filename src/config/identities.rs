@@ -1,4 +1,5 @@
-//! The settings of one identity: a client that has a name of its own, and how much it may draw.
+//! The settings of one identity: a name for one client or several, and how much these clients may
+//! draw.
 
 use std::collections::BTreeMap;
 

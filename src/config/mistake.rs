@@ -95,8 +95,8 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Mistakes of a configuration, at least one: first those of the file in its order, then those
-/// of options and variables. Prints one per line.
+/// Mistakes of a configuration, at least one: first those of the file in its order, then those of
+/// options and variables. They are printed one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub(super) Vec<Mistake>);
 

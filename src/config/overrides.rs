@@ -18,7 +18,7 @@ use super::suggest::nearest;
 use super::value::Value;
 use crate::frontends::Protocol;
 
-/// A value that overrides the file's.
+/// A value that overrides the value in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// The setting, by its key with its section.
@@ -33,7 +33,7 @@ pub struct Override {
 /// variables override the file.
 ///
 /// Every command that reads a configuration flattens this into its arguments, so that all commands
-/// read it in the same way.
+/// read the configuration in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
@@ -87,8 +87,8 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` but is
-/// not one that Snowbank reads.
+/// Returns a warning for each of these names of environment variables that begins with `SNOWBANK_`,
+/// if Snowbank does not read that variable.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)

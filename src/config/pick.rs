@@ -35,8 +35,8 @@ impl fmt::Display for Unpicked {
 }
 
 impl Settings {
-    /// Picks the worker IDs of all sources that take them from the machine and have not picked yet.
-    /// Returns a line for each of these sources.
+    /// Picks the worker IDs of all sources whose worker IDs come from the machine and are not
+    /// picked yet. Returns a line for each of these sources.
     ///
     /// # Errors
     /// The machine has no number for a source, or two sources could hand out the same ID.
@@ -50,7 +50,7 @@ impl Settings {
             let open = OpenFields::of(&source.layout, &source.worker_ids);
             let found = machine.number(&source.worker_id_from, open.values());
             let (number, place) = found.map_err(|none| self.no_number(index, none))?;
-            // `settle` has checked that this works for every number.
+            // `settle` has checked that every number gives worker IDs.
             let set = open.with(number).map_err(|error| {
                 self.no_number(index, NoNumber { text: error.to_string(), may_pass: false })
             })?;

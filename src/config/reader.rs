@@ -1,4 +1,4 @@
-//! Walks a TOML document through the tables of settings and collects every mistake on the way.
+//! Reads a TOML document by the tables of settings, and collects every mistake in the document.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
@@ -76,7 +76,7 @@ impl Reader {
         }
     }
 
-    /// Reads one setting, if its key is known in this place.
+    /// Reads one setting. Reports a mistake if its key is not known in this place.
     fn read_entry(&mut self, input: &Input<'_>, place: &Place<'_>, entry: Entry<'_>) {
         let Place { prefix, index, here } = *place;
         let Entry { key, value } = entry;

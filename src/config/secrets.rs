@@ -31,7 +31,8 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
-    /// The contents of the files for the coordinator, which each connection to it reads again.
+    /// The hashes of the files for the coordinator. Each connection to the coordinator reads these
+    /// files again.
     pub fleet_files: Vec<FileDigest>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
@@ -87,8 +88,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
     let client_ca = located.path("tls.client_ca");
-    // Without the authorities the daemon would let every client in. So all three files are read, or
-    // none.
+    // Without the authorities that are configured, the daemon would let every client in. So either
+    // all configured files are read, or none.
     if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
         && client_ca.is_some() == settings.tls.client_ca.is_some()
     {

@@ -10,11 +10,11 @@ use super::value::Value;
 pub(crate) enum Change {
     /// At a reload.
     Reload,
-    /// Only at a restart, for this reason: a reload refuses it.
+    /// Only at a restart, for this reason. A reload refuses the change.
     Restart(&'static str),
 }
 
-/// The reason why the addresses of a front end change only at a restart.
+/// The reason why the addresses of listeners change only at a restart.
 pub(crate) const LISTENERS_OPENED: &str = "listeners are opened at the start";
 
 /// The place of a setting in the file.
@@ -70,8 +70,8 @@ impl Row {
         matches!(self.section, Section::Source | Section::SourceAlone)
     }
 
-    /// Returns the key with its section, or with the index of its source: `limits.max_wait`,
-    /// `sources[1].layout`.
+    /// Returns the key with its section, or with the index of its source or identity:
+    /// `limits.max_wait`, `sources[1].layout`.
     pub(crate) fn full_key(&self, source: Option<usize>) -> String {
         match (source, self.section) {
             (Some(index), Section::Identity) => format!("identities[{index}].{}", self.key),

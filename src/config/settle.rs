@@ -23,7 +23,7 @@ use snowbank_client::layout::UnixMicros;
 /// Completes and checks the settings that were read.
 ///
 /// # Errors
-/// Every mistake that was found here or while the values were read.
+/// Every mistake that was found here, or in the files that the configuration names.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { mut settings, mut findings } = reader;
     settings.shards = settings.shards.or_cores(cores);
@@ -178,10 +178,10 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The least horizon, in units of `max_ahead`. With this horizon, a holder raises its bound when
-/// 3 × `max_ahead` are left, which is half of the horizon. When 2 × `max_ahead` are left, it must
-/// assume that another daemon has taken the worker ID (`rules::may_be_abandoned`). So a raise may
-/// take one `max_ahead`.
+/// The least horizon, in units of `max_ahead`. With this horizon, a holder raises its bound when 3
+/// × `max_ahead` are left, which is half of the horizon. When 2 × `max_ahead` are left, the holder
+/// must assume that another daemon has taken the worker ID (`rules::may_be_abandoned`). So a raise
+/// may take one `max_ahead`.
 const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
@@ -206,8 +206,8 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     if findings.origins.is_given("fleet.horizon") {
         return findings.mistake_of("fleet.horizon", text);
     }
-    // If the default of `max_ahead` is too long, it is four ticks of the layout. So the layout is
-    // at fault.
+    // A default of `max_ahead` that is too long is four ticks of the layout. So the layout is at
+    // fault.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
     findings.mistake_of_source(index, key, text);
 }

@@ -53,8 +53,8 @@ pub(super) fn settle_source(
     true
 }
 
-/// Reports settings of a source that its kind does not have. Settings for all sources, at the top
-/// of the file, do not count.
+/// Reports settings in a source's own entry that a source of its kind does not have. Settings for
+/// all sources, at the top of the file, do not count.
 fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findings: &mut Findings) {
     // The default values of a counter are not refused, because the reference states them for every
     // source.
@@ -74,7 +74,7 @@ fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findin
     }
 }
 
-/// Returns true if the layout has begun and has not ended. Otherwise reports the reason.
+/// Returns true if the layout has begun and has not ended. Otherwise reports a mistake.
 fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findings: &mut Findings) -> bool {
     let layout = &source.layout;
     match layout.life(now) {

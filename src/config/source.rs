@@ -15,7 +15,7 @@ use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_client::layout::{Layout, WorkerSet};
 
-/// The most sources of a daemon. Each adds to every INFO reply, and has a cursor on each shard.
+/// The most sources of a daemon. Each adds to every INFO reply, and has a lane on each shard.
 pub const SOURCES_MAX: usize = 64;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
@@ -168,7 +168,7 @@ impl SourceSettings {
         }
     }
 
-    /// Returns the layout of its IDs. A ticket source has no layout.
+    /// Returns the layout of the source's IDs. A ticket source has no layout.
     pub fn own_layout(&self) -> Option<&Layout> {
         self.kind.follows_the_clock().then_some(&self.layout)
     }
@@ -208,7 +208,8 @@ impl SourceSettings {
         self.is_of_machine() && !self.worker_ids.are_picked
     }
 
-    /// Returns true if other machines with this configuration may get any worker ID of its layout.
+    /// Returns true if other machines with this configuration may get any worker ID of the source's
+    /// layout.
     pub(super) fn may_get_any_number(&self) -> bool {
         self.is_assigned() || self.is_of_machine() && self.worker_ids.by_field.is_none()
     }

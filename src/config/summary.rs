@@ -14,7 +14,7 @@ use snowbank_client::layout::{Life, UnixMicros, collision};
 const EXACT_INTEGERS: u64 = 1 << 53;
 
 impl SourceSettings {
-    /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
+    /// Returns the IDs per second of all the source's worker IDs together, rounded down. Saturates.
     pub fn ids_per_second(&self) -> u64 {
         let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.set.len() as u128;
         u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
@@ -43,7 +43,7 @@ impl SourceSettings {
 }
 
 impl Settings {
-    /// Describes the daemon: a line on its listeners, and one for each source.
+    /// Describes the daemon in lines: its listeners, its certificate, its fleet and each source.
     /// [`StatePlace`](super::StatePlace) describes the state.
     pub fn summary(&self) -> Vec<String> {
         let mut lines = vec![format!("listens on {}; {}", joined(&self.listen), self.manner())];
@@ -202,8 +202,8 @@ impl Settings {
         })
     }
 
-    /// Returns true if the coordinator keeps every source of this daemon unique. Then it does not
-    /// matter which daemons see the locks of this daemon.
+    /// Returns true if the coordinator keeps the IDs of every source of this daemon unique. If so,
+    /// it does not matter which daemons see the locks of this daemon.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }

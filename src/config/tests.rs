@@ -22,8 +22,9 @@ fn settings(text: &str) -> Settings {
     load_text(text, &Overrides::default()).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
 }
 
-/// Returns the cases of a table: for each, the lines of a configuration, and the lines after `=> `.
-/// A blank line ends a case. A case that begins with `##` is a heading.
+/// Returns the cases of a table, which are separated by blank lines. A case has the lines of a
+/// configuration, and the expected lines, which begin with `=> `. Lines that begin with `##` are a
+/// heading, and no case.
 fn cases(table: &str) -> impl Iterator<Item = (String, Vec<&str>)> {
     table.split("\n\n").filter_map(|block| {
         if block.starts_with("##") {

@@ -1,8 +1,9 @@
 //! The tokens that clients must send, read from their file.
 //!
-//! The daemon keeps only the SHA-256 of a token. The file may have the hash in place of the token,
-//! too. Passwords need a slow hash, because they can be guessed. Tokens are random, so a fast hash
-//! protects them. A slow hash would cost each new connection the time of a thousand requests.
+//! The daemon keeps only the SHA-256 of each token, and one token itself: that for its peers. The
+//! file may have the hash in place of the token, too. Passwords need a slow hash, because they can
+//! be guessed. Tokens are random, so a fast hash protects them. A slow hash would cost each new
+//! connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_carry_their_unit() {
+    fn a_duration_needs_a_unit_unless_it_is_zero() {
         for (text, millis) in [
             ("0", 0),
             ("10ms", 10),

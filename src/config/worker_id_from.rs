@@ -12,7 +12,7 @@ use crate::fleet::SWAPS_MAX;
 pub enum WorkerIdFrom {
     /// The setting `worker_ids`.
     Given,
-    /// This many numbers that no daemon of the fleet has, picked at the start.
+    /// This many worker IDs that no other daemon of the fleet has. They are picked at the start.
     Coordinator(usize),
     /// The number at the end of the machine's host name.
     HostName,

@@ -10,11 +10,11 @@ use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// The time between two looks at the status. A change of the status is sent at the next look. If a
-/// message was lost, readiness and status are sent again then.
+/// The time between two readings of the status. After each reading, the status is sent if it has
+/// changed, and readiness and status are sent again if a message was lost.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two looks at a daemon that is not ready. If the clock is set right,
-/// this is noticed within this time.
+/// The longest time between two readings of the status while the daemon is not ready. Within this
+/// time, the daemon notices that the clock was set right.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs

@@ -1,9 +1,9 @@
 //! The thread `log`, which writes the lines of the log. If the log's destination is blocked, such
 //! as a pipe that nobody reads, only this thread waits, and clients are not delayed.
 //!
-//! The crate `tracing-appender` has such a thread too. But this crate panics if the system has no
-//! thread left, it prints to standard output if writing the last lines takes too long, and its
-//! flush ends the thread.
+//! The crate `tracing-appender` has such a thread too. But `tracing-appender` panics if the system
+//! has no thread left, prints to standard output if writing the last lines takes too long, and ends
+//! the thread at a flush.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "log";
 /// The most lines in the queue. Most lines have less than 300 bytes. Lines come in bursts of some
 /// tens.
 const LINES_MAX: usize = 1_024;
-/// The longest time for which the end of the process waits until the last lines are written.
+/// The longest time for which a process that ends waits until its last lines are written.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Queues lines for the thread. Each write must be the line of one event.

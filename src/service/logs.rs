@@ -94,7 +94,8 @@ pub fn log_failure(reason: &str) {
     }
 }
 
-/// Before the process ends, waits until the events so far are written, but not for long.
+/// Waits until the events so far are written, at most for `END_PATIENCE`. Called before the process
+/// ends.
 pub fn end_log() {
     if let Some(output) = OUTPUT.get() {
         LogWriter::flush(&output.writer);

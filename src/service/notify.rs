@@ -27,8 +27,8 @@ const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_00
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
 /// The time that a stop asks for in addition to its own limit, because threads of a busy machine
-/// run late. It is short, because the manager must not wait long if a disk that hangs prevents the
-/// process from ending.
+/// run late. The time is short, because the manager must not wait long if a disk that hangs
+/// prevents the process from ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
 /// A handle to the service manager.

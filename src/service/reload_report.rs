@@ -2,9 +2,9 @@
 //! units run as `ExecReload=`.
 //!
 //! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon
-//! sends a message to the socket when a reload begins, and another with its result. So the waiting
-//! process can ignore the result of a reload that began earlier. Only the daemon's user can write
-//! to its runtime directory, so no other program can send a result.
+//! sends a message to the socket when a reload begins, and another with the reload's result. So the
+//! waiting process can ignore the result of a reload that began earlier. Only the daemon's user can
+//! write to its runtime directory, so no other program can send a result.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn results_of_earlier_reloads_are_ignored() {
         let directory = tempfile::tempdir().unwrap();
-        // This is what a process leaves behind that was killed while it waited.
+        // A process that was killed while it waited leaves such a socket behind.
         drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
         let result = ReloadResult::open(directory.path()).unwrap();
         assert_eq!(ReloadResult::open(directory.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);

@@ -1,6 +1,6 @@
 //! A sabotage: the change, the promise that it breaks, and the test that must fail. A patch is a
-//! unified diff without line numbers, so that it still applies when code around it moves. Its lines
-//! that begin with a space or a minus must be in the file exactly once.
+//! unified diff without line numbers, so that it still applies when code around it moves. The lines
+//! of a hunk that begin with a space or a minus must be in the file exactly once, as one block.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) struct TestName(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
     pub(crate) package: &'static str,
-    /// The prefix of its unit tests' names.
+    /// The prefix of the names of this library's unit tests.
     prefix: &'static str,
     pub(crate) sources: &'static str,
 }
@@ -50,9 +50,9 @@ const LIBRARIES: [Library; 6] = [
 /// The kind of a test, which decides how it is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite<'a> {
-    /// A unit test of that library.
+    /// A unit test of this library.
     Unit(Library),
-    /// A loom model of that library.
+    /// A loom model of this library.
     Loom(Library),
     /// A folder in tests/.
     Integration(&'a str),

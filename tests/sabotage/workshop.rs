@@ -9,7 +9,8 @@ use crate::patch::{Patch, Suite, TestName};
 
 /// The time limit of a test. On the unpatched sources each test takes less, even on a slow machine.
 const TEST_LIMIT_S: &str = "120";
-/// The exit codes of `timeout` after the time limit: it ended the test by TERM, or by KILL.
+/// The exit codes of `timeout` after the time limit: `timeout` has ended the test by TERM, or by
+/// KILL.
 const TIMED_OUT: [Option<i32>; 2] = [Some(124), Some(137)];
 
 /// The folders that are not copied: build output, history, and failures that proptest has saved.
@@ -23,10 +24,10 @@ pub(crate) struct Workshop {
 }
 
 pub(crate) enum Outcome {
-    /// The test failed: its first panic.
+    /// The test failed. The text is the message of its first panic.
     Red(String),
     Green,
-    /// The sources do not compile: the compiler's message.
+    /// The sources do not compile. The text is the compiler's message.
     DoesNotCompile(String),
     /// The test reached the time limit.
     Endless,
@@ -72,7 +73,7 @@ impl Workshop {
         outcome
     }
 
-    /// Builds and runs one test on the unpatched copy.
+    /// Builds and runs one test on the copy, patched or not.
     pub(crate) fn run(&self, test: &TestName) -> Result<Outcome, String> {
         match self.build(test)? {
             Ok(executable) => self.execute(&executable, test.in_executable()),

@@ -55,7 +55,7 @@ struct Repository {
 }
 
 #[test]
-fn words_names_and_sizes_are_tidy() {
+fn links_names_and_sizes_are_tidy() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let mut offences: Vec<String> = repository.files.iter().flat_map(|file| repository.check(file)).collect();
     offences.extend(size::too_long(&repository.files));
@@ -179,7 +179,7 @@ impl Repository {
     }
 }
 
-/// Finds lines that a merge left behind.
+/// Reports lines that a merge left behind.
 fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
     for (index, line) in text.lines().enumerate() {
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {

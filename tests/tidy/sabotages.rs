@@ -8,7 +8,8 @@ use patch::TestName;
 #[path = "../sabotage/patch.rs"]
 mod patch;
 
-/// The most patches. A change to lines that a patch names must change the patch, too.
+/// The most patches. There is a limit, because whoever changes lines that a patch quotes must
+/// change the patch, too.
 const PATCHES_MAX: usize = 120;
 
 #[test]
@@ -22,7 +23,7 @@ fn each_sabotage_applies_and_its_test_exists() {
     assert!(patches.len() <= PATCHES_MAX, "{} patches; at most {PATCHES_MAX} are allowed", patches.len());
 }
 
-/// Returns whether the file in which the test must be has a function of its name.
+/// Returns whether the file in which the test must be has a function of the test's name.
 fn exists(test: &TestName, root: &Path) -> bool {
     let sources = test.library().sources;
     let in_crate = test.in_crate();

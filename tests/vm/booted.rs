@@ -119,7 +119,8 @@ const EXPECTED: &[&str] = &[
     "dmesg_restrict: 1",
 ];
 
-/// Adds the files of the test to the Debian in `root`, which has the package installed. Packs it.
+/// Adds the files of the test to the Debian in `root`, which has the package installed. Packs that
+/// Debian into an archive, and returns a machine that boots from the archive.
 pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Machine, String> {
     let client = std::env::current_exe().map_err(|error| error.to_string())?;
     install(root, &client, "usr/lib/vm/client")?;
@@ -137,7 +138,8 @@ pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Ma
     let wants = system.join("multi-user.target.wants");
     fs::create_dir_all(&wants).map_err(fault(&wants))?;
     let enabled = ENABLED.iter().map(|(name, unit)| (wants.join(name), *unit));
-    // The console belongs to the test.
+    // The last link turns off the login prompt on the console, because the console belongs to the
+    // test.
     for (link, unit) in enabled.chain([(system.join("serial-getty@ttyS0.service"), "/dev/null")]) {
         symlink(unit, &link).map_err(fault(&link))?;
     }

@@ -1,6 +1,6 @@
 //! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback. In
 //! the guest, a shell runs a daemon of a fleet, which hands out IDs and tickets of a shared
-//! counter. The shell starts the daemon again whenever it ends.
+//! counter. The shell starts the daemon again whenever the daemon ends.
 //!
 //! One copy keeps its worker ID. The daemon of the other copy ends, and its next start takes
 //! another worker ID. Once a copy has noticed the restore, it hands out no ID and no ticket that
@@ -83,7 +83,8 @@ enum Notice {
     Generation,
     /// The clocks of the copies are set.
     Clock,
-    /// No sign. Still, one copy finds at the coordinator that the other one has its key.
+    /// No sign. Still, one copy finds at the coordinator that the other copy holds the key of their
+    /// worker ID.
     Nothing,
 }
 
@@ -142,7 +143,8 @@ impl Round {
         let proxy = etcd.proxy();
         let port = proxy.url().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default();
         self.prepare(&format!("127.0.0.1:{port}"), directory)?;
-        // Accepts a connection, and never reads from it.
+        // The kernel accepts the guest's connection to this listener. Nobody reads from the
+        // connection.
         let held = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let held_port = held.local_addr().map_err(|error| error.to_string())?.port().to_string();
         let step = if self.notice == Notice::Clock { STEP } else { "" }.replace("PORT", &held_port);

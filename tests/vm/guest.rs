@@ -1,5 +1,5 @@
 //! The contents of a small machine: the daemon, its clients, a shell that starts them, and a disk
-//! with slow syncs. The events that the console of a machine shows.
+//! with slow syncs. Also the events that a machine's console shows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -117,7 +117,7 @@ pub(crate) fn wall_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
 }
 
-/// A run of IDs, with the guest's wall clock when it was requested and when it arrived.
+/// A run of IDs, with the guest's wall clock at the request and at the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     pub(crate) asked_us: i64,
@@ -145,8 +145,8 @@ impl Said {
     pub(crate) fn read(console: &str) -> Result<Said, String> {
         let mut said = Said::default();
         let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        // The first line of a copy's console may lack a beginning, which was printed before the
-        // save.
+        // The first line of a copy's console may lack its beginning, because the original printed
+        // that before the save.
         for line in whole.lines().map(str::trim_end) {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());

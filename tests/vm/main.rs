@@ -123,7 +123,8 @@ fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     }
 }
 
-/// Waits until the machine's client has had IDs for a while, and its console shows enough.
+/// Waits until the machine's client has had IDs for a while, and the machine's console shows enough
+/// events.
 fn watch(vm: &mut Vm, name: &str, is_enough: impl Fn(&Said) -> bool) -> Result<(), String> {
     const LIMIT: Duration = Duration::from_secs(120);
     let deadline = Instant::now() + LIMIT;

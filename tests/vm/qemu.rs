@@ -17,17 +17,17 @@ const LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) kernel: PathBuf,
-    /// The file system from which it boots, and on which it runs.
+    /// The file system from which the machine boots, and on which it runs.
     pub(crate) initrd: PathBuf,
     pub(crate) memory_mib: u32,
-    /// True if it can reach this machine's loopback, as 10.0.2.2.
+    /// True if the virtual machine can reach the host's loopback, as 10.0.2.2.
     pub(crate) has_network: bool,
     pub(crate) arguments: &'static str,
-    /// The lines that it must print once it is up.
+    /// The lines that the machine must print once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 
-/// A machine that runs, or that has a saved state and waits. Dropping this value ends the machine's
+/// A machine that runs, or that waits with a saved state. Dropping this value ends the machine's
 /// process.
 pub(crate) struct Vm {
     process: Child,
@@ -36,8 +36,8 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
-    /// Starts a machine. If it has a saved state, it reads that state and waits for
-    /// [`resume`](Vm::resume). Otherwise it boots.
+    /// Starts a machine. With a saved state, the machine reads that state and waits for
+    /// [`resume`](Vm::resume). Without one, it boots.
     pub(crate) fn start(
         machine: &Machine,
         directory: &Path,

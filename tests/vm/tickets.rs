@@ -1,7 +1,7 @@
-//! A ticket source on a machine that is restored: the client that draws from it, and the events
-//! that the console must show. No clock tells a copy which numbers another copy has handed out. So
-//! requests are refused once the daemon has noticed the restore, even after a restart, until
-//! `snowbank ticket set` says where the counter continues.
+//! A ticket source on a machine that is restored: the client that draws from the source, and the
+//! events that the console must show. No clock tells a copy which numbers another copy has handed
+//! out. So requests are refused once the daemon has noticed the restore, even after a restart,
+//! until `snowbank ticket set` says where the counter continues.
 
 use std::fs;
 use std::thread;
@@ -26,8 +26,8 @@ pub(crate) enum Ticket {
     Refused { asked_us: i64, code: u16 },
     /// The daemon ended with this exit code.
     Ended(i32),
-    /// A start was refused because of the restored counter. The message of the refusal names the
-    /// command.
+    /// A start was refused because of the restored counter. The message of the refusal names
+    /// `snowbank ticket set`.
     Named,
     /// `snowbank ticket set` stored this value.
     Set(u64),

@@ -1,5 +1,5 @@
-//! The clients of other protocols that tests/clients/install installs, and the scripts that drive
-//! them.
+//! Paths of the clients that tests/clients/install installs for other protocols, and of the scripts
+//! that drive these clients.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,7 @@ pub fn place() -> PathBuf {
     Path::new(ROOT).join("target/clients")
 }
 
-/// Returns a script of tests/clients.
+/// Returns the path of a script in tests/clients.
 pub fn script(name: &str) -> PathBuf {
     Path::new(ROOT).join("tests/clients").join(name)
 }
@@ -28,8 +28,8 @@ pub fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a command succeeds, such as a command that loads a library. Calls [`skip`] if
-/// the command fails.
+/// Returns whether a command succeeds, for example because the library that it loads is installed.
+/// Calls [`skip`] if the command fails.
 pub fn can_run(command: &mut Command, what: &str) -> bool {
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {

@@ -1,5 +1,5 @@
-//! Real coordinators on free loopback ports, and a proxy in front of each, which delays answers,
-//! drops answers, or cuts connections.
+//! Real coordinators on free loopback ports. A proxy in front of a coordinator can delay answers,
+//! drop answers, or cut connections.
 
 mod etcd;
 mod proxy;
@@ -181,7 +181,7 @@ pub trait Coordinator {
     fn delete(&self, key: &str);
 
     /// Makes the coordinator require a password. Tests call this before the fleet is prepared.
-    /// Returns the user's name.
+    /// Returns the name of the user who has this password.
     fn require_password(&self, password: &str) -> &'static str;
 
     /// Returns the words with which the coordinator refuses a wrong password.
@@ -192,7 +192,7 @@ pub trait Coordinator {
         format!("{}://{}", self.scheme(), self.address())
     }
 
-    /// Returns the endpoint for a configuration if the coordinator serves TLS.
+    /// Returns the endpoint for a configuration, with the scheme for TLS.
     fn tls_url(&self) -> String {
         format!("{}s://{}", self.scheme(), self.address())
     }
@@ -208,8 +208,9 @@ pub trait Coordinator {
     }
 }
 
-/// Runs a test of a rule that is the same for every kind of coordinator. Uses etcd alone, or every
-/// kind that is installed if `SNOWBANK_COORDINATORS` is set, as `tests/long` does.
+/// Runs a test of a rule that is the same for every kind of coordinator. Without
+/// `SNOWBANK_COORDINATORS`, the test runs on etcd alone. With this variable, which `tests/long`
+/// sets, the test runs on every kind that is installed.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);

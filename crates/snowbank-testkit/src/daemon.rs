@@ -83,7 +83,7 @@ impl Setup {
         Setup::bare().args(["--listen", "127.0.0.1:0"])
     }
 
-    /// Returns a daemon on a free loopback port with this configuration.
+    /// Returns `snowbank serve` on a free loopback port with this configuration.
     pub fn configured(toml: &str) -> Setup {
         Setup::new().config(toml)
     }
@@ -233,11 +233,11 @@ impl Setup {
 /// The output and exit code of a daemon that ended by itself.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit code; `None` if a signal ended it.
+    /// The exit code. `None`: a signal ended the daemon.
     pub code: Option<i32>,
-    /// All of its standard output.
+    /// All of the daemon's standard output.
     pub stdout: String,
-    /// All of its standard error.
+    /// All of the daemon's standard error.
     pub stderr: String,
 }
 
@@ -304,7 +304,7 @@ impl Daemon {
         self.connect().next(Ask::of(1)).ids()[0]
     }
 
-    /// Returns the address of its first listener.
+    /// Returns the address of the daemon's first listener.
     pub fn tcp(&self) -> SocketAddr {
         self.addresses[0].tcp()
     }
@@ -314,7 +314,7 @@ impl Daemon {
         self.directory.path().join(name)
     }
 
-    /// Returns its process ID.
+    /// Returns the daemon's process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -330,8 +330,9 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until the daemon has its worker IDs. A daemon that waits for worker IDs listens, too.
-    /// When it gets them, it closes the connections that it accepted while it waited.
+    /// Waits until the daemon has its worker IDs. A daemon already listens while it waits for
+    /// worker IDs. When the wait ends, the daemon closes the connections that it accepted during
+    /// the wait.
     pub fn assert_has_numbers(&self) {
         // A daemon logs this only once it has its worker IDs.
         self.assert_logs("the kernel's log");
@@ -342,8 +343,8 @@ impl Daemon {
         replace(&self.path(name), text);
     }
 
-    /// Repeats a request, without a wait, until the daemon refuses it with this code. Returns the
-    /// runs that it got before.
+    /// Repeats a request, with a `max_wait_ms` of 0, until the daemon refuses the request with this
+    /// code. Returns the runs of all earlier replies.
     pub fn draw_until(&self, ask: Ask, code: u16) -> Vec<Run> {
         const REQUESTS_BETWEEN_PAUSES: usize = 20;
         let mut wire = self.connect();
@@ -376,7 +377,7 @@ impl Daemon {
         })
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the daemon.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
@@ -403,7 +404,7 @@ impl Daemon {
     }
 
     /// Stops the daemon as a service manager does. Returns the lines of standard output that follow
-    /// those of the listeners.
+    /// the listeners' lines.
     pub fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         assert_eq!(self.wait(), Some(0), "{}", self.log());
@@ -416,12 +417,13 @@ impl Daemon {
         self.wait();
     }
 
-    /// Returns its resident memory.
+    /// Returns the daemon's resident memory.
     pub fn resident_kib(&self) -> u64 {
         self.status("VmRSS")
     }
 
-    /// Returns its resident memory that no file backs: the heap and the stacks.
+    /// Returns the part of the daemon's resident memory that no file backs: the heap and the
+    /// stacks.
     pub fn anonymous_kib(&self) -> u64 {
         self.status("RssAnon")
     }
@@ -431,7 +433,7 @@ impl Daemon {
         number_of(&std::fs::read_to_string(path).expect("/proc is there"), field)
     }
 
-    /// Returns how often its threads have gone to sleep so far.
+    /// Returns how often the daemon's threads have gone to sleep so far.
     pub fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
         tasks
@@ -441,7 +443,7 @@ impl Daemon {
             .sum()
     }
 
-    /// Returns its number of open files, including sockets.
+    /// Returns the number of files and sockets that the daemon has open.
     pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("/proc is there").count()
     }

@@ -15,7 +15,8 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Adds the ID of a line. The ID must be new, and above the last one of its source.
+    /// Adds the ID in a line. The line's second word is the source, and the third is the ID. The ID
+    /// must be new, and above the last ID of the source.
     pub fn add(&mut self, line: &str) {
         let mut words = line.split(' ').skip(1);
         let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {

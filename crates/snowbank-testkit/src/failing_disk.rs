@@ -1,5 +1,5 @@
-//! A disk under the real daemon that fails on demand. A library for `LD_PRELOAD`, compiled here,
-//! obeys a file of orders. `failing_disk.c` explains the orders.
+//! A disk that fails on demand, under the real daemon. A library for `LD_PRELOAD`, which is
+//! compiled here, obeys a file of orders. `failing_disk.c` explains the orders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +22,8 @@ pub struct FailingDisk {
 }
 
 impl FailingDisk {
-    /// Makes a disk under `directory`, which works until it gets an order. `control`, the file of
-    /// orders, must be outside of `directory`.
+    /// Makes a disk under `directory`. The disk works until it gets an order. `control`, the file
+    /// of orders, must be outside of `directory`.
     pub fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         let directory = directory.canonicalize().expect("the directory is there");
@@ -46,7 +46,7 @@ impl FailingDisk {
     }
 
     /// Returns the calls so far, in order, each with the path within the directory. If a call on an
-    /// open file stalls, a second line follows: `stall`.
+    /// open file stalls, a second line follows, which begins with `stall`.
     pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

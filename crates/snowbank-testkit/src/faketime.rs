@@ -1,5 +1,5 @@
-//! A wall clock of daemons that tests can set. libfaketime, which is preloaded into the shipped
-//! program, shows it to a daemon. The boot clock and the monotonic clock stay right, as on a real
+//! A wall clock that tests can set. Daemons read this clock through libfaketime, which is preloaded
+//! into the shipped program. The boot clock and the monotonic clock stay right, as on a real
 //! machine whose wall clock is set.
 
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ impl FakeClock {
         let unfinished = self.file.with_extension("new");
         std::fs::write(&unfinished, text).expect("the time is written");
         let before = Instant::now();
-        // The rename replaces the file in one step, so that no reader finds half of it.
+        // The rename replaces the file in one step, so that no reader finds half of the text.
         std::fs::rename(&unfinished, &self.file).expect("the clock is set");
         Step { before, after: Instant::now() }
     }
@@ -125,7 +125,7 @@ pub fn true_unix_ms(moment: Instant) -> f64 {
     unix_ms + ms_between(origin, moment)
 }
 
-/// Returns the time from one moment to another, in ms; negative if the other is earlier.
+/// Returns the time from one moment to another, in ms; negative if `to` is earlier than `from`.
 pub fn ms_between(from: Instant, to: Instant) -> f64 {
     match to.checked_duration_since(from) {
         Some(later) => later.as_secs_f64() * 1e3,

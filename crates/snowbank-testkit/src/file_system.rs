@@ -41,7 +41,7 @@ impl FileSystem {
         Some(FileSystem { directory })
     }
 
-    /// Returns the directory at which it is mounted.
+    /// Returns the directory at which the file system is mounted.
     pub fn point(&self) -> PathBuf {
         self.directory.path().join("disk")
     }

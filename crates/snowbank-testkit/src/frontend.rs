@@ -34,7 +34,7 @@ impl FrontEndClient {
         bytes
     }
 
-    /// Reads a line, and returns it without its end.
+    /// Reads a line, and returns its text without the line end.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {

@@ -1,5 +1,5 @@
 //! A small HTTP/1.1 client for the tests. A connection to the admin listener carries one request. A
-//! connection to the front end stays open for more.
+//! connection to the front end stays open for more requests.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -111,7 +111,7 @@ impl FrontEndClient {
     }
 }
 
-/// Gets a path from the daemon's last listener.
+/// Gets a path from the admin listener, which is the daemon's last listener.
 pub fn get(daemon: &Daemon, path: &str) -> Answer {
     ask(daemon.addresses.last().expect("an admin listener"), "GET", path, "")
 }
@@ -137,7 +137,8 @@ pub fn parse(bytes: &[u8]) -> Answer {
     Answer { code, headers: headers.collect(), body: body.to_owned() }
 }
 
-/// Scrapes the daemon's metrics. Returns each sample with its name and labels as in the text.
+/// Scrapes the daemon's metrics. Returns the value of each sample. The name and the labels are one
+/// string, as in the metrics' text.
 pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     let answer = get(daemon, "/metrics");
     assert_eq!(answer.code, 200, "{answer:?}");

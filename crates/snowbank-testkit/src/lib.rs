@@ -41,8 +41,8 @@ pub use daemon::{Address, Daemon, Setup};
 pub use port::Port;
 pub use wire::{Ask, Reply, Wire};
 
-/// The longest that the tests wait for anything. On a busy machine, the start of a ZooKeeper takes
-/// 40 s.
+/// The longest time for which the tests wait for anything. On a busy machine, the start of a
+/// ZooKeeper takes 40 s.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A source that always has IDs, and a source of 16 IDs a second.
@@ -98,8 +98,8 @@ pub fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
     });
 }
 
-/// Reports that a test cannot run here. The test must then return. Panics if `CI` is set, because
-/// there no test may be skipped.
+/// Reports that a test cannot run here. The test must then return. Panics if `CI` is set, because a
+/// run in CI may skip no test.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
     // Written directly to the stream, because the test harness hides the output of a test that
@@ -121,8 +121,8 @@ pub fn has_program(name: &str, package: &str) -> bool {
 pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Returns the generator of a seed. Prints the seed, which the output of a failing test then
-    /// shows.
+    /// Returns the generator of a seed. Prints the seed, so that the output of a failing test shows
+    /// it.
     pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
         Random(fastrand::Rng::with_seed(seed))

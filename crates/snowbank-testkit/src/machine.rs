@@ -28,12 +28,12 @@ impl Machine {
         Some(Machine { clock: Some(clock), ..machine })
     }
 
-    /// Returns its wall clock.
+    /// Returns the machine's wall clock.
     pub fn clock(&self) -> &FakeClock {
         self.clock.as_ref().expect("the machine was made with a clock")
     }
 
-    /// Returns a path in its directory.
+    /// Returns a path in the machine's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

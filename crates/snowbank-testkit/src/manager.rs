@@ -1,4 +1,4 @@
-//! A service manager: the socket on which the daemon reports to it.
+//! A stand-in for a service manager: the socket to which the daemon sends its messages.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use tempfile::TempDir;
 
 use super::{DEADLINE, Setup};
 
-/// One message of the daemon: its assignments, in order.
+/// The assignments in one message of the daemon, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(Vec<String>);
 
 impl Message {
-    /// Returns whether it has this assignment, such as `READY=1`.
+    /// Returns whether the message has this assignment, such as `READY=1`.
     pub fn says(&self, assignment: &str) -> bool {
         self.0.iter().any(|found| found == assignment)
     }
 
-    /// Returns the value that it assigns to a name.
+    /// Returns the value that the message assigns to a name.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|found| found.strip_prefix(name)?.strip_prefix('='))
     }
@@ -30,7 +30,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Makes a manager that waits for messages.
+    /// Makes a manager that can receive messages.
     pub fn new() -> Manager {
         let directory = super::directory();
         let socket = UnixDatagram::bind(directory.path().join("notify")).expect("a socket");

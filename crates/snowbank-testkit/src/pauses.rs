@@ -1,6 +1,6 @@
-//! Evidence that the machine was too busy to run a process. There are two sources. The kernel
-//! counts the time for which each thread waits for a core. And a thread of this process notices
-//! when it wakes up too late itself.
+//! Evidence that the machine was too busy to run a process. The kernel counts the time for which
+//! each thread waits for a core. In addition, the thread that reads these counts notices when it
+//! wakes up too late.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The shortest wait that counts as a pause.
+/// The shortest total wait that counts as a pause.
 const PAUSE: Duration = Duration::from_millis(300);
 /// The time between two measurements of the threads.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A look at the threads, and the longest time that one of them waited for a core since the
-/// previous look.
+/// One measurement: the longest time for which any one thread has waited for a core since the
+/// previous measurement.
 #[derive(Debug)]
 struct Look {
     at: Instant,

@@ -2,7 +2,7 @@
 //! port after a restart. The kernel takes the local port of each connection from its own range, so
 //! another connection may get a free port of that range before the server binds it. The ports here
 //! are below that range. A test reserves a port by an abstract socket that is named after the port.
-//! The reservation ends when the test's process ends.
+//! The reservation ends when the [`Port`] is dropped, or when the test's process ends.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -38,7 +38,7 @@ impl Port {
         let name = Name::from_abstract_name(format!("snowbank-test-port-{number}")).expect("a short name");
         let held = UnixDatagram::bind_addr(&name).ok()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, number));
-        // A process that is no test may use the port.
+        // A process that is no test, and so reserves nothing, may already use the port.
         TcpListener::bind(address).ok()?;
         Some(Port { address, _held: held })
     }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::{directory, poll, skip};
 
-/// A running server. Dropping it stops it.
+/// A running server. Dropping this value stops the server.
 pub struct Postgres {
     server: Child,
     directory: TempDir,
@@ -75,7 +75,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // Stops the server at once: its data need not last.
+        // SIGQUIT stops the server at once. The data may be lost, because no test reads it later.
         let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
         let _ = self.server.wait();
     }

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 /// The result of a command.
 #[derive(Debug)]
 pub struct Said {
-    /// The exit code; `None` if a signal ended it.
+    /// The exit code. `None`: a signal ended the command.
     pub code: Option<i32>,
-    /// All of its standard output.
+    /// All of the command's standard output.
     pub out: String,
-    /// All of its standard error.
+    /// All of the command's standard error.
     pub err: String,
 }
 

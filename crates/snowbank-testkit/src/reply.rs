@@ -38,7 +38,7 @@ pub enum Reply {
     Ok(u16),
     /// A refusal.
     Error {
-        /// The tag of its request.
+        /// The tag of the refused request.
         tag: u16,
         /// One of the codes of [`crate::wire`].
         code: u16,
@@ -88,7 +88,7 @@ impl Reply {
         }
     }
 
-    /// Returns the tag of its request.
+    /// Returns the tag of the request that the reply answers.
     pub fn tag(&self) -> u16 {
         match self {
             Reply::Runs(tag, _)

@@ -14,9 +14,9 @@ use crate::{Daemon, poll};
 pub struct Shown {
     /// The ID bound: all IDs handed out so far are below it.
     pub bound: u64,
-    /// True if its daemon stopped cleanly.
+    /// True if the source's daemon stopped cleanly.
     pub clean: bool,
-    /// True if its worker IDs were given to another state directory.
+    /// True if the source's worker IDs were given to another state directory.
     pub released: bool,
 }
 
@@ -31,7 +31,7 @@ impl Machine {
         self.state().join("ceilings")
     }
 
-    /// Returns the disk under the state directory. It works until it gets an order.
+    /// Returns the disk under the state directory. The disk works until it gets an order.
     pub fn disk(&self) -> FailingDisk {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
@@ -54,15 +54,15 @@ impl Machine {
         }
     }
 
-    /// Draws until an ID is above the ceiling that is stored now. Returns that ID. On a busy
-    /// machine a raise may be late.
+    /// Draws until an ID is above the ceiling that is stored at the time of the call. Returns that
+    /// ID. On a busy machine a raise may be late.
     pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
         let bound = self.shown().bound;
         poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
     }
 
-    /// Changes every record of the state file, as a person with a text editor could. No daemon may
-    /// use the state at that time.
+    /// Changes every record of the state file, and makes both copies in the file valid again. No
+    /// daemon may run on the state meanwhile.
     pub fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
         let bytes = fs::read(self.file()).expect("the file is there");
         let slot_bytes = bytes.len() / 2;
@@ -84,8 +84,8 @@ impl Machine {
         fs::write(self.file(), slot.repeat(2)).expect("written");
     }
 
-    /// Returns the contents of the state file. A daemon may be writing the file, so this reads it
-    /// until two readings are equal.
+    /// Returns the contents of the state file. A daemon may be writing the file, so the file is
+    /// read until two readings are equal.
     pub fn back_up(&self) -> Vec<u8> {
         poll("a whole copy", || {
             let bytes = fs::read(self.file()).expect("the state is there");

@@ -88,8 +88,8 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Returns a request for `count` IDs of source 0. The wait is so long that even on a busy
-    /// machine the daemon raises a ceiling during it.
+    /// Returns a request for `count` IDs of source 0. Even on a busy machine, the daemon raises a
+    /// ceiling within the wait of this request.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }
@@ -333,7 +333,8 @@ impl Wire {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Requests IDs. Checks that the reply belongs to this request and is complete.
+    /// Requests IDs. Checks that a reply has this request's tag, and as many IDs as the request
+    /// allows.
     #[track_caller]
     pub fn next(&mut self, ask: Ask) -> Reply {
         let reply = self.call(&ask.bytes());
@@ -346,8 +347,8 @@ impl Wire {
         reply
     }
 
-    /// Requests IDs. Repeats the request if no ceiling was raised within its wait, which happens on
-    /// a busy machine.
+    /// Requests IDs. Repeats the request if the daemon raised no ceiling within the request's wait.
+    /// A busy machine can cause that.
     pub fn next_once_granted(&mut self, ask: Ask) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();

@@ -1,6 +1,6 @@
 //! A client that keeps all replies. Many connections request IDs all the time. The client notes the
 //! moment before each request and the moment after its reply. The daemon reads its clock between
-//! these two moments. So the times that the clock shows at them are bounds of the times in the IDs,
+//! these two moments. So the clock's times at these two moments are bounds of the times in the IDs,
 //! even on a busy machine.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use super::pauses::PauseWatch;
 use super::wire::{Ask, EXHAUSTED, NO_CEILING, Reply, Run, Wire};
 use super::{Daemon, Random, poll};
 
-/// The wait of a request that names none.
+/// The daemon's default wait, with which all requests are sent.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Plays a scene up to five times, until `play` returns a result. `play` returns `None` if the
-/// machine was too busy to serve a request.
+/// Calls `play` up to five times, until it returns a result. `play` returns `None` if the machine
+/// was too busy to serve a request.
 pub fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
-    (0..5).find_map(|_| play()).expect("in one of five scenes the machine serves all requests")
+    (0..5).find_map(|_| play()).expect("one of five runs in which the machine serves all requests")
 }
 
 /// The answer to a request.
@@ -61,7 +61,7 @@ impl Sample {
         }
     }
 
-    /// Returns whether the request waited for its whole wait and got nothing.
+    /// Returns whether the request waited for the whole default wait and got nothing.
     pub fn waited_in_vain(&self) -> bool {
         let is_late = self.answered - self.asked >= DEFAULT_WAIT;
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
@@ -79,7 +79,7 @@ impl Sample {
 /// The pattern of one connection's requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Sizes of requests, drawn at random.
+    /// The numbers of IDs to request. Each request picks one at random.
     pub counts: &'static [u32],
     /// The pause between a reply and the next request.
     pub pause: Duration,
@@ -98,7 +98,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Connections that send requests.
+/// Connections that send requests all the time.
 #[derive(Debug)]
 pub struct Witness {
     connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
@@ -151,7 +151,8 @@ impl Witness {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
 
-    /// Ends the requests. Checks that no connection has closed. Returns all replies by connection.
+    /// Ends the requests. Checks that the daemon closed no connection. Returns all replies by
+    /// connection.
     pub fn stop(self) -> Testimony {
         let (testimony, ended) = self.end();
         assert!(!ended, "a connection was closed");
@@ -182,7 +183,7 @@ impl Witness {
 }
 
 /// Sends requests until the witness is stopped or the daemon closes the connection. Returns true if
-/// the daemon closed it.
+/// the daemon closed the connection.
 fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest: &AtomicU64) -> bool {
     while !own.stop.load(Ordering::Acquire) {
         let ask = Ask::of(random.pick(load.counts)).default_wait();
@@ -255,7 +256,8 @@ impl Testimony {
         assert_distinct(runs);
     }
 
-    /// Checks strict order: an ID is above all IDs that any connection received before its request.
+    /// Checks strict order: an ID is above all IDs that any connection had received before this ID
+    /// was requested.
     #[track_caller]
     pub fn assert_strictly_ordered(&self) {
         for sample in self.samples() {

@@ -2,7 +2,7 @@ use super::super::status::{FleetStatus, SourceMinute, tests::healthy};
 use super::*;
 use Effect::{CouldRepeat, Look, Refuses, RefusesSome, RefusesSoon};
 
-/// Changes the status of a healthy daemon, judges it again, and returns it.
+/// Returns the status of a healthy daemon after a change, judged again.
 fn judged(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = healthy();
     change(&mut status);
@@ -29,7 +29,7 @@ fn finds_nothing(change: impl FnOnce(&mut Status)) {
 }
 
 #[test]
-fn findings_that_refuse_requests_make_the_daemon_unready() {
+fn a_finding_of_refused_requests_makes_the_daemon_unready() {
     finds("stop", Refuses, "closes its listeners", |status| status.draining = true);
     finds("worker_ids", CouldRepeat, "lock file is gone", |status| {
         status.ceilings.lost = Some(String::from("the lock file is gone"));
@@ -49,7 +49,7 @@ fn findings_that_refuse_requests_make_the_daemon_unready() {
 }
 
 #[test]
-fn findings_that_refuse_nothing_leave_the_daemon_ready() {
+fn a_finding_without_refusals_leaves_the_daemon_ready() {
     finds("wall_clock", Look, "3.0 s behind", |status| {
         status.clock.state = ClockState::Behind;
         status.clock.by_s = 3.0;

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the
-/// longest wait of a request. With their steps of 1, 2 and 5, a percentile is wrong by a factor of
-/// 2.5 at most.
+/// The upper bounds of the latency histogram, in microseconds. They reach from the time of a busy
+/// turn to the longest wait of a request. With their steps of 1, 2 and 5, a percentile is wrong by
+/// a factor of 2.5 at most.
 ///
 /// 2 ms is a bound, because a request for one ID is promised an answer within 2 ms, even while
 /// other clients send large requests. Another bound is just above the default wait. Without this

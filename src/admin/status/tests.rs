@@ -1,7 +1,7 @@
 use super::*;
 
 impl Status {
-    /// Returns the status that the first source has as a source with a layout. Tests change it.
+    /// Returns the part of the first source's status that only a source with a layout has.
     pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
         match &mut self.sources[0].kind {
             KindStatus::Snowflake(snowflake) => snowflake,

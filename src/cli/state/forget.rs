@@ -49,9 +49,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// Returns the time that a daemon with the default settings would believe. It does not believe a
-/// large step forward since the last daemon ran, because a wrong time server may have caused that
-/// step.
+/// Returns the time that a daemon with the default settings would believe. Such a daemon does not
+/// believe a large step forward since the last daemon ran, because a wrong time server may have
+/// caused that step.
 fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
     let of_this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
     let remembered = match of_this_boot.max_by_key(|record| record.instant()) {

@@ -28,7 +28,7 @@ pub(super) struct MarkShown {
     state: Option<String>,
     /// True if that state is the one in this directory. `None` without a mark.
     this_state: Option<bool>,
-    /// The effect on a start with this state and these worker IDs.
+    /// The effect of the mark on a start with this state and these worker IDs.
     next_start: NextStart,
     /// The process that holds the lock.
     holder: Option<String>,
@@ -62,7 +62,7 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups neighbouring worker IDs of a record whose marks are equal. `records` are all records of
+/// Groups a record's neighbouring worker IDs that have equal marks. `records` are all records of
 /// the state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
@@ -83,7 +83,7 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
 
 /// Returns the entry for worker IDs of a record whose marks are equal.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
-    // The worker IDs come from a set, so they always form a set.
+    // This never fails, because the worker IDs come from a set.
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();
     let workers = workers.filter(|_| record.numbering.snowflake().is_some());
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {

@@ -7,7 +7,7 @@ use crate::config::daemon::rows;
 use crate::config::setting::{Change, Row};
 use crate::config::value::Value;
 
-/// For each setting, by its key with its section: a value other than the default, as it is shown.
+/// The key of each setting, with its section, and a value other than the default.
 const OTHERS: &[(&str, &str)] = &[
     ("listen", r#"["127.0.0.1:7661", "unix:/s"]"#),
     ("shards", "3"),

@@ -36,7 +36,7 @@ fn the_limit_of_a_socket_path_includes_the_files_directory() {
     assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
 }
 
-/// Another machine may get any of the worker IDs.
+/// Another daemon of the fleet may get any worker ID of either layout.
 #[test]
 fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
     let two = |worker_ids: [&str; 2], layout: &str| {
@@ -62,8 +62,8 @@ fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
             );
         }
     }
-    // No worker ID of one layout makes an ID of the other, but the first layout has the ID space of
-    // a layout without the constant.
+    // These two layouts make no common ID, because their constants differ. But the ID space of the
+    // first layout is also that of a layout without the constant.
     let halves = [
         "time:41,half:1:constant(0),worker:9,sequence:12",
         "time:41,half:1:constant(1),worker:8,sequence:13",

@@ -1,4 +1,4 @@
-//! Options, variables, and the files that a configuration leads to.
+//! Options, variables, and the files that a configuration names.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn overrides_take_the_place_of_the_file() {
     let one_source = format!("{text}[[sources]]\nname = \"default\"\nlayout = \"game\"");
     for text in [text, &one_source] {
         let settings = load_text(text, &overrides).unwrap();
-        // Relative paths of options are taken from the working directory.
+        // Relative paths of options start at the working directory.
         assert_eq!(settings.listen, ["[::1]:9", "unix:x"].map(|text| text.parse::<Address>().unwrap()));
         assert_eq!(settings.sources[0].layout, Layout::resolve("discord").unwrap());
         assert_eq!(settings.sources[0].worker_ids.set.to_string(), "1-2");
@@ -49,7 +49,7 @@ fn overrides_take_the_place_of_the_file() {
 }
 
 #[test]
-fn a_value_that_an_override_hides_is_named() {
+fn an_override_that_hides_a_value_of_the_file_is_reported() {
     let overrides = given(&[("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"), ("shards", &["2"], "--shards")]);
     let settings = load_text("shards = 2\nlog.level = \"debug\"\n", &overrides).unwrap();
     let hidden = &settings.origins.overridden;

@@ -1,4 +1,4 @@
-//! Worker IDs that an origin gives, wholly or together with the configuration.
+//! Worker IDs that come from an origin alone, or from an origin and `worker_ids` together.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
 }
 
 #[test]
-fn the_origin_fills_the_fields_that_worker_ids_leaves_open() {
+fn the_origin_fills_the_fields_left_open_by_worker_ids() {
     let of = |text: &str, name: &str| {
         let text = format!("worker_id_from = \"hostname\"\n{text}");
         pick(&text, name).expect(&text).sources[0].worker_ids.set.to_string()

@@ -1,4 +1,4 @@
-//! Reading settings, their defaults, and the reference that lists them.
+//! Settings, the defaults that depend on other settings, and warnings.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn each_document_has_these_settings_and_warnings() {
 }
 
 #[test]
-fn the_default_wait_follows_the_tick() {
+fn the_default_wait_grows_with_the_tick() {
     let mut limits = Limits::default();
     let wait = |limits: &Limits, tick_ms| limits.default_wait_for(Duration::from_millis(tick_ms)).as_millis();
     assert_eq!([1, 500, 501, 60_000].map(|tick_ms| wait(&limits, tick_ms)), [1_000, 1_000, 1_002, 10_000]);

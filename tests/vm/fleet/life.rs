@@ -1,4 +1,4 @@
-//! The events that the console of a machine of a fleet shows.
+//! The events on the console of a machine whose daemon belongs to a fleet.
 
 use crate::support::ids::twitter_worker;
 
@@ -6,7 +6,7 @@ use crate::support::ids::twitter_worker;
 pub(super) const IDS: u16 = 0;
 /// The index of the ticket source.
 pub(super) const TICKETS: u16 = 1;
-/// The number of draws that show that a source serves.
+/// The number of draws that are enough to show that a source serves.
 pub(super) const ENOUGH: usize = 20;
 
 /// A run of IDs or tickets.

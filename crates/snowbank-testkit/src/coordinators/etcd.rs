@@ -20,7 +20,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts an etcd and waits until it answers. Returns `None` if it is not installed.
+    /// Starts an etcd and waits until it answers. Returns `None` if etcd is not installed.
     pub fn start() -> Option<Etcd> {
         if !has_program("etcd", "etcd-server") {
             return None;

@@ -14,8 +14,8 @@ const SWALLOW: u8 = 2;
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
-/// Texts that only requests for writes contain, at etcd or at ZooKeeper. The proxy recognizes these
-/// requests by them.
+/// The proxy recognizes write requests by these texts. No other request to etcd or ZooKeeper
+/// contains one of them.
 const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 
 /// A proxy on a free loopback port.

@@ -13,8 +13,8 @@ const DELETE: i32 = 2;
 const GET_DATA: i32 = 4;
 const SET_DATA: i32 = 5;
 
-/// Two jars: that of Debian's package, which names most other jars that ZooKeeper needs, and that
-/// of the logger.
+/// The jar of Debian's package, which names most other jars that ZooKeeper needs, and the jar of
+/// the logger.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 /// All jars of the folder, because TLS needs more jars. A start with all jars takes twice the CPU
 /// time.
@@ -26,7 +26,7 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// Starts a ZooKeeper and waits until it answers. Returns `None` if it is not installed.
+    /// Starts a ZooKeeper and waits until it answers. Returns `None` if ZooKeeper is not installed.
     pub fn start() -> Option<ZooKeeper> {
         if !has_program("java", "default-jre-headless") {
             return None;
@@ -40,8 +40,8 @@ impl ZooKeeper {
         Some(zookeeper)
     }
 
-    /// Returns the configuration of a TLS listener. Its key stores are PEM files, which ZooKeeper
-    /// recognizes by their extensions.
+    /// Returns the configuration of a TLS listener. The key stores are PEM files. ZooKeeper
+    /// recognizes them by their extensions.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
         let own = self.server.path("own.pem");
         let trusted = self.server.path("ca.pem");
@@ -136,7 +136,8 @@ impl Coordinator for ZooKeeper {
         if error == 0 {
             return;
         }
-        // The access list lets anyone do everything. The node is persistent.
+        // The nodes that the loop creates are persistent, and their access list lets anyone do
+        // everything.
         let mut parents: Vec<&str> = key.match_indices('/').skip(1).map(|(end, _)| &key[..end]).collect();
         parents.push(key);
         for path in parents {
@@ -153,8 +154,8 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// Sets no password. In ZooKeeper, the user who creates a node owns it. So the password with
-    /// which the fleet is prepared becomes the right one.
+    /// Sets no password. In ZooKeeper, the user who creates a node owns that node. So the password
+    /// with which the fleet is prepared becomes the right password.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }
