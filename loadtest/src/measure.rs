@@ -27,6 +27,7 @@ pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 #[derive(Debug, Default)]
 pub(crate) struct Second {
     pub(crate) ids: u64,
+    pub(crate) answered: u64,
     pub(crate) refused: u64,
     pub(crate) response: TimeHistogram,
 }
@@ -34,6 +35,7 @@ pub(crate) struct Second {
 impl Second {
     pub(crate) fn merge(&mut self, other: &Self) {
         self.ids += other.ids;
+        self.answered += other.answered;
         self.refused += other.refused;
         self.response.merge(&other.response);
     }
@@ -45,8 +47,8 @@ pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
     pub(crate) ids: u64,
-    /// The number of response times in this second. Each request that was answered with IDs has
-    /// one, and each request that ended without an answer.
+    /// The number of requests that were answered with IDs in this second. Requests that ended
+    /// without an answer have a response time, too.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
@@ -73,7 +75,7 @@ impl SecondFigures {
         Self {
             second: number,
             ids: second.ids,
-            answered: response.len(),
+            answered: second.answered,
             refused: second.refused,
             p50_us: response.known_at(0.5).map(micros),
             p90_us: response.known_at(0.9).map(micros),

@@ -128,17 +128,15 @@ fn shared_ns(spans: &Spans, from: u64, until: u64) -> u64 {
     shared.map(|gap| gap.1.min(until).saturating_sub(gap.0.max(from))).sum()
 }
 
-fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
+fn noise_on(noise: Noise, random: &mut fastrand::Rng) -> Spans {
     let mut gaps = Spans::new();
     let mut at = random.u64(0..20 * MS);
-    let mut host = fastrand::Rng::with_seed(random.get_seed() & !1);
     while at < RUN_NS {
         let (pause, length) = match noise {
             Noise::Quiet => break,
             Noise::BusyLoops => (random.u64(100 * US..10 * MS), random.u64(500 * US..4 * MS)),
             Noise::Bursts => (random.u64(MS..80 * MS), random.u64(MS..20 * MS)),
-            // The host stops each core independently of the other core.
-            Noise::Host => (host.u64(50 * MS..500 * MS), host.u64(4 * MS..20 * MS) + core * 700 * US),
+            Noise::Host => (random.u64(50 * MS..500 * MS), random.u64(4 * MS..20 * MS)),
         };
         at += pause;
         gaps.push((at, at + length));
@@ -183,7 +181,7 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
     let burnt = burning(target, random);
     [0, 1].map(|core| {
         let own = if core == 0 && target == Target::BurnsOneCore { Spans::new() } else { burnt.clone() };
-        let noisy = noise_on(core, noise, random);
+        let noisy = noise_on(noise, random);
         let all = joined(&[noisy.clone(), own.clone()]);
         Core { all, others: if noise == Noise::Host { Spans::new() } else { noisy }, own }
     })

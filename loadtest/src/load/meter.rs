@@ -130,6 +130,7 @@ impl Meter {
         }
         self.counts.answered += 1;
         self.counts.ids += u64::from(request.asked.count);
+        self.second.answered += 1;
         self.second.ids += u64::from(request.asked.count);
         self.time(request, now);
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
