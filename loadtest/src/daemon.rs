@@ -136,8 +136,8 @@ fn spawn(
     let _ = child.kill();
     child.wait()?;
     let stderr = fs::read_to_string(&stderr).unwrap_or_default();
-    let reason = stderr.lines().last().unwrap_or("it gives no reason");
-    Err(io::Error::other(format!("it does not listen: {reason}")))
+    let reason = stderr.lines().last().unwrap_or("no reason given");
+    Err(io::Error::other(format!("the daemon does not listen: {reason}")))
 }
 
 /// Returns the address in the daemon's line `NAME on ADDRESS`.

@@ -317,23 +317,23 @@ impl Status {
             None if is_reached && took_s > horizon_s => (
                 Effect::Refuses,
                 format!(
-                    "reached; storage has taken {took} so far to raise it; refuses with no_ceiling until storage answers"
+                    "reached; storage has taken {took} so far to raise the ceiling; refuses with no_ceiling until storage answers"
                 ),
             ),
             None if 2.0 * usual_s > horizon_s + source.default_wait_s => (
                 Effect::Refuses,
                 format!(
-                    "storage takes {usual} to raise it, so it stays reached for longer than requests wait; refuses \
+                    "storage takes {usual} to raise the ceiling, so it stays reached for longer than requests wait; refuses \
                      some with no_ceiling"
                 ),
             ),
             None if ceilings.makes_wait() => {
-                (Effect::RefusesSoon, format!("storage takes {usual} to raise it, so requests wait for it"))
+                (Effect::RefusesSoon, format!("storage takes {usual} to raise the ceiling, so requests wait"))
             }
             None if slowest_s > ceilings.slow_raise_s => (
                 Effect::Look,
                 format!(
-                    "storage took up to {} in the last minute to raise it; if it takes more than {}, requests wait",
+                    "storage took up to {} in the last minute to raise the ceiling; above {}, requests wait",
                     seconds(slowest_s),
                     seconds(horizon_s / 2.0)
                 ),

@@ -123,8 +123,8 @@ settings! {
         /// Empty: such a key is refused, but clients of memcached draw from the first source,
         /// because those of katsubushi send any key.
         ///
-        /// It holds for all front ends: set for Leaf, it also lets an INCR of a misspelt key draw
-        /// an ID. Set it for tools whose key cannot be chosen, such as redis-benchmark.
+        /// This source holds for all front ends: if it is set for Leaf, an INCR of a misspelt key
+        /// draws an ID, too. Set it for tools whose key cannot be chosen, such as redis-benchmark.
         any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
     and {
@@ -163,8 +163,8 @@ settings! {
         /// and closes it.
         ///
         /// If tokens are required, connections without one may use an eighth of this number, and 64
-        /// at least. So may TLS handshakes. If there are more, or all connections are in use, the
-        /// daemon closes the pending one that it has waited for longest.
+        /// at least. So may TLS handshakes. Beyond that, or if all connections are in use, the
+        /// daemon closes the one whose token or handshake it has awaited longest.
         ///
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems
         /// allow.

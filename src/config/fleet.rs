@@ -41,7 +41,7 @@ settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
     pub struct FleetSettings at |settings, _index| (settings.fleet) {
         /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5
-        /// or later), or "none". A daemon whose worker ID another one holds waits for it. `snowbank
+        /// or later), or "none". A daemon waits while another one holds its worker ID. `snowbank
         /// fleet init` prepares the store: see docs/fleet.md.
         ///
         /// "none": two machines with the same worker ID hand out the same IDs.
@@ -62,7 +62,7 @@ settings! {
         /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h,
         /// and at least six times max_ahead. The horizon of `snowbank fleet init` decides for good
         /// how often daemons poll: after 5m, daemons with less than 12s are refused. After this
-        /// time at most, another daemon may take the worker ID of one that was killed. The daemon
+        /// time at most, another daemon may take the worker ID of a killed daemon. The daemon
         /// raises its ceiling there when half of this time is used up, so at least half is left
         /// when an outage begins.
         ///
