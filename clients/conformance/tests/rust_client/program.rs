@@ -40,8 +40,8 @@ impl Program {
         writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("the program reads");
     }
 
-    /// Closes the program's input, and waits for its end. The error is the text that the program
-    /// wrote to standard error.
+    /// Closes the program's input, and waits until the program ends. The error is the text that the
+    /// program wrote to standard error.
     pub(crate) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut text = String::new();
