@@ -21,7 +21,7 @@ impl Batch {
         self.ids.len()
     }
 
-    /// Returns false: every batch has an ID.
+    /// Returns false, because every batch has at least one ID.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
@@ -49,8 +49,8 @@ impl Batch {
         Ok(self.iter().map(|id| id.cast_signed()))
     }
 
-    /// Returns the batch with a chosen value in place of a random field, such as the table suffix
-    /// of a clearing house's IDs. `layout` must be that of the IDs' source.
+    /// Returns the batch with a chosen value in a random field, such as the table suffix of a
+    /// clearing house's IDs. `layout` must be the layout of the source that made the IDs.
     ///
     /// ```no_run
     /// # use snowbank_client::{Client, layout::Layout};

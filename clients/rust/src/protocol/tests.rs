@@ -40,7 +40,7 @@ proptest! {
         let mut wire = Vec::new();
         reply::encode_error(&mut wire, tag, code, retry, &message);
         let Parsed::Frame { content: Ok(Reply::Error(error)), tag: parsed_tag, consumed } = reply::parse(&wire) else {
-            panic!("an error parses as one");
+            panic!("an ERROR frame parses as an error");
         };
         prop_assert_eq!((error.code, parsed_tag, consumed), (code.to_u16(), tag, wire.len()));
         let expected = retry_ms.map(|ms| Duration::from_millis(ms.clamp(1, u32::MAX.into())));
@@ -51,7 +51,8 @@ proptest! {
     }
 }
 
-/// Returns increasing runs, made from the distance, count and stride of each.
+/// Returns increasing runs. Each element of `gaps` has the distance from the run before, the count
+/// and the stride of one run.
 fn increasing(gaps: &[(u64, u32, u32)]) -> Vec<Run> {
     let mut above = 0;
     let mut runs = Vec::new();
@@ -67,7 +68,7 @@ fn collect(asked: Next, mut wire: &[u8]) -> Result<Vec<u64>, BadReply> {
     let mut collector = IdCollector::new(asked);
     loop {
         let Parsed::Frame { content: Ok(frame), consumed, .. } = reply::parse(wire) else {
-            panic!("a whole reply");
+            panic!("the wire does not hold a whole reply");
         };
         wire = &wire[consumed..];
         if collector.add(&frame)? == Progress::Done {
