@@ -75,7 +75,7 @@ impl Daemon {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended, and for the outage. Then starts the daemon again.
+    /// Waits until the process has ended, sleeps for the outage, and starts the daemon again.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let address = self.port.address();
         let ends = async {

@@ -167,9 +167,9 @@ impl Client {
         self.call(&deadline, Exchange::Ping).await
     }
 
-    /// Returns the error of each endpoint whose last attempt failed. So an application can notice
-    /// an endpoint with a wrong port while another endpoint serves. If calls take turns, the result
-    /// has the errors of all connections, and has equal errors only once.
+    /// Returns the last error of each endpoint that has failed and not served since. So an
+    /// application can notice an endpoint with a wrong port while another endpoint serves. If calls
+    /// take turns, the result has the errors of all connections, and has equal errors only once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
         let mut errors = Vec::new();

@@ -34,9 +34,9 @@
 //! All of Snowbank's clients follow the same rules, which the section "What a client does" of
 //! docs/protocol.md lists. In short:
 //!
-//! - Every call has one deadline ([`ClientOptions::timeout`]). Until then the client reconnects,
-//!   goes to the next endpoint, and repeats a call that may succeed there or a moment later
-//!   ([`Error::is_retried`]).
+//! - Every call has one deadline ([`ClientOptions::timeout`]). Before the deadline the client
+//!   reconnects, goes to the next endpoint, and repeats a call that may succeed there or a moment
+//!   later ([`Error::is_retried`]).
 //! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the
 //!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns

@@ -50,14 +50,14 @@ pub const VERSION: u32 = 1;
 /// The TCP port that a daemon listens on by default.
 pub const DEFAULT_PORT: u16 = 7660;
 
-/// The size of the part of a frame before its body, in bytes.
+/// The size of a frame's length, kind, flags and tag together, in bytes.
 pub const HEADER_SIZE: usize = 8;
 
 /// The smallest value of a frame's length field: kind, flags and tag.
 pub const MIN_LENGTH: u32 = 4;
 
-/// The largest value of a request's length field. The client controls that field, so the server
-/// buffers no more than this of an unfinished frame.
+/// The largest value of a request's length field. The client controls that field. So this limit
+/// also bounds the bytes that the server buffers of an unfinished frame.
 pub const MAX_REQUEST_LENGTH: u32 = 1_024;
 
 /// The largest value of a reply's length field. A larger reply is split into several frames.

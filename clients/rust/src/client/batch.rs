@@ -62,8 +62,8 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// There are three reasons for an error: the field keeps the IDs unique; the value is too large
-    /// for the field; or the IDs are not of this layout.
+    /// Returns an error if the layout has no random field of this name, if the value is too large
+    /// for the field, or if the IDs are not of this layout.
     pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
         let chosen = layout.choose(name, value)?;
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;

@@ -66,8 +66,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text. If its name has several IP addresses, the daemon's IP address follows.
     pub(super) endpoint: Arc<str>,
-    /// The number of the IP address that accepted. It counts modulo the number of addresses that
-    /// the endpoint's name has.
+    /// The number of the IP address that accepted. Modulo the number of the name's addresses, it is
+    /// the index of that address.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,
@@ -80,7 +80,7 @@ pub(super) struct Connection {
     sources: Sources,
     /// A timer that ends when the oldest request in flight counts as stalled, or earlier.
     stall_timer: Pin<Box<Sleep>>,
-    /// True once the daemon has answered a call, apart from the greeting.
+    /// True once the daemon has answered a call without an error. The greeting does not count.
     pub(super) has_answered: bool,
     /// True once the connection takes no further calls. The connection ends after the reply to the
     /// last call in flight.

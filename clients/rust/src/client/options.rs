@@ -240,8 +240,8 @@ pub enum SourceChoice {
     /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may number
     /// their sources differently.
     Index(u16),
-    /// The source's name. For each daemon that the client connects to, it looks up the index that
-    /// belongs to this name.
+    /// The source's name. The client looks up the index of this name on each daemon that it
+    /// connects to.
     Name(Arc<str>),
 }
 

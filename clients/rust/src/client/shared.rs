@@ -17,7 +17,8 @@ pub(super) struct Shared {
 /// The progress of the driver and of the check for equal worker IDs.
 #[derive(Debug)]
 struct Progress {
-    /// The endpoint that serves, with the IP address if its name has several.
+    /// The endpoint that serves. If its name has several IP addresses, the daemon's IP address
+    /// follows.
     serving: Option<Arc<str>>,
     /// The index of the endpoint that the driver is connecting to, and the step that this endpoint
     /// has not done yet.
@@ -93,8 +94,8 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. The address has this number modulo
-    /// the number of addresses that the name has.
+    /// Returns the number of the address that is tried first. Modulo the number of the name's
+    /// addresses, it is the index of that address.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }

@@ -27,8 +27,8 @@ pub fn reply_frames(data: &[u8]) {
     }
 }
 
-/// Reads a client's connection on which all requests are equal, up to the first breach of the
-/// protocol.
+/// Reads the replies on a connection on which all requests are equal. Ends at the first breach of
+/// the protocol. Returns what arrived, as text.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let mut arrived = Vec::new();
     let mut unread = Vec::new();

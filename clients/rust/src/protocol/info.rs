@@ -45,9 +45,10 @@ pub struct Info {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// IDs are sorted by tick, within the burst window.
+    /// An ID's tick may be older than the daemon's clock by up to the burst window. So a later
+    /// request on another connection may get lower IDs.
     Relaxed,
-    /// A request that is sent after a reply was received gets larger IDs than that reply.
+    /// A request that is sent after a reply was received gets larger IDs of the same source.
     Strict,
 }
 
@@ -139,9 +140,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
-    /// the same time. There are three reasons for `None`: there is no such worker ID; the two are
-    /// one daemon; or one of them does not name its instance.
+    /// Returns a worker ID of this daemon whose IDs the other daemon can hand out at the same time.
+    /// Returns `None` if there is no such worker ID, if the two are one daemon, or if one of them
+    /// does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];

@@ -207,7 +207,7 @@ fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Re
     Ok(())
 }
 
-/// Returns the stride of a run in the form that the wire has.
+/// Returns the stride of a run in 32 bits, as on the wire.
 #[inline]
 fn encodable_stride(run: &Run) -> Result<u32, Unencodable> {
     if run.count == 0 {

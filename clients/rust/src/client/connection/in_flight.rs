@@ -15,11 +15,11 @@ pub(super) struct InFlight {
     /// The same as in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time from which `wait` counts: the later of two times, at which this request was sent
-    /// and at which the request before it was answered. Until then, the daemon may not have read
-    /// this request.
+    /// The time from which `wait` counts: the time at which this request was sent, or the time at
+    /// which the request before it was answered, if that is later. Until then, the daemon may not
+    /// have read this request.
     pub(super) read_by: Instant,
-    /// The time that the daemon may hold the request once it has read it.
+    /// The time that the daemon may hold the request after the daemon has read it.
     pub(super) wait: Duration,
     /// The time at which the reply's latest frame arrived. Frames that arrive after the caller gave
     /// up do not count.

@@ -12,7 +12,7 @@ use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
 /// The most IDs that the first fetch asks for. The number is small because the demand is not known
-/// yet, and unused IDs are lost, of which a layout may have few.
+/// yet, and because unused IDs are lost, which matters if a layout has few IDs.
 pub(super) const FIRST_FETCH: u32 = 16;
 
 impl Ids {

@@ -11,13 +11,13 @@ use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
 /// cost some 40 ns. With smaller slices the checks would cost more for each ID. With larger slices
-/// more IDs would be too old when they are handed out while the runtime is blocked.
+/// the buffer would hand out more IDs that are too old while the runtime is blocked.
 const SLICE: usize = 256;
 
 /// The largest factor by which a fetch may ask for more IDs than the fetch before it.
 const GROWTH: u32 = 4;
 
-/// A batch should last for the maximum age divided by this, so that few of its IDs get too old.
+/// A batch should last for the maximum age divided by this number, so that few IDs get too old.
 const LASTING_PART: u32 = 4;
 
 /// One batch in the buffer, with at least one ID.

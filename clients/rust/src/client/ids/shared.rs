@@ -23,8 +23,8 @@ pub struct SharedIds {
 #[derive(Debug)]
 struct Inner {
     ids: Mutex<Ids>,
-    /// The lock that the one caller that waits for a fetch holds. All other callers that need a
-    /// refill wait for this lock.
+    /// One caller at a time waits for a fetch, and holds this lock meanwhile. All other callers
+    /// that need a refill wait for this lock.
     refill: tokio::sync::Mutex<()>,
     /// The fork detector, which is checked before `ids` is locked: in a forked child, a thread that
     /// no longer exists may hold the lock.

@@ -1,4 +1,4 @@
-//! The side of a connection that a simulated daemon serves.
+//! Serves connections as a simulated daemon does.
 
 use std::time::Duration;
 

@@ -60,7 +60,7 @@ pub(super) struct Daemon {
     pub(super) address: usize,
     pub(super) mode: Mode,
     pub(super) worker: u64,
-    /// The name in INFO, which no other daemon has.
+    /// The instance in INFO. No other daemon has the same instance.
     pub(super) instance: u64,
     pub(super) clock_ms: i64,
     /// The first position (tick * [`PER_MS`] + sequence) that is not handed out yet.
