@@ -114,7 +114,7 @@ mod tests {
     fn signed_ids_fit_or_are_refused() {
         let small = batch(&[7, i64::MAX as u64]);
         assert_eq!(small.iter_i64().expect("signed").collect::<Vec<_>>(), [7, i64::MAX]);
-        let error = batch(&[7, 1 << 63]).iter_i64().map(|_| ()).expect_err("above");
+        let error = batch(&[7, 1 << 63]).iter_i64().map(|_| ()).expect_err("an ID above i64::MAX");
         assert_eq!(error, Error::AboveSigned { id: 1 << 63 });
     }
 

@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(stream.peer_addr().expect("an address"), addresses[number % 2]);
             assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
-        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("it accepts");
+        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("the address accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
         // Nobody listens at the address that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
@@ -252,7 +252,7 @@ mod tests {
             writer.push(&mut output).await.expect("room");
         }
         let mut arrived = [0; 7];
-        far.read_exact(&mut arrived).await.expect("there already");
+        far.read_exact(&mut arrived).await.expect("the bytes are there already");
         assert_eq!(&arrived, b"request");
     }
 }

@@ -21,7 +21,7 @@ proptest! {
         let frames = runs.chunks(frame_size);
         let last = frames.len() - 1;
         for (index, part) in frames.enumerate() {
-            reply::encode_runs_frame(&mut wire, tag, part, index < last).expect("they fit");
+            reply::encode_runs_frame(&mut wire, tag, part, index < last).expect("the runs fit");
         }
         let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
         prop_assert_eq!(collect(asked, &wire), Ok(ids.clone()));

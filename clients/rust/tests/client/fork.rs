@@ -78,7 +78,7 @@ fn in_a_process_of_its_own() {
         // touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }
-    assert!(child > 0, "no fork");
+    assert!(child > 0, "fork failed");
     let mut status = 0;
     // SAFETY: `status` lives until the call returns.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
