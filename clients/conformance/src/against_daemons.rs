@@ -1,4 +1,4 @@
-//! Two real daemons that are killed, stopped and started while the client's test draws IDs.
+//! Kills, pauses and restarts two real daemons while the client's test draws IDs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -14,25 +14,24 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Outcome, report};
 
-/// The number of daemons. Their worker IDs count from 1.
+/// The number of daemons. Their worker IDs are 1 and 2.
 const DAEMONS: usize = 2;
 
-/// The longest time until a daemon listens or has ended.
+/// The longest time that a daemon may take to listen, or to end.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The pause between two checks whether a daemon has started or ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The longest time from the last fault to the end of standard input.
+/// The longest time that the client's test may take to close standard input after `calm`.
 const CALM_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time between two faults, in milliseconds.
 const PAUSES_MS: std::ops::Range<u64> = 200..700;
 
-/// The time for which a daemon is down or stopped, in milliseconds.
+/// The time for which a fault keeps a daemon down or paused, in milliseconds.
 const OUTAGES_MS: std::ops::Range<u64> = 50..1_500;
 
-/// One daemon.
 struct Daemon {
     program: PathBuf,
     config: PathBuf,
@@ -72,11 +71,11 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        // Until the child is waited for, no other process gets its ID, even if it has ended.
+        // No other process gets the child's process ID before `try_wait` has reported its end.
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits until the process has ended. Starts the daemon again after the outage.
+    /// Waits until the process has ended, sleeps for the outage, and starts the daemon again.
     async fn restart(&mut self, outage: Duration) -> Outcome {
         let address = self.port.address();
         let ends = async {
@@ -106,8 +105,8 @@ fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
-/// Starts the daemons and prints their endpoints. Then makes faults, and after them prints the
-/// event `calm`. Ends once standard input is closed.
+/// Starts the daemons and prints their endpoints. Makes faults for `seconds`, and then prints the
+/// event `calm`. Returns once standard input is closed.
 pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     let seconds = seconds.parse()?;
     let directory = TempDir::new()?;
@@ -130,7 +129,8 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Disturbs a random daemon, again and again. Meanwhile the other daemon serves.
+/// Kills, pauses or stops one random daemon at a time, and brings it back. The other daemon serves
+/// meanwhile.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

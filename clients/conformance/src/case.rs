@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::Outcome;
 
-/// The file of cases beside this program's source.
+/// The text of `cases.json`.
 const CASES: &str = include_str!("../cases.json");
 
-/// One case: the script of its daemons, and what the client's test does meanwhile.
+/// One case: the scripts of its daemons, and the steps of the client's test.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     #[serde(default)]
     pub(crate) options: Map<String, Value>,
     pub(crate) daemons: Vec<DaemonScript>,
-    /// Steps for the test, to which this program passes them on.
+    /// The steps of the client's test. This program only passes them on.
     pub(crate) steps: Vec<Value>,
 }
 
@@ -52,23 +52,23 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID that the daemon hands out in answers without a script. Later IDs count up from
-    /// it. The default is 1.
+    /// The first ID of the daemon's ordinary replies. Later ordinary replies count up from this ID.
+    /// The default is 1.
     pub(crate) first: Option<u64>,
-    /// Members of INFO that replace those of an ordinary daemon.
+    /// Members of INFO that replace those of an ordinary daemon, or are added to them.
     pub(crate) info: Map<String, Value>,
-    /// The size of one more member of INFO, in bytes.
+    /// The size of the extra member `padding` of INFO, in bytes. With 0, there is no such member.
     pub(crate) info_padding: usize,
-    /// The token that the daemon asks for.
+    /// The token that the daemon requires.
     pub(crate) token: Option<String>,
     /// The answers to the first NEXT requests. Later requests get an ordinary daemon's answers.
     pub(crate) next: Vec<Answer>,
     /// The number of NEXT requests that the daemon reads from a connection before it answers them.
-    /// With 0 or 1, it answers each at once.
+    /// With 0 or 1, the daemon answers each request at once.
     pub(crate) gather: usize,
-    /// The most connections that the client may make.
+    /// The most connections that the client may make in this life.
     pub(crate) max_connections: Option<usize>,
-    /// The most NEXT requests that the client may send.
+    /// The most NEXT requests that the client may send in this life.
     pub(crate) max_next: Option<usize>,
 }
 
@@ -80,17 +80,18 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, even those of the life before, and get no answer.
+    /// Like a stopped process: connections stay open, also those of the life before, and none gets
+    /// an answer.
     Frozen,
-    /// Accepts and closes.
+    /// Accepts each connection, and closes it at once.
     Closes,
-    /// Refuses each connection with `too_busy` before it reads, and closes.
+    /// Sends `too_busy` on each connection before any request comes, and closes the connection.
     TooBusy,
     /// A web server.
     Http,
-    /// A Redis, which answers after the end of a line.
+    /// A Redis server, which answers once it has read a whole line.
     Redis,
-    /// A server that speaks first, in text.
+    /// An SSH server, which sends a line of text before the client has sent anything.
     Ssh,
     /// A TLS listener that answers a client without TLS with an alert.
     TlsAlert,
@@ -102,30 +103,31 @@ pub(crate) enum Kind {
 pub(crate) struct Answer {
     /// The request that the case expects.
     pub(crate) expect: Expect,
-    /// The frames of the reply. Without frames, the daemon sends an ordinary reply, except that it
-    /// sends nothing if `then` is not [`Then::GoOn`] and `cut` is missing.
+    /// The frames of the reply. Without frames, the daemon sends an ordinary reply if `cut` is set
+    /// or `then` is [`Then::GoOn`], and nothing otherwise.
     pub(crate) frames: Vec<FrameSpec>,
-    /// Prints the event `held`, and waits for the test's `release`.
+    /// True if the daemon prints the event `held`, and waits for the line `release` before it
+    /// answers.
     pub(crate) hold: bool,
-    /// Sends only this many bytes of the reply.
+    /// The number of bytes of the reply that the daemon sends. The default is all.
     pub(crate) cut: Option<usize>,
-    /// Sends each byte in a packet of its own.
+    /// True if the daemon sends each byte with a write of its own.
     pub(crate) trickle: bool,
     pub(crate) then: Then,
     /// The number of requests that get this answer. The default is 1.
     pub(crate) times: Option<usize>,
-    /// True if the client need not send the request that gets this answer.
+    /// True if the client may omit the request that gets this answer.
     pub(crate) optional: bool,
 }
 
-/// The step after an answer.
+/// The daemon's action after an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Then {
     #[default]
     GoOn,
     Close,
-    /// Answers nothing more on this connection.
+    /// Keeps the connection open, and answers nothing more on it.
     Silence,
 }
 
@@ -145,13 +147,13 @@ pub(crate) struct Expect {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum FrameSpec {
-    /// Runs of first, count and stride. Another frame of the reply follows.
+    /// Runs, each with its first ID, count and stride. Another frame of the reply follows.
     RunsMore(Vec<[u64; 3]>),
     Runs(Vec<[u64; 3]>),
     ListMore(Vec<u64>),
     List(Vec<u64>),
     Error(ErrorSpec),
-    /// A reply of tests/vectors by its name, with the request's tag.
+    /// The reply that has this name in `tests/vectors/replies.txt`, with the request's tag.
     Vector(String),
     /// The frame inside, with a tag that no request has.
     WrongTag(Box<FrameSpec>),
@@ -171,7 +173,7 @@ pub(crate) struct ErrorSpec {
     pub(crate) message: String,
 }
 
-/// An error's code: its name, or its number, which version 1 need not define.
+/// An error's code, by number or by name. Version 1 of the protocol need not define the number.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Code {

@@ -1,4 +1,4 @@
-//! The directory of a case, with its certificates and sockets.
+//! The directory that holds the certificates and sockets of a case.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::Outcome;
 
-/// The directory of a case, with the authority of its TLS endpoints.
+/// The directory of a case, and the authority that signs the certificates of the case.
 pub(crate) struct Certificates {
     directory: TempDir,
     authority: Authority,

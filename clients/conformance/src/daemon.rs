@@ -1,7 +1,7 @@
-//! A scripted daemon: an endpoint, and the server behind it in each of its lives.
+//! A scripted daemon: an endpoint, and a server behind the endpoint for each life.
 //!
 //! ```text
-//!   endpoint ─▶ life 0 ─▶ life 1 ─▶ …   each is a task; its end closes its connections
+//!   endpoint ─▶ life 0 ─▶ life 1 ─▶ …   each life is a task, whose end closes its connections
 //!                 └─ a connection: a task of its life
 //! ```
 
@@ -27,11 +27,10 @@ use connection::{Connection, Stream};
 use endpoint::{Endpoint, Listener};
 use life::LifeState;
 
-/// The time for which a server of another protocol, or one that refuses, waits for the client to
-/// close the connection.
+/// The longest time that a server waits for the client to close the connection, after it has
+/// refused the client or answered in another protocol.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// One scripted daemon.
 pub(crate) struct Daemon {
     index: usize,
     endpoint: Endpoint,
@@ -41,7 +40,7 @@ pub(crate) struct Daemon {
     report: Arc<Report>,
 }
 
-/// The current life.
+/// The current life of a daemon.
 struct Running {
     state: Arc<LifeState>,
     tasks: Vec<AbortHandle>,
@@ -66,7 +65,8 @@ impl Daemon {
         self.endpoint.address()
     }
 
-    /// Ends the current life, with all of its connections, and begins the next.
+    /// Ends the current life, and begins the next. This closes the connections of the current life,
+    /// unless the next life is frozen.
     pub(crate) async fn next_life(&mut self) -> Outcome {
         let number = self.begun;
         if number == self.script.lives.len() {
@@ -110,7 +110,7 @@ impl Daemon {
         }
     }
 
-    /// Notes the parts of the script that the test has not played.
+    /// Notes a fault for each part of the script that the test has not played.
     pub(crate) fn end(&self) {
         if let Some(running) = &self.current {
             running.state.end();
@@ -151,7 +151,8 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
             stream.write_all(&refusal).await?;
             stream.shutdown().await?;
-            // A close with unread bytes resets the connection, and the client may lose the refusal.
+            // To close now would reset the connection if bytes are unread, and the client could
+            // lose the refusal.
             let mut rest = Vec::new();
             drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);
             Ok(())

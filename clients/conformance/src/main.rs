@@ -3,7 +3,7 @@
 //! ```text
 //!   cases.json ─▶ play ─▶ daemons ◀─ connections ─ the client under test
 //!                  ▲ │
-//!      its lines   │ ▼   JSON lines, exit code
+//! the test's lines │ ▼   JSON lines, exit code
 //!                the client's own test
 //! ```
 
@@ -17,7 +17,7 @@ mod report;
 use std::error::Error;
 use std::process::ExitCode;
 
-/// A result. Its error is a text for a person to read.
+/// A result. The error is a text for a person to read.
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";
@@ -48,7 +48,7 @@ fn run(arguments: &[String]) -> Outcome {
         [name] if !name.starts_with('-') => runtime.block_on(play::play(case::find(name)?)),
         _ => Err(USAGE.into()),
     };
-    // Reading standard input blocks a thread, which must not keep the program from ending.
+    // A thread may still be blocked on a read of standard input. The program must not wait for it.
     runtime.shutdown_background();
     result
 }

@@ -1,5 +1,5 @@
-//! Plays a case: starts its daemons, prints the line that describes it, and follows the test's
-//! lines until standard input ends.
+//! Plays a case: starts the case's daemons, prints the line that describes the case, and obeys the
+//! test's lines until standard input ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::report::{self, Report};
 /// The longest time that a case may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Plays a case. The error is the client's first fault: what was expected, and what came.
+/// Plays a case. If the client made faults, the error is the first of them.
 pub(crate) async fn play(case: Case) -> Outcome {
     let certificates = Certificates::new()?;
     let files = certificates.write()?;
@@ -50,7 +50,7 @@ pub(crate) async fn play(case: Case) -> Outcome {
     report.first().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
-/// Follows the test's lines: `life N` and `release N`, where N is the index of a daemon.
+/// Obeys the test's lines: `life N` and `release N`, where N is the index of a daemon.
 async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Outcome {
     while let Some(line) = words.next_line().await? {
         let words = line.trim().split_once(' ');

@@ -22,7 +22,7 @@ impl Report {
     }
 }
 
-/// Prints a line on standard output. Ignores errors, which mean that the test has ended.
+/// Prints a line on standard output. Ignores errors, because they mean that the test has ended.
 pub(crate) fn print(line: &impl Display) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

@@ -1,12 +1,12 @@
-//! Addresses on which a daemon listens and at which a client finds it.
+//! Addresses on which a daemon listens, and to which a client connects.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108, of which the last is
-/// a zero.
+/// The longest path of a Unix socket, in bytes. Linux's `sun_path` holds 108 bytes, and the last of
+/// them is a zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or
@@ -49,8 +49,8 @@ impl Address {
         })
     }
 
-    /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a
-    /// Unix socket.
+    /// Returns whether only this machine can reach the address. This is so for a loopback IP,
+    /// `localhost` and a Unix socket.
     ///
     /// Every other host name counts as reachable from outside, because it can resolve to another
     /// address later.

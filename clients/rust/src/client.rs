@@ -51,15 +51,15 @@ use shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::collect::InfoCollector;
 
-/// The most calls that can wait to be sent. While there is no connection, twice as many can wait.
-/// Any further call waits for a free place until its deadline.
+/// The capacity of the queue of calls. While there is no connection, twice as many calls have a
+/// place. Any further call waits for a place, at most until its deadline.
 const MAX_QUEUED: usize = 1_024;
 
-/// A handle to one daemon, or to several. It uses one daemon at a time, unless its calls
-/// [take turns](ClientOptions::take_turns). Clones share its connections.
+/// A handle to one or several daemons. A client uses one daemon at a time, unless the calls
+/// [take turns](ClientOptions::take_turns). Clones share the client's connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The connection, or one for each endpoint if calls take turns.
+    /// One lane, or one for each endpoint if calls take turns.
     lanes: Arc<[Lane]>,
     calls: Arc<AtomicUsize>,
     runtime: Handle,
@@ -85,8 +85,8 @@ impl Lane {
 }
 
 impl Client {
-    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first
-    /// call connects.
+    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The client
+    /// connects at the first call.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::NoRuntime`] outside
@@ -104,15 +104,14 @@ impl Client {
     /// Returns the lane that the next call uses. If calls take turns, each call uses the next lane.
     fn lane(&self) -> &Lane {
         match &*self.lanes {
-            // With one connection, calls need not be counted, so clones do not compete for the
-            // counter.
+            // With one lane, calls need not be counted, so clones do not compete for the counter.
             [only] => only,
             lanes => &lanes[self.calls.fetch_add(1, Ordering::Relaxed) % lanes.len()],
         }
     }
 
-    /// Returns the state of the first connection. All connections have its options, except for the
-    /// order of the endpoints.
+    /// Returns the state of the first lane. All lanes have the same options, except that each has
+    /// its own order of the endpoints.
     fn shared(&self) -> &Shared {
         &self.lanes[0].shared
     }
@@ -133,8 +132,8 @@ impl Client {
         BatchCall::new(self, count)
     }
 
-    /// Creates a buffer that hands out IDs one at a time. They increase while they come from one
-    /// endpoint; [`Ids`] says what happens if an endpoint's IDs go back.
+    /// Creates a buffer that hands out IDs one at a time. The IDs increase while they come from one
+    /// endpoint. [`Ids`] says what happens if an endpoint's IDs go back.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range.
@@ -168,9 +167,9 @@ impl Client {
         self.call(&deadline, Exchange::Ping).await
     }
 
-    /// Returns the error of each endpoint that failed when it was last tried. So an endpoint with a
-    /// wrong port can be noticed while another endpoint serves. If calls take turns, the result has
-    /// the errors of all connections, but equal errors only once.
+    /// Returns the last error of each endpoint that has failed and not served since. So an
+    /// application can notice an endpoint with a wrong port while another endpoint serves. If calls
+    /// take turns, the result has the errors of all connections, and has equal errors only once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
         let mut errors = Vec::new();
@@ -190,9 +189,9 @@ fn check_fork(process: &forkguard::Guard) -> Result<(), Error> {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy of the guard, because a guard reports a fork only once. The check is one load
-/// and one comparison (under 1 ns). A system call for the process ID took 120 to 200 ns when
-/// measured, too much for every ID.
+/// The function checks a copy of the guard, because a guard reports a fork only once. The check is
+/// one load and one comparison (under 1 ns). A system call for the process ID takes 120 to 200 ns,
+/// which is too much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

@@ -16,15 +16,15 @@
 //! }
 //! ```
 //!
-//! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
+//! - A [`Client`] is a handle to one or several daemons, and uses one daemon at a time. Clone it
 //!   freely: the clones share one connection and pipeline their calls on it. A `Client` needs a
 //!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs no runtime.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
 //!   as signed integers, for columns of type BIGINT.
-//! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.
+//! - [`Client::ids`] makes an [`Ids`], which hands out IDs one at a time, to one task or thread.
 //!   [`Client::shared_ids`] makes a [`SharedIds`], which a web server clones into each request.
-//! - [`Error`] says why a call failed, who is at fault, and whether another try may help. An
-//!   [`Error`] that `main` returns reads as one line.
+//! - [`Error`] says why a call failed, who is at fault, and whether another attempt may help. An
+//!   [`Error`] that `main` returns is printed as one line.
 //! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time
 //!   span.
 //! - [`mod@format`] writes IDs as strings, such as UUIDs or short keys, and reads them back.
@@ -34,9 +34,9 @@
 //! All of Snowbank's clients follow the same rules, which the section "What a client does" of
 //! docs/protocol.md lists. In short:
 //!
-//! - Every call has one deadline ([`ClientOptions::timeout`]). Within it the client reconnects,
-//!   goes to the next endpoint, and repeats a call that may succeed there or a moment later
-//!   ([`Error::is_retried`]).
+//! - Every call has one deadline ([`ClientOptions::timeout`]). Before the deadline the client
+//!   reconnects, goes to the next endpoint, and repeats a call that may succeed there or a moment
+//!   later ([`Error::is_retried`]).
 //! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the
 //!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns
@@ -48,8 +48,8 @@
 //!   call.
 //!
 //! # Closing
-//! There is no call to close a client. Drop all of its clones and buffers: the connection then
-//! closes. IDs left in a buffer are skipped.
+//! There is no call to close a client. The connection closes once all clones and buffers of the
+//! client are dropped. IDs that are left in a buffer are skipped.
 //!
 //! # TLS
 //! An address `tls:host:port` names a TLS listener, and needs the cargo feature `tls`.

@@ -1,12 +1,12 @@
-//! The wire format, version 1, for both sides: bytes to requests and replies, and back. It does no
-//! I/O.
+//! The wire format, version 1, for both sides: bytes to requests and replies, and back. This module
+//! does no I/O.
 //!
-//! A connection carries frames, all integers little-endian:
+//! A connection carries frames. All integers are little-endian:
 //!
 //! ```text
 //!  0         4      5       6     8
 //!  ┌─────────┬──────┬───────┬─────┬──────┐
-//!  │ length  │ kind │ flags │ tag │ body │    length counts what follows it: body + 4
+//!  │ length  │ kind │ flags │ tag │ body │    length counts the bytes behind it: body + 4
 //!  └─────────┴──────┴───────┴─────┴──────┘
 //! ```
 //!
@@ -14,7 +14,8 @@
 //! - [`reply`]: replies, encoded by the server and parsed by the client.
 //! - [`collect`]: joins the frames of one reply, and checks them against the request.
 //! - [`info`]: the JSON of an INFO reply.
-//! - [`code`]: the error codes. [`one_line`]: text of other programs, safe to show.
+//! - [`code`]: the error codes.
+//! - [`one_line`]: makes text of other programs safe to show.
 //!
 //! Both `parse` functions take the bytes that have arrived, and return one frame or
 //! [`Parsed::Incomplete`]. They keep no state, copy nothing and allocate nothing. So a stream
@@ -49,26 +50,26 @@ pub const VERSION: u32 = 1;
 /// The TCP port that a daemon listens on by default.
 pub const DEFAULT_PORT: u16 = 7660;
 
-/// The bytes of a frame before its body.
+/// The size of a frame's length, kind, flags and tag together, in bytes.
 pub const HEADER_SIZE: usize = 8;
 
 /// The smallest value of a frame's length field: kind, flags and tag.
 pub const MIN_LENGTH: u32 = 4;
 
-/// The largest value of a request's length field. The client controls that field, so the server
-/// buffers no more than this of an unfinished frame.
+/// The largest value of a request's length field. The client controls that field. So this limit
+/// also bounds the bytes that the server buffers of an unfinished frame.
 pub const MAX_REQUEST_LENGTH: u32 = 1_024;
 
 /// The largest value of a reply's length field. A larger reply is split into several frames.
 pub const MAX_REPLY_LENGTH: u32 = 65_536;
 
-/// The bytes of the longest request frame, with its length field.
+/// The size of the longest request frame in bytes, with its length field.
 pub const MAX_REQUEST_SIZE: usize = MAX_REQUEST_LENGTH as usize + 4;
 
-/// The bytes of the longest reply frame, with its length field.
+/// The size of the longest reply frame in bytes, with its length field.
 pub const MAX_REPLY_SIZE: usize = MAX_REPLY_LENGTH as usize + 4;
 
-/// The most bytes of a PING.
+/// The most bytes of a PING's body.
 pub const MAX_PING_SIZE: usize = 64;
 
 /// The most bytes of a token. A token has at least one byte.

@@ -1,4 +1,4 @@
-//! Formats: an ID as a string, and back.
+//! Formats, in which an ID is written as a string and read back.
 //!
 //! A [`Format`] is chosen by its name. A [`Codec`] is a format for the IDs of one source: it writes
 //! an ID as a string, and reads the same ID back. Nothing here does I/O or reads a clock.
@@ -55,15 +55,15 @@ use uuid::Version;
 pub enum Format {
     /// `decimal`: decimal digits, as IDs are printed everywhere.
     Decimal,
-    /// `hex`, `base62`, `base62-shuffled`, or `dictionary:` and its characters: the digits of a
-    /// base.
+    /// The digits of a base: `hex`, `base62`, `base62-shuffled`, or `dictionary:` and the digits'
+    /// characters.
     Base(Base),
     /// `base32-crockford`, or `base32-crockford-check` with the check symbol.
     Crockford {
         /// True if a check symbol follows the digits.
         check: bool,
     },
-    /// `objectid`: 24 hexadecimal digits: the Unix seconds, and then the whole ID.
+    /// `objectid`: the Unix seconds, and then the whole ID, in 24 hexadecimal digits.
     ObjectId,
     /// `uuidv7`: the Unix milliseconds, the whole ID, and 11 bits of a digest of the source's name.
     UuidV7,
@@ -85,7 +85,7 @@ const NAMES: &str = if cfg!(feature = "alias") {
 
 impl Format {
     /// Returns true if the strings, compared byte by byte, sort in the order of their IDs. Decimal
-    /// strings do not: only as numbers do they sort in this order.
+    /// strings sort in this order only as numbers, so the result for them is false.
     #[must_use]
     pub fn sorts(&self) -> bool {
         match self {
@@ -97,8 +97,8 @@ impl Format {
         }
     }
 
-    /// Returns true if the strings contain the instant of the ID, so that a [`Codec`] needs the
-    /// layout.
+    /// Returns true if the strings contain the instant of the ID. A [`Codec`] needs the layout for
+    /// such a format.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
@@ -173,7 +173,7 @@ impl FromStr for Format {
     }
 }
 
-/// Writes the name.
+/// Writes the format's name.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,7 @@
 //! Fuzz targets of layouts and formats, and the test that replays their corpus.
 //!
-//! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the
-//! root of the repository has a shim for each.
+//! The body of a target is in a file `fuzzing.rs` next to the code that the target tests.
+//! `fuzz/fuzz_targets` at the root of the repository has a shim for each target.
 
 pub use crate::format::fuzzing::format_text;
 pub use crate::layout::fuzzing::layout_text;

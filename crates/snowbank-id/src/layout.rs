@@ -70,12 +70,12 @@ pub struct Layout {
     fields: Vec<Field>,
     /// Invariant: 1 to `MAX_TICK_MS`.
     tick_ms: u64,
-    /// Invariant: within the years that RFC 3339 can write.
+    /// Invariant: within the range that [`UnixMicros`] can parse.
     epoch_unix_ms: i64,
     /// The part of every ID that the constant fields make.
     constants: u64,
-    /// The number of ticks. In each of them, all IDs are at most 2^63 − 1. None begins after the
-    /// last instant that RFC 3339 can write.
+    /// The number of ticks. In each of them, all IDs are at most 2^63 − 1. No tick begins after the
+    /// last instant that [`UnixMicros`] can parse.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,
@@ -128,7 +128,7 @@ impl Layout {
         self.start_of(Tick(self.ticks - 1))
     }
 
-    /// Returns the end of the layout's life: the first instant for which it has no ID.
+    /// Returns the end of the layout's life: the first instant for which the layout has no ID.
     pub fn end(&self) -> UnixMicros {
         self.start_of(Tick(self.ticks))
     }

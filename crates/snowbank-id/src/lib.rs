@@ -1,6 +1,6 @@
 //! The arithmetic of Snowbank's IDs: no I/O, no clock, no randomness.
 //!
-//! - [`layout`]: how an ID is divided into fields, and which position it has for a layout and
+//! - [`layout`]: how an ID is divided into fields, and which position an ID has for a layout and
 //!   worker IDs.
 //! - [`numbering`]: the ID at each position of a source, by a layout or by a counter.
 //! - [`mod@format`]: an ID as a string, and back.

@@ -1,9 +1,9 @@
 //! The numbering of a source: the ID at each position.
 //!
 //! In a *snowflake* source, the ID at a position follows from a layout and worker IDs, tick by
-//! tick. In a *ticket* source, it follows from a counter: offset + increment × position. A counter
-//! has no time. All its positions lie in one tick that never ends. So the rules of the clock never
-//! delay a claim of a ticket source, and only the ceiling limits such a claim.
+//! tick. In a *ticket* source, the ID follows from a counter: offset + increment × position. A
+//! counter has no time. All its positions lie in one tick that never ends. So the rules of the
+//! clock never delay a claim of a ticket source, and only the ceiling limits such a claim.
 
 mod ticket_counter;
 
@@ -39,7 +39,7 @@ impl Numbering {
     /// Creates the numbering of a snowflake source from its layout and worker IDs.
     ///
     /// # Errors
-    /// The layout does not have one of the worker IDs.
+    /// Returns an error if the layout does not have one of the worker IDs.
     pub fn new(layout: Layout, workers: WorkerSet) -> Result<Numbering, LayoutError> {
         LayoutNumbering::new(layout, workers).map(Numbering::Snowflake)
     }
@@ -65,8 +65,8 @@ impl Numbering {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// Returns the length of one tick in ms. It is zero for a counter, whose requests wait for no
-    /// tick.
+    /// Returns the length of one tick in ms. For a counter, returns 0, because its requests wait
+    /// for no tick.
     pub fn tick_ms(&self) -> u64 {
         self.snowflake().map_or(0, |(layout, _)| layout.tick_ms())
     }
@@ -107,8 +107,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the start of a tick. The only tick of a counter began before all time, and no other
-    /// tick of it ever begins.
+    /// Returns the start of a tick. The only tick of a counter starts at the lowest instant. For
+    /// any other tick of a counter, returns the highest instant, because such a tick never starts.
     pub fn start_of(&self, tick: Tick) -> UnixMicros {
         match self {
             Numbering::Snowflake(numbering) => numbering.start_of(tick),
@@ -126,8 +126,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression, of at most `max`
-    /// IDs.
+    /// Returns the longest run from `from` on that is one arithmetic progression. The run has at
+    /// most `max` IDs, but at least one.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         match self {
@@ -221,9 +221,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if both numberings can hand out the same ID at about the same time: layouts
-    /// whose epochs are years apart do not count. A counter never shares IDs with a layout, because
-    /// the rows of one table are numbered by a counter or by time, not by both.
+    /// Returns true if both numberings can hand out the same ID at about the same time. So the
+    /// result is false for layouts whose epochs are years apart. The result is also false for a
+    /// counter and a layout, because the rows of a table are numbered by only one of these.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -235,10 +235,10 @@ impl Numbering {
         }
     }
 
-    /// Returns true if every ID bound of the other numbering also bounds this one. This is so if
-    /// both have the same ID space, and the other numbering has all worker IDs of this one. It is
-    /// always so for two ticket counters with the same name, because a bound holds for every
-    /// increment and offset.
+    /// Returns true if every ID bound of the other numbering also bounds this numbering. This is so
+    /// if both have the same ID space, and the other numbering has all worker IDs of this one. For
+    /// two ticket counters with the same name the result is always true, because a bound holds for
+    /// every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

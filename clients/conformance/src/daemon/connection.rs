@@ -13,7 +13,7 @@ use super::frames;
 use super::life::LifeState;
 use crate::case::{Answer, Then};
 
-/// The body of the PING that a connection begins with.
+/// The body of the PING that a client must send first on a connection.
 const GREETING: &[u8] = b"\r\n\r\n";
 
 /// Both directions of a connection.
@@ -21,7 +21,6 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A connection to a daemon.
 pub(super) struct Connection {
     life: Arc<LifeState>,
     stream: Box<dyn Stream>,
@@ -30,12 +29,12 @@ pub(super) struct Connection {
     greeted: bool,
     authorized: bool,
     knows_sources: bool,
-    /// Requests without an answer yet. The daemon answers them once there are `gather`.
+    /// The unanswered requests. The daemon answers them once their number reaches `gather`.
     gathered: Vec<(Next, u16)>,
     is_silent: bool,
 }
 
-/// The fate of the connection after a request.
+/// Says whether the connection goes on after a request.
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Goes,

@@ -16,13 +16,12 @@ use crate::Outcome;
 use crate::case::Listen;
 use crate::certificates::Certificates;
 
-/// The most tries to listen on an address that is in use.
+/// The highest number of attempts to listen on an address that is in use.
 const TRIES: usize = 200;
 
-/// The pause between two tries to listen.
+/// The pause between two attempts to listen.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// One endpoint.
 #[derive(Clone)]
 pub(super) struct Endpoint {
     place: Place,
@@ -63,7 +62,8 @@ impl Endpoint {
         }
     }
 
-    /// Listens. Tries again while connections of an earlier life still use the address.
+    /// Begins to listen. Repeats the attempt while connections of an earlier life still use the
+    /// address.
     pub(super) async fn bind(&self) -> Outcome<Listener> {
         for _ in 0..TRIES {
             match self.try_bind().await {

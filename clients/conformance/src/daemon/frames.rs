@@ -66,7 +66,7 @@ fn number(code: &Code) -> Result<u16, String> {
     }
 }
 
-/// Returns a reply of the vectors, with this tag.
+/// Returns the reply that has this name in [`VECTORS`], with this tag.
 fn vector(name: &str, tag: u16) -> Result<Vec<u8>, String> {
     let line = VECTORS.lines().find(|line| line.split(" | ").next() == Some(name));
     let hex = line.and_then(|line| line.split(" | ").nth(2)).ok_or(format!("there is no vector {name}"))?;

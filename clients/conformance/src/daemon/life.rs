@@ -1,4 +1,4 @@
-//! The state of a daemon in one life. Its connections share it.
+//! The state of a daemon in one life. All connections of the life share this state.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::report::{self, Report};
 /// One life of one daemon.
 #[derive(Debug)]
 pub(super) struct LifeState {
-    /// The daemon's index and its life's number, for messages.
+    /// The daemon's index, for messages.
     pub(super) daemon: usize,
     number: usize,
     pub(super) script: Life,
@@ -22,7 +22,7 @@ pub(super) struct LifeState {
     pub(super) info: Value,
     seen: Mutex<Seen>,
     pub(super) release: Notify,
-    /// True once the daemon is frozen: it answers nothing.
+    /// True once the daemon is frozen, and so answers nothing.
     pub(super) frozen: AtomicBool,
     report: Arc<Report>,
 }
@@ -103,12 +103,12 @@ impl LifeState {
         first
     }
 
-    /// Prints the event `held`: an answer waits for the test.
+    /// Prints the event `held`: an answer waits until the test releases it.
     pub(super) fn held(&self) {
         report::print(&json!({ "event": "held", "daemon": self.daemon }));
     }
 
-    /// Notes the expected requests that did not come.
+    /// Notes a fault if expected requests did not come.
     pub(super) fn end(&self) {
         let left = self.seen().answers.iter().filter(|answer| !answer.optional).count();
         if left > 0 {
@@ -133,7 +133,7 @@ fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
     })
 }
 
-/// Returns the INFO of an ordinary daemon, with the life's own members and its padding.
+/// Returns the INFO of an ordinary daemon, with the members and the padding of this life's script.
 fn info(daemon: usize, number: usize, life: &Life) -> Value {
     let mut info = json!({
         "protocol": 1,

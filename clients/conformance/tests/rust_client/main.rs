@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use program::Program;
 use steps::Player;
 
-/// The needs of cases that this test cannot meet, so it skips these cases. The client's own tests
-/// cover forks and moves of the clock. Nobody can close a Rust client during a call: it closes when
-/// its last handle is dropped, and the call holds a handle.
+/// The needs that this test cannot meet. It skips cases that have one of these needs. The client's
+/// own tests cover forks and jumps of the clock. A Rust client cannot be closed during a call: the
+/// client closes when its last handle is dropped, and the call holds a handle.
 const UNMET: [&str; 3] = ["fork", "clock", "close"];
 
-/// The number of cases that are played at the same time. Most of them wait.
+/// The number of cases that are played at the same time. A case mostly waits, so this number need
+/// not depend on the number of cores.
 const AT_ONCE: usize = 8;
 
 #[test]
@@ -33,7 +34,7 @@ fn every_case_passes() {
             scope.spawn(|| {
                 while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let played = std::panic::catch_unwind(|| play(name));
-                    if let Err(text) = played.unwrap_or(Err("a panic, above".to_owned())) {
+                    if let Err(text) = played.unwrap_or(Err("panicked, as shown above".to_owned())) {
                         failures.lock().expect("no panic").push(format!("{name}: {text}"));
                     }
                 }

@@ -20,7 +20,7 @@ impl Seen {
     }
 }
 
-/// Returns the kind of an error, as README.md names it.
+/// Returns the name that README.md gives to the kind of this error.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::Refused(_) => error.code().map_or("refused", |code| code.name()),
@@ -39,7 +39,7 @@ fn kind(error: &Error) -> &'static str {
     }
 }
 
-/// Compares the outcome of a call with a step's members.
+/// Checks that a call's outcome is the one that the step expects.
 pub(crate) fn check(
     step: &Value,
     outcome: &Result<Vec<u64>, Error>,

@@ -24,7 +24,7 @@ impl Program {
         let mut command = Command::new(PATH);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program");
-        let lines = BufReader::new(child.stdout.take().expect("its output"));
+        let lines = BufReader::new(child.stdout.take().expect("the program's output"));
         Self { child, lines }
     }
 
@@ -37,15 +37,15 @@ impl Program {
     }
 
     pub(crate) fn say(&mut self, words: &str) {
-        writeln!(self.child.stdin.as_mut().expect("its input"), "{words}").expect("the program reads");
+        writeln!(self.child.stdin.as_mut().expect("an input"), "{words}").expect("the program reads");
     }
 
-    /// Closes the program's input, and waits for its end. The error is the text that the program
-    /// wrote to standard error.
+    /// Closes the program's input, and waits until the program ends. The error is the text that the
+    /// program wrote to standard error.
     pub(crate) fn end(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let mut text = String::new();
-        let mut errors = self.child.stderr.take().expect("its errors");
+        let mut errors = self.child.stderr.take().expect("the program's errors");
         errors.read_to_string(&mut text).expect("UTF-8");
         let has_succeeded = self.child.wait().expect("the program ends").success();
         if has_succeeded { Ok(()) } else { Err(text.trim().to_owned()) }

@@ -1,4 +1,4 @@
-//! The Rust client draws IDs from two real daemons that are killed, stopped and started.
+//! The Rust client draws IDs from two real daemons that are killed, paused and restarted.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,16 @@ use snowbank_client::{Client, ClientOptions, IdsOptions};
 use crate::program::{self, Program};
 use crate::steps::texts;
 
-/// The deadline of a call. It is longer than both daemons can be down at the same time.
+/// The deadline of a call. It is much longer than the outage of a daemon.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// The longest time until a busy machine wakes a task.
+/// The longest delay with which a busy machine wakes a task.
 const LATE: Duration = Duration::from_secs(5);
 
 const TASKS: usize = 8;
 
-/// Returns the daemon's program: SNOWBANK_DAEMON, or the one beside the conformance program.
+/// Returns the path of the daemon's program: SNOWBANK_DAEMON, or `snowbank` beside the conformance
+/// program. Returns `None` if the file does not exist.
 fn daemon() -> Option<PathBuf> {
     let beside = || Path::new(program::PATH).with_file_name("snowbank");
     let path = std::env::var_os("SNOWBANK_DAEMON").map_or_else(beside, PathBuf::from);
@@ -56,7 +57,7 @@ fn no_id_comes_twice_while_daemons_die() {
         seen
     });
     let distinct: HashSet<u64> = seen.iter().copied().collect();
-    assert_eq!(distinct.len(), seen.len(), "some IDs came twice");
+    assert_eq!(distinct.len(), seen.len(), "at least one ID came twice");
     println!("{} IDs", seen.len());
 }
 
@@ -66,7 +67,7 @@ fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
     answer.expect("one of the daemons always serves")
 }
 
-/// Draws batches, and single IDs. Continues for two rounds after the event `calm`.
+/// Draws batches and single IDs in rounds. The last two rounds begin after the event `calm`.
 async fn draw(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
     let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
     let client = Client::new(options).expect("a client");

@@ -1,4 +1,4 @@
-//! The steps of a case, done with the Rust client.
+//! Plays the steps of a case with the Rust client.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Player {
     ids: Option<SharedIds>,
     calls: HashMap<String, JoinHandle<Outcome>>,
     seen: Arc<Seen>,
-    /// The last ID of the steps with `increasing`.
+    /// The last ID that a step with `increasing` has drawn.
     last: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
     items.map(|item| item.as_str().expect("a text").to_owned()).collect()
 }
 
-/// Creates a client of these options.
+/// Creates a client with these options.
 fn connect(endpoints: &[String], options: &Value) -> Result<Client, Error> {
     let mut made =
         ClientOptions::new(endpoints).map_err(|error| Error::BadOption(error.to_string().into()))?;
@@ -223,7 +223,7 @@ impl Player {
     }
 
     async fn repeat_until(&mut self, step: &Value) -> Result<(), String> {
-        // The default is shorter than the time limit that the program has for a case.
+        // The default is shorter than the time that the program allows for a case.
         let limit = ms(&step["within_ms"]).unwrap_or(Duration::from_secs(20));
         let began = Instant::now();
         loop {

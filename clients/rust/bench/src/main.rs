@@ -1,5 +1,5 @@
-//! Measures the time for an ID with the Rust client, and with the crate redis. `clients/bench` runs
-//! this program.
+//! Measures how long an ID takes with the Rust client, and with the crate `redis`. `clients/bench`
+//! runs this program.
 
 use std::env;
 use std::error::Error;
@@ -12,8 +12,8 @@ use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
-/// The number of IDs in a stretch. It is large enough for the clock's resolution, and so small that
-/// no refill happens during most stretches.
+/// The number of IDs whose time is measured at once. This is enough for the clock's resolution, and
+/// so few that most measurements see no refill.
 const STRETCH: u32 = 1_000;
 const CALLS: u32 = 2_000;
 
@@ -38,7 +38,7 @@ async fn main() -> Outcome {
     }
 }
 
-/// Prints a row: the handle, the measurement, and the time in ns for each of `count` IDs.
+/// Prints a row: the handle, the measurement, and the mean time in ns of the `count` IDs.
 fn report(handle: &str, what: &str, began: Instant, count: u32) {
     println!("{handle}\t{what}\t{}", began.elapsed().as_nanos() as f64 / f64::from(count));
 }
@@ -107,7 +107,7 @@ fn without_tokio(address: &str, redis: &str) -> Outcome {
     Ok(())
 }
 
-/// Draws 100 IDs each millisecond, and prints the longest `next()` in ms.
+/// Draws 100 IDs each millisecond, and prints the time of the slowest `next()` in ms.
 async fn longest(options: ClientOptions, time: Duration) -> Outcome {
     let client = Client::new(options)?;
     let mut ids = client.ids(IdsOptions::default())?;

@@ -1,4 +1,4 @@
-//! The age of buffered IDs, which counts the time that the machine sleeps.
+//! The age of buffered IDs. The age includes the time for which the machine sleeps.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
-/// The longest time for which one timer runs. Timers stand still while the machine sleeps, so after
-/// the machine wakes, an age may be noticed late by this much.
+/// The longest time for which one timer runs. Timers stand still while the machine sleeps. So after
+/// the machine wakes, the end of an age is noticed late, by at most this time.
 const STEP: Duration = Duration::from_millis(50);
 
 /// The clock that measures ages. The monotonic clock stands still while the machine sleeps.
@@ -31,7 +31,7 @@ impl Birth {
         self.instant.elapsed().max(boot_time().saturating_sub(self.boot_time))
     }
 
-    /// Waits until the age reaches `limit` or `is_bad` returns true. It checks every [`STEP`].
+    /// Waits until the age reaches `limit` or `is_bad` returns true. Checks both every [`STEP`].
     pub(super) async fn reaches(&self, limit: Duration, is_bad: impl Fn() -> bool) {
         loop {
             let left = limit.saturating_sub(self.age());
@@ -43,15 +43,15 @@ impl Birth {
     }
 }
 
-/// Returns the time since the machine's start, including the time that it slept.
+/// Returns the time since the machine's start, including the time for which the machine slept.
 #[cfg(all(target_os = "linux", not(test)))]
 fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(CLOCK);
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Returns zero. Systems other than Linux have no such clock, so only the monotonic clock measures
-/// ages there.
+/// Returns zero, because this module reads the boot clock only on Linux. On other systems only the
+/// monotonic clock measures ages.
 #[cfg(all(not(target_os = "linux"), not(test)))]
 fn boot_time() -> Duration {
     Duration::ZERO

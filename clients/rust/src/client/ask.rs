@@ -15,8 +15,8 @@ use crate::protocol::{Next, Wait};
 /// A call for a batch of IDs. Set the call's options, then await the call.
 ///
 /// # Errors
-/// Returns an [`Error`] when awaited. The error is `bad_count` if the count is 0 or above the
-/// daemon's `max_count`, which [`Client::info`] returns.
+/// Awaiting the call returns an [`Error`] if the call fails. The error's code is `bad_count` if the
+/// count is 0 or above the daemon's `max_count`, which [`Client::info`] returns.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
@@ -61,8 +61,8 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Makes the daemon send each ID by itself instead of runs, for testing. The batch has the same
-    /// IDs in either form.
+    /// Makes the daemon send a list of IDs instead of runs, for testing. The batch does not show
+    /// the difference.
     pub fn explicit(mut self) -> Self {
         self.next.explicit = true;
         self

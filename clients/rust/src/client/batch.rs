@@ -21,7 +21,7 @@ impl Batch {
         self.ids.len()
     }
 
-    /// Returns false: every batch has an ID.
+    /// Returns false, because every batch has at least one ID.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
@@ -49,8 +49,8 @@ impl Batch {
         Ok(self.iter().map(|id| id.cast_signed()))
     }
 
-    /// Returns the batch with a chosen value in place of a random field, such as the table suffix
-    /// of a clearing house's IDs. `layout` must be that of the IDs' source.
+    /// Returns the batch with a chosen value in a random field, such as the table suffix of a
+    /// clearing house's IDs. `layout` must be the layout of the source that made the IDs.
     ///
     /// ```no_run
     /// # use snowbank_client::{Client, layout::Layout};
@@ -62,8 +62,8 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// There are three reasons for an error: the field keeps the IDs unique; the value is too large
-    /// for the field; or the IDs are not of this layout.
+    /// Returns an error if the layout has no random field of this name, if the value is too large
+    /// for the field, or if the IDs are not of this layout.
     pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
         let chosen = layout.choose(name, value)?;
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;
@@ -114,7 +114,7 @@ mod tests {
     fn signed_ids_fit_or_are_refused() {
         let small = batch(&[7, i64::MAX as u64]);
         assert_eq!(small.iter_i64().expect("signed").collect::<Vec<_>>(), [7, i64::MAX]);
-        let error = batch(&[7, 1 << 63]).iter_i64().map(|_| ()).expect_err("above");
+        let error = batch(&[7, 1 << 63]).iter_i64().map(|_| ()).expect_err("an ID above i64::MAX");
         assert_eq!(error, Error::AboveSigned { id: 1 << 63 });
     }
 

@@ -29,9 +29,9 @@ use super::options::{ClientOptions, SourceChoice};
 use super::{IdsOptions, SharedIds, check_fork, forked};
 use crate::protocol::Info;
 
-/// A handle to one daemon, or to several. Its calls block the calling thread. Clones share its
-/// connections, and any thread may use them. The options, deadlines and errors are those of
-/// [`Client`](super::Client).
+/// A handle to one or several daemons. Each call blocks the calling thread. Clones share the
+/// client's connections, and any thread may use a clone. The options, deadlines and errors are
+/// those of [`Client`](super::Client).
 #[derive(Debug, Clone)]
 pub struct Client {
     client: super::Client,
@@ -39,7 +39,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client, and its thread. The first call connects.
+    /// Creates a client, and the thread that the client runs on. The client connects at the first
+    /// call.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range, or if no thread can be started.
@@ -91,8 +92,8 @@ impl Client {
     }
 }
 
-/// A buffer that hands out IDs one at a time. Clones share the buffer, and any thread may use them.
-/// The buffer makes the promises of [`SharedIds`].
+/// A buffer that hands out IDs one at a time. Clones share the buffer, and any thread may use a
+/// clone. The buffer makes the promises of [`SharedIds`].
 #[derive(Debug, Clone)]
 pub struct Ids {
     ids: SharedIds,
@@ -163,7 +164,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A forked child does not have this thread. If the child dropped `stop`, it would wake the
+        // A forked child does not have this thread. To drop `stop` in the child would wake the
         // parent's thread.
         if forked(&self.process) {
             std::mem::forget(self.stop.take());

@@ -12,12 +12,13 @@ use super::shared::Shared;
 use super::{Client, Lane, check_fork};
 use crate::protocol::ErrorCode;
 
-/// One try of a call on its way to a connection.
+/// One attempt of a call, on the way to a connection.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) exchange: Exchange,
-    /// The caller's deadline, or `None` if this try is at the last endpoint that the call has not
-    /// asked. If a daemon has no IDs before this deadline, the call moves on to the next endpoint.
+    /// The caller's deadline, or `None` if this attempt goes to the last endpoint that the call has
+    /// not asked yet. If a daemon has no IDs before this deadline, the call moves on to the next
+    /// endpoint.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct Call {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
-    /// The time from the call's start to `at`. The error message shows it.
+    /// The time from the call's start to `at`, for the error message.
     allowed: Duration,
 }
 
@@ -41,8 +42,8 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Returns the error of a call that has reached its deadline. `last` is the error of its last
-    /// try.
+    /// Returns the error of a call that has reached its deadline. `last` is the error of the call's
+    /// last attempt.
     pub(super) fn passed(&self, shared: &Shared, last: Option<Error>) -> Error {
         let (endpoint, last) = match shared.endpoint_or_failure() {
             Ok(endpoint) => (Some(endpoint), last),
@@ -65,8 +66,8 @@ fn soonest(refusals: Vec<Arc<Refusal>>) -> Option<Error> {
 }
 
 impl Client {
-    /// Sends a call, and repeats it where that may help, until it is answered or the deadline
-    /// passes. `exchange` creates the exchange of one try. All tries use the same lane.
+    /// Sends a call. Repeats the call where that may help, until a daemon answers or the deadline
+    /// passes. `exchange` creates the exchange of one attempt. All attempts use the same lane.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
@@ -104,8 +105,8 @@ impl Client {
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
             };
-            // The refusal with its time to wait helps the caller more than an error about the
-            // deadline.
+            // The deadline would pass during the pause. To the caller, the refusal with its time to
+            // wait says more than an error about the deadline.
             if deadline.left() <= pause {
                 return Err(error);
             }
@@ -114,10 +115,11 @@ impl Client {
         }
     }
 
-    /// Returns the pause before the next try, or `None` for no retry.
+    /// Returns the pause before the next attempt, or `None` for no further attempt.
     ///
-    /// With several endpoints the driver moves on by itself. With a single endpoint the client
-    /// keeps its connection after a refusal, and asks again after the time that the daemon named.
+    /// After a refusal by the only endpoint, the client keeps the connection, and pauses for the
+    /// time that the daemon named and a back-off. In all other cases the driver chooses the next
+    /// endpoint and makes the pauses.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

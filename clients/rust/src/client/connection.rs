@@ -37,7 +37,7 @@ use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Next, Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon reads some 500 requests at
-/// once, so further requests would only wait in its socket.
+/// once, so further requests would only wait in the daemon's socket.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space in the input before a read, in bytes. A longer reply frame takes several reads.
@@ -64,15 +64,15 @@ pub(super) enum End {
 /// A connection, before or after its greeting.
 pub(super) struct Connection {
     shared: Arc<Shared>,
-    /// The endpoint as text, with the IP address if its name has several.
+    /// The endpoint as text. If its name has several IP addresses, the daemon's IP address follows.
     pub(super) endpoint: Arc<str>,
-    /// The number of the IP address that accepted. It counts modulo the number of addresses that
-    /// the endpoint's name has.
+    /// The number of the IP address that accepted. Modulo the number of the name's addresses, it is
+    /// the index of that address.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,
     output: BytesMut,
-    /// A buffer that requests are encoded into.
+    /// The buffer into which requests are encoded.
     scratch: Vec<u8>,
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
@@ -80,7 +80,7 @@ pub(super) struct Connection {
     sources: Sources,
     /// A timer that ends when the oldest request in flight counts as stalled, or earlier.
     stall_timer: Pin<Box<Sleep>>,
-    /// True once the daemon has answered a call, apart from the greeting.
+    /// True once the daemon has answered a call without an error. The greeting does not count.
     pub(super) has_answered: bool,
     /// True once the connection takes no further calls. The connection ends after the reply to the
     /// last call in flight.
@@ -90,7 +90,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Serves calls until the connection ends. Then it fails all calls in flight, unless the daemon
+    /// Serves calls until the connection ends. Then fails all calls in flight, unless the daemon
     /// can still answer them.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
@@ -225,7 +225,7 @@ impl Connection {
         Ok(wait)
     }
 
-    /// Hands every complete frame to the call that it answers.
+    /// Hands every complete frame to the call that the frame answers.
     fn take_replies(&mut self) -> Result<(), End> {
         loop {
             let (frame, tag, consumed) = match reply::parse(&self.input) {
@@ -320,7 +320,8 @@ impl Connection {
         if call_moves_on { Err(End::Exhausted(error)) } else { Ok(()) }
     }
 
-    /// Fails the oldest call, because the daemon broke the protocol. That also ends the connection.
+    /// Fails the oldest call, because the daemon broke the protocol. Returns the same error as the
+    /// reason to end the connection.
     fn fail_front(&mut self, what: &dyn std::fmt::Display) -> End {
         let error = self.broken(what);
         if let Some(front) = self.in_flight.pop_front() {
@@ -329,8 +330,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. Replies do not move the timer, so the timer can end
-    /// too early, and is then set again.
+    /// Ends the connection if the daemon has stalled. Replies do not move the timer. So the timer
+    /// can end too early; then it is set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };

@@ -17,7 +17,7 @@ use super::shared::Shared;
 struct Health {
     /// The number of failures since the endpoint last served.
     failures: u32,
-    /// The earliest time for the next try.
+    /// The earliest time for the next attempt to connect.
     not_before: Instant,
     /// The time from which the endpoint may again have IDs for every call. Until then, the driver
     /// tries other endpoints first.
@@ -25,13 +25,14 @@ struct Health {
 }
 
 impl Health {
-    /// Returns the time from which the endpoint may be tried again. If its pauses are over, this is
-    /// now.
+    /// Returns the time from which the endpoint may be tried again. If the endpoint's pauses are
+    /// over, that time is now.
     fn due_at(&self) -> Instant {
         self.not_before.max(self.exhausted_until).max(Instant::now())
     }
 
-    /// Keeps the client away from the endpoint for its back-off, plus the time that it asked for.
+    /// Keeps the client away from the endpoint for a back-off, plus the time that the daemon asked
+    /// for.
     fn rest(&mut self, shared: &Shared, error: &Error) {
         let asked = asked(shared, error);
         self.failures = self.failures.saturating_add(1);
@@ -79,8 +80,7 @@ impl Driver {
         while self.connect_and_serve().await.is_ok() {}
     }
 
-    /// Waits for a call. Then it connects to an endpoint, and serves calls until there is no
-    /// connection.
+    /// Waits for a call, connects to an endpoint, and serves calls until no connection is left.
     async fn connect_and_serve(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
@@ -113,8 +113,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Serves until the connection ends, or until an endpoint earlier in the list has connected. In
-    /// the second case, it returns the connection to that endpoint.
+    /// Serves until the connection ends, or until the client has also connected to an endpoint that
+    /// is earlier in the list. In the second case, returns the connection to that endpoint.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
         self.shared.serves(index, &connection.endpoint);
@@ -147,10 +147,10 @@ impl Driver {
         Ok(None)
     }
 
-    /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those
+    /// Returns the endpoint that may be tried soonest. Of several such endpoints, prefers those
     /// that are not exhausted, then those that have not failed, then the next in the circle. The
     /// circle begins with the current endpoint, or with the first endpoint if the options prefer
-    /// it.
+    /// the first.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -173,7 +173,7 @@ impl Driver {
         self.health[index].exhausted_until = now + asked(&self.shared, error);
     }
 
-    /// Notes a failed try, and fails the waiting calls if no further try can help them.
+    /// Notes a failed attempt, and fails the waiting calls if no further attempt can help them.
     ///
     /// An endpoint that speaks another protocol makes calls fail only if all endpoints speak
     /// another protocol.
@@ -227,8 +227,8 @@ async fn connect(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error
     Ok(connection)
 }
 
-/// Returns the time that the daemon asked for, capped at `max_backoff`: a restart can bring the
-/// daemon back earlier.
+/// Returns the time that the daemon asked for, capped at `max_backoff`, because a restarted daemon
+/// may serve earlier.
 fn asked(shared: &Shared, error: &Error) -> Duration {
     error.retry_after().unwrap_or_default().min(shared.options.max_backoff)
 }

@@ -1,4 +1,4 @@
-//! Connecting to a daemon over TCP, TLS or a Unix socket.
+//! Connects to a daemon over TCP, TLS or a Unix socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -19,16 +19,16 @@ pub(super) struct Streams {
     pub(super) writer: Writer,
 }
 
-/// The address of a name that accepted the connection.
+/// The address that accepted the connection, among the addresses of the endpoint's name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ChosenAddress {
-    /// The address, if the name has several.
+    /// The IP address, if the name has several addresses.
     pub(super) ip: Option<IpAddr>,
-    /// The number of this address: [`connect`] with this number tries the address first.
+    /// The number of this address. With this number, [`connect`] tries the address first.
     pub(super) number: usize,
 }
 
-/// The sending direction. With TLS, it buffers bytes until it is flushed.
+/// The sending direction. With TLS, the writer buffers bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
     pub(super) needs_flush: bool,
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// The parameters of connecting.
+/// The parameters of an attempt to connect.
 struct Dial<'a> {
     tls: &'a TlsChoice,
     deadline: Instant,
@@ -77,8 +77,9 @@ struct Dial<'a> {
     address_number: usize,
 }
 
-/// Resolves the name, and tries its addresses until one accepts, beginning with the address that
-/// has the number `address_number`. `limit` covers all of this, and the TLS handshake.
+/// Resolves the endpoint's name, and tries the name's addresses in a circle until one accepts.
+/// Begins with the address that has the number `address_number`. `limit` covers all of this, and
+/// the TLS handshake.
 pub(super) async fn connect(
     endpoint: &Address,
     tls: &TlsChoice,
@@ -142,8 +143,8 @@ async fn connect_tls(_: &str, _: u16, dial: &Dial<'_>) -> io::Result<(Streams, C
     Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
 }
 
-/// Looks a name up. Every connection looks it up again, because a daemon may come back at another
-/// address.
+/// Returns the addresses of a name. Every connection looks them up again, because a daemon may come
+/// back at another address.
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
     if host == tests::NAME {
@@ -152,9 +153,9 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with the one whose number is
-/// `dial.address_number` modulo their count. Each address gets an equal share of the remaining
-/// time, so that time is left for the others if one address drops packets.
+/// Connects to the first address that accepts. Begins with the address whose index is
+/// `dial.address_number` modulo the number of addresses. Each address gets an equal share of the
+/// remaining time, so that time is left for the others if one address drops packets.
 async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
@@ -195,7 +196,7 @@ mod tests {
     pub(super) const NAME: &str = "ids.example";
 
     thread_local! {
-        /// The address of the name, for the test that runs on this thread.
+        /// The address of [`NAME`], for the test that runs on this thread.
         pub(super) static ADDRESS: Cell<IpAddr> = const { Cell::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
     }
 
@@ -231,7 +232,7 @@ mod tests {
             assert_eq!(stream.peer_addr().expect("an address"), addresses[number % 2]);
             assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
-        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("it accepts");
+        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("the address accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
         // Nobody listens at the address that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
@@ -251,7 +252,7 @@ mod tests {
             writer.push(&mut output).await.expect("room");
         }
         let mut arrived = [0; 7];
-        far.read_exact(&mut arrived).await.expect("there already");
+        far.read_exact(&mut arrived).await.expect("the bytes are there already");
         assert_eq!(&arrived, b"request");
     }
 }

@@ -1,4 +1,4 @@
-//! The errors of calls: who is at fault, and whether another try may help.
+//! The errors of calls. An error says who is at fault, and whether another attempt may help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub enum Error {
         allowed: Duration,
         /// The daemon that the client was connected to. `None` if there was no connection.
         endpoint: Option<Arc<str>>,
-        /// The error of the last try, if a try has failed. Without a connection, the errors of all
-        /// endpoints.
+        /// The error of the last attempt, if an attempt has failed. If there was no connection, the
+        /// errors of all endpoints.
         last: Option<Arc<Error>>,
     },
-    /// Every endpoint failed. The errors are in the endpoints' order, at least two.
+    /// Every endpoint failed. There are at least two errors, in the order of the endpoints.
     #[error("{}", joined(.0))]
     EveryEndpoint(Arc<[Error]>),
     /// The client cannot resolve the endpoint, cannot connect to it, or gets no greeting from it in
@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had
     /// fetched. The next call of that `Ids` continues from the lower IDs. No ID is handed out
-    /// twice, but the IDs increase from a lower start.
+    /// twice, but from then on the IDs increase from a lower start.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -186,8 +186,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the client retries a call after this error. It retries within the call's
-    /// deadline, on another endpoint if there is one.
+    /// Returns whether the client retries a call after this error. The retry happens within the
+    /// call's deadline, and on another endpoint if there is one.
     ///
     /// The client retries if it cannot connect or loses the connection, and if the daemon is
     /// draining, too busy, or has no usable clock or ceiling. It does not retry after other
@@ -240,7 +240,7 @@ fn from_endpoint(endpoint: &Option<Arc<str>>) -> String {
     endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
 }
 
-/// The hint on a server that stays silent, as a Redis at a wrong port does.
+/// The hint for a server that stays silent, such as a Redis server at a wrong port.
 pub(super) const IS_IT_OURS: &str = ": does another program listen there, such as a Redis?";
 
 fn joined(errors: &[Error]) -> String {
@@ -259,7 +259,8 @@ fn separated(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-/// Returns a hint on when to try again, rounded up: a caller that waits this long is not early.
+/// Returns a hint on when to try again. The time is rounded up, so that a caller that waits this
+/// long is not early.
 fn retry_hint(retry_after: Option<Duration>) -> String {
     let Some(wait) = retry_after else { return String::new() };
     match wait.as_millis().div_ceil(1_000) {

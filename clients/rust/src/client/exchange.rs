@@ -15,15 +15,15 @@ use crate::protocol::reply::Reply as Frame;
 /// dropped without an answer, the caller gets the error that the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// One try of a call. The code that holds an exchange must answer it.
+/// One attempt of a call. The code that holds an exchange must send an answer to the caller.
 #[derive(Debug)]
 pub(super) enum Exchange {
     /// A request for IDs. The index in `ids` is not used: the daemon's index of `source` replaces
     /// it.
     Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
-    /// The daemon's INFO.
+    /// A request for the daemon's INFO.
     Info(InfoCollector, Reply<Info>),
-    /// The round-trip time of a PING.
+    /// A PING. The answer is its round-trip time.
     Ping(Reply<Duration>),
 }
 

@@ -40,11 +40,11 @@ pub use shared::SharedIds;
 ///   the IDs are still lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later
 ///   calls continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
-///   client's runtime takes to run a timer. A blocked runtime runs none: for example, a
+///   client's runtime takes to run a timer. A blocked runtime runs no timer. An example is a
 ///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the
-///   buffer also reads the clock every 256 IDs. On Linux, time that the machine sleeps counts: the
-///   buffer notices it within 50 ms. IDs that are too old are dropped, and the next call fetches
-///   again.
+///   buffer also reads the clock every 256 IDs. On Linux, the age includes the time for which the
+///   machine sleeps, and the buffer notices a sleep within 50 ms after it. IDs that are too old are
+///   dropped, and the next call fetches again.
 /// - **Cloned machines**: if the snapshot of a virtual machine is resumed twice, both copies hand
 ///   out the IDs of the buffer until they are too old. If your machines are copied while they run,
 ///   fetch batches, or drop the `Ids` before the snapshot.
@@ -62,7 +62,7 @@ pub struct Ids {
     fetch: Option<Fetch>,
     /// The number of IDs that the next fetch asks for.
     fetch_count: u32,
-    /// The highest ID of the newest batch, and its endpoint.
+    /// The endpoint and the highest ID of the newest batch.
     highest: Option<(Arc<str>, u64)>,
 }
 
@@ -94,8 +94,8 @@ impl Ids {
         signed(self.next().await?)
     }
 
-    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never
-    /// waits, and may be called outside the tokio runtime.
+    /// Returns the next ID if the buffer has one, and `None` while the buffer is being refilled.
+    /// This function never waits, and may be called outside the tokio runtime.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
@@ -145,8 +145,8 @@ impl Ids {
     }
 }
 
-/// The future of [`Ids::next`]. It is written by hand for speed: when measured, an ID from the
-/// buffer took 2.5 ns, and with a future that the compiler makes 7 to 12 ns.
+/// The future of [`Ids::next`]. It is written by hand for speed: an ID from the buffer takes
+/// 2.5 ns. If `next` were an `async fn`, an ID would take 7 to 12 ns.
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct NextId<'a> {
     state: NextIdState<'a>,

@@ -37,9 +37,9 @@ impl ClientOptions {
     /// `tls:host:port` or `unix:PATH`.
     ///
     /// The client uses the first daemon as long as that daemon serves. When a daemon fails, the
-    /// client moves on to the next, in a circle. It stays with a daemon that serves it, unless
-    /// [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet, give each
-    /// client a different order.
+    /// client moves on to the next, in a circle. The client stays with the next daemon that serves,
+    /// unless [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet,
+    /// give each client a different order.
     ///
     /// # Errors
     /// Returns [`BadEndpoint`] for the first text that is not an address.
@@ -83,8 +83,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the deadline of a call (default 5 s). It covers the queue, name resolution, connecting,
-    /// and every retry. A call can have a deadline of its own.
+    /// Sets the deadline of a call (default 5 s). The deadline covers the queue, name resolution,
+    /// connecting, and every retry. A call can have a deadline of its own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -108,9 +108,9 @@ impl ClientOptions {
         self
     }
 
-    /// Sets how long the client does not try a failed endpoint again: a random time up to `min`
-    /// (default 50 ms) after its first failure. That limit doubles with each further failure, up to
-    /// `max` (default 5 s).
+    /// Sets the pause before the client tries a failed endpoint again. After the endpoint's first
+    /// failure, the pause is a random time up to `min` (default 50 ms). That limit doubles with
+    /// each further failure, up to `max` (default 5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
@@ -125,8 +125,8 @@ impl ClientOptions {
     }
 
     /// Makes calls take turns over the endpoints, as clients of a pair of ticket servers do. The
-    /// client then has a connection for each endpoint. While an endpoint fails, its calls go to the
-    /// next endpoint. IDs of successive calls no longer increase.
+    /// client then has a connection for each endpoint. While an endpoint fails, the calls of its
+    /// turns go to the next endpoint. IDs of successive calls no longer increase.
     ///
     /// By default the client uses one endpoint as long as that endpoint serves.
     #[must_use]
@@ -240,7 +240,8 @@ pub enum SourceChoice {
     /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may number
     /// their sources differently.
     Index(u16),
-    /// The source's name. The client looks up its index on each daemon that it connects to.
+    /// The source's name. The client looks up the index of this name on each daemon that it
+    /// connects to.
     Name(Arc<str>),
 }
 

@@ -48,7 +48,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Runs `work`, and takes calls from the channel meanwhile. It ends early when the last handle
+    /// Runs `work`, and takes calls from the channel meanwhile. Returns early when the last handle
     /// is dropped.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Abandoned> {
         let mut work = pin!(work);

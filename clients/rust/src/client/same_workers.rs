@@ -19,8 +19,8 @@ use crate::protocol::info::SharedWorkerId;
 
 /// The time before the first comparison, and between two comparisons while daemons collide. A
 /// client that lives for a shorter time makes no connections for the check. A daemon that restarts,
-/// or that passes its worker IDs on, can look like two for a moment. So a collision counts only if
-/// two comparisons in a row find it.
+/// or that passes its worker IDs on, can look like two daemons for a moment. So a collision counts
+/// only if two comparisons in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
 /// The time between two comparisons while an endpoint does not answer, and the shortest time
@@ -57,7 +57,7 @@ impl Drop for Check {
     }
 }
 
-/// Compares the endpoints until all have answered and none collide.
+/// Compares the endpoints until all have answered and no two of them collide.
 async fn check(shared: Arc<Shared>, begins: Instant) {
     sleep_until(begins).await;
     let mut earlier = None;

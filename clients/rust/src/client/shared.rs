@@ -17,15 +17,16 @@ pub(super) struct Shared {
 /// The progress of the driver and of the check for equal worker IDs.
 #[derive(Debug)]
 struct Progress {
-    /// The endpoint that serves, with the IP address if its name has several.
+    /// The endpoint that serves. If its name has several IP addresses, the daemon's IP address
+    /// follows.
     serving: Option<Arc<str>>,
     /// The index of the endpoint that the driver is connecting to, and the step that this endpoint
     /// has not done yet.
     awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
-    /// For each endpoint, the number of the address of its name that is tried first. A
-    /// [failure](Shared::fail) can raise it.
+    /// For each endpoint, the number of the address that is tried first. A [failure](Shared::fail)
+    /// can raise this number.
     address_numbers: Vec<usize>,
     /// The error of every call while two endpoints hand out the same IDs.
     collision: Option<Error>,
@@ -34,7 +35,7 @@ struct Progress {
 impl Shared {
     pub(super) fn new(options: ClientOptions) -> Self {
         let names: Vec<_> = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
-        // Random numbers spread the clients over the addresses of a name.
+        // Random first numbers spread the clients over the addresses of a name.
         let address_numbers =
             names.iter().map(|_| if options.prefer_first { 0 } else { fastrand::usize(..) }).collect();
         let failures = vec![None; names.len()];
@@ -62,7 +63,7 @@ impl Shared {
     }
 
     /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address. If
-    /// the options prefer the first address, the next connection begins with it again.
+    /// the options prefer the first address, the next connection begins with that address again.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
         progress.failures[index] = None;
@@ -93,8 +94,8 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. It counts modulo the number of the
-    /// name's addresses.
+    /// Returns the number of the address that is tried first. Modulo the number of the name's
+    /// addresses, it is the index of that address.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }
@@ -110,7 +111,7 @@ impl Shared {
         self.progress().failures.iter().flatten().cloned().collect()
     }
 
-    /// Returns the endpoint that serves, or else the reasons why none does.
+    /// Returns the endpoint that serves, or else the reasons why no endpoint serves.
     pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Error> {
         let progress = self.progress();
         if let Some(endpoint) = &progress.serving {
@@ -130,9 +131,10 @@ impl Shared {
         Err(Error::join(failures))
     }
 
-    /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`,
-    /// doubled for each failure but the first. The randomness spreads the clients of a daemon that
-    /// comes back.
+    /// Returns a random pause for an endpoint that has failed this often in a row. The longest
+    /// pause is `min_backoff` after the first failure, doubles with each further failure, and never
+    /// exceeds `max_backoff`. Because the pauses are random, the clients of a daemon that comes
+    /// back do not all connect at once.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let limit = self.options.min_backoff.saturating_mul(doubled).min(self.options.max_backoff);
@@ -178,9 +180,9 @@ mod tests {
             shared.address_number(0)
         };
         shared.awaits(0, "it has not accepted the connection".to_owned());
-        assert_eq!(fail(), 1, "the first did not serve");
+        assert_eq!(fail(), 1, "the first address did not serve");
         shared.serves(0, &"ids:7660 (10.0.0.1)".into());
-        let serving = shared.endpoint_or_failure().expect("one serves");
+        let serving = shared.endpoint_or_failure().expect("an endpoint serves");
         assert_eq!(&*serving, "ids:7660 (10.0.0.1)", "the error of a deadline says which address it is");
         assert_eq!(fail(), 0);
     }

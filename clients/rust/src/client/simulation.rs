@@ -22,8 +22,8 @@ use world::{Mode, PER_MS, Wire, World};
 /// The simulated time in which daemons fail.
 const STORM: Duration = Duration::from_secs(20);
 
-/// The time after the last failure in which calls may still fail. It covers the pause that a daemon
-/// asks for, the longest back-off, and a call that began before that failure.
+/// The simulated time after the storm in which calls may still fail. It covers the pause that a
+/// daemon asks for, the longest back-off, and a call that began in the storm.
 const RECOVERY: Duration = Duration::from_secs(16);
 
 /// The simulated time after the recovery, in which every call must succeed.
@@ -44,7 +44,7 @@ fn client(addresses: usize) -> Client {
     Client::new(ClientOptions::new(names).expect("addresses").timeout(TIMEOUT)).expect("a client")
 }
 
-/// Changes a daemon now and then, until the storm is over. Then all daemons serve.
+/// Changes a random daemon now and then, until the storm is over. Then makes all daemons serve.
 async fn rage(wire: &Wire) {
     let began = Instant::now();
     wire.world().loses_one_in = 200;
@@ -156,8 +156,7 @@ fn each_address_of_a_name_has_an_order_of_its_own() {
     });
 }
 
-/// A client begins with a random address: for some of these seeds, with the one where nobody
-/// listens.
+/// A client begins with a random address. With some of these seeds, nobody listens at that address.
 #[test]
 fn a_failure_leads_to_the_address_after_the_one_that_served() {
     for seed in 0..10 {
@@ -183,8 +182,8 @@ fn ids_are_too_old_after_the_machine_has_slept() {
         ids.next().await.expect("an ID");
         assert!(ids.try_next().expect("no error").is_some(), "the buffer has more");
         sleep_machine(ms(61_000));
-        // Timers do not run while the machine sleeps. Soon after it wakes, they read the boot
-        // clock.
+        // Timers do not run while the machine sleeps. Soon after the machine wakes, the next timer
+        // ends, and the boot clock is read.
         sleep(ms(100)).await;
         assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer are too old");
         ids.next().await.expect("a new ID");

@@ -19,7 +19,8 @@ pub enum Progress {
 /// usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadReply {
-    /// A frame whose kind does not fit the request, or is not that of the reply's first frame.
+    /// A frame whose kind does not fit the request, or differs from that of the reply's first
+    /// frame.
     #[error("the reply has a frame of the wrong kind")]
     Kind,
     /// A run of no IDs.
@@ -45,7 +46,7 @@ pub enum BadReply {
         /// The requested count.
         asked: u32,
     },
-    /// Fewer IDs than the request asked for without PARTIAL.
+    /// Fewer IDs than the request asked for, although the request does not have PARTIAL.
     #[error("the reply has {found} IDs and {asked} were asked for")]
     TooFew {
         /// The number of IDs in the reply.
@@ -58,7 +59,7 @@ pub enum BadReply {
     LongInfo,
 }
 
-/// Joins the frames of a reply to NEXT. It never stores more IDs than the request asked for.
+/// Joins the frames of a reply to NEXT. Never stores more IDs than the request asked for.
 #[derive(Debug)]
 pub struct IdCollector {
     asked: Next,
@@ -111,7 +112,7 @@ impl IdCollector {
         Ok(Progress::Done)
     }
 
-    /// Returns the IDs. They are complete once [`add`](Self::add) has returned [`Progress::Done`].
+    /// Returns the IDs, which are complete once [`add`](Self::add) has returned [`Progress::Done`].
     #[must_use]
     pub fn finish(self) -> Vec<u64> {
         self.ids
@@ -168,7 +169,7 @@ impl InfoCollector {
     /// Reads the JSON.
     ///
     /// # Errors
-    /// Returns [`BadInfo`] if it is not the JSON that INFO promises.
+    /// Returns [`BadInfo`] if this is not the JSON that the protocol promises.
     pub fn finish(self) -> Result<Info, BadInfo> {
         Info::from_json(&self.json)
     }

@@ -10,7 +10,8 @@ pub enum Parsed<T> {
     Incomplete,
     /// One complete frame.
     Frame {
-        /// The content. A [`Fault`] concerns this frame only: the next one starts after `consumed`.
+        /// The content. A [`Fault`] concerns this frame only: the next frame starts after
+        /// `consumed` bytes.
         content: Result<T, Fault>,
         /// The tag that the client chose.
         tag: u16,
@@ -41,7 +42,7 @@ pub enum Fault {
         /// The flags that the kind defines.
         allowed: u8,
     },
-    /// The body has a size that does not fit its kind.
+    /// The body has a size that does not fit the frame's kind.
     #[error("a body of {size} bytes does not fit frame kind 0x{kind:02x}: it takes {allowed}")]
     Body {
         /// The kind of the frame.

@@ -1,4 +1,4 @@
-//! Fuzz targets that read any bytes, in any pieces, as if they came from a daemon.
+//! Fuzz targets that read any bytes, in any pieces, as if the bytes came from a daemon.
 
 use super::collect::{IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, Reply};
@@ -8,8 +8,8 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 /// of the pieces, the count that each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
-/// as requested (or fewer where that is allowed). They are the same after they are encoded and read
-/// again. They take at most twice the memory that the requested number of IDs needs.
+/// as requested (or fewer, if the request allows that). To encode and read the IDs again does not
+/// change them. They take at most twice the memory that the requested number of IDs needs.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
@@ -27,8 +27,8 @@ pub fn reply_frames(data: &[u8]) {
     }
 }
 
-/// Reads a client's connection on which all requests are equal, up to the first breach of the
-/// protocol.
+/// Reads the replies on a connection on which all requests are equal. Ends at the first breach of
+/// the protocol. Returns what arrived, as text.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let mut arrived = Vec::new();
     let mut unread = Vec::new();
@@ -42,7 +42,7 @@ fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<Stri
             let (content, tag, consumed) = match reply::parse(bytes) {
                 Parsed::Frame { content, tag, consumed } => (content, tag, consumed),
                 Parsed::Incomplete => {
-                    assert!(bytes.len() < MAX_REPLY_SIZE, "an unfinished reply stays below its limit");
+                    assert!(bytes.len() < MAX_REPLY_SIZE, "an unfinished frame is shorter than the limit");
                     break;
                 }
                 Parsed::BadLength(length) => {
@@ -93,7 +93,7 @@ fn check_ids(ids: &Vec<u64>, asked: Next) {
         let more = parts.peek().is_some();
         reply::encode_list_frame(&mut frame, 1, part.iter().copied(), more).expect("within its limits");
         let Parsed::Frame { content: Ok(reply), .. } = reply::parse(&frame) else {
-            panic!("our own frame");
+            panic!("a frame of our own cannot be parsed");
         };
         let expected = if more { Progress::More } else { Progress::Done };
         assert_eq!(again.add(&reply), Ok(expected));

@@ -45,9 +45,10 @@ pub struct Info {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// IDs are sorted by tick, within the burst window.
+    /// An ID's tick may be older than the daemon's clock by up to the burst window. So a later
+    /// request on another connection may get lower IDs.
     Relaxed,
-    /// A request sent after a reply was received gets larger IDs.
+    /// A request that is sent after a reply was received gets larger IDs of the same source.
     Strict,
 }
 
@@ -58,13 +59,13 @@ pub struct Source {
     pub index: u16,
     /// The name in the daemon's configuration.
     pub name: String,
-    /// The generator of its IDs.
+    /// The generator of the source's IDs.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SourceKind>,
-    /// The distance between two numbers of a ticket source. `None` for a layout.
+    /// The distance between two numbers of a ticket source. `None` for other sources.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub increment: Option<u64>,
-    /// The first number of a ticket source's sequence. `None` for a layout.
+    /// The first number of a ticket source's sequence. `None` for other sources.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// The fleet whose coordinator has the counter of a ticket source. The fleet's daemons take
@@ -106,7 +107,7 @@ pub struct SharedWorkerId {
 /// An INFO reply that is not the JSON that the protocol promises.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInfo {
-    /// It is not JSON, or a required key is missing or of the wrong form.
+    /// The reply is not JSON, or a required key is missing or of the wrong form.
     #[error("the INFO reply cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     /// The daemon speaks another version of the protocol.
@@ -121,7 +122,7 @@ impl Info {
     /// Reads the JSON of a whole INFO reply.
     ///
     /// # Errors
-    /// Returns [`BadInfo`] if it is not JSON, lacks a required key, or has another protocol
+    /// Returns [`BadInfo`] if the reply is not JSON, lacks a required key, or has another protocol
     /// version.
     pub fn from_json(json: &[u8]) -> Result<Self, BadInfo> {
         let mut info: Self = serde_json::from_slice(json)?;
@@ -139,9 +140,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns a worker ID of this daemon with which the other daemon can hand out the same IDs at
-    /// the same time. There are three reasons for `None`: there is no such worker ID; the two are
-    /// one daemon; or one of them does not name its instance.
+    /// Returns a worker ID of this daemon whose IDs the other daemon can hand out at the same time.
+    /// Returns `None` if there is no such worker ID, if the two are one daemon, or if one of them
+    /// does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
@@ -157,7 +158,7 @@ impl Info {
         })
     }
 
-    /// Returns the name, the layout and the worker IDs of each source, if its layout and worker IDs
+    /// Returns the name, the layout and the worker IDs of each source whose layout and worker IDs
     /// can be read.
     fn generators(&self) -> Vec<(&str, Layout, WorkerSet)> {
         self.sources.iter().filter_map(Source::generator).collect()
@@ -171,8 +172,8 @@ impl Info {
 }
 
 impl Source {
-    /// Returns the name, the layout and the worker IDs. Returns `None` if the source has none of
-    /// these, or if they cannot be read: such a source is not compared.
+    /// Returns the name, the layout and the worker IDs. Returns `None` if the source has no layout
+    /// or no worker IDs, or if these cannot be read. Such a source is not compared.
     fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
         let layout: Layout = self.layout.as_ref()?.parse().ok()?;
         let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;

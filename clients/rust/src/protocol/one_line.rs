@@ -1,6 +1,6 @@
-//! Text of other programs.
+//! Makes text of other programs safe to print.
 
-/// Returns text of another program as one line that is safe to print. A blank replaces each
+/// Returns text of another program as one line that is safe to print. A space replaces each
 /// character that ends a line, moves a terminal's cursor or changes the reading direction.
 #[must_use]
 pub fn one_line(text: &str) -> String {

@@ -1,8 +1,8 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
-//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`]
-//! at a time. So a server need not encode a frame before the socket has taken the frames before it.
-//! Every frame but the last has `more`.
+//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] runs or
+//! [`IDS_PER_FRAME`] IDs at a time. So a server can wait until the socket has taken a frame, and
+//! only then encode the next. Every frame except the last has `more`.
 
 use std::time::Duration;
 
@@ -53,14 +53,14 @@ pub enum Reply<'a> {
         /// True if another frame of this reply follows.
         more: bool,
     },
-    /// JSON for [`Info::from_json`](super::Info::from_json), once it is complete.
+    /// JSON for [`Info::from_json`](super::Info::from_json), once all frames have been joined.
     Info {
         /// The JSON or a part of it.
         json: &'a [u8],
         /// True if another frame of this reply follows.
         more: bool,
     },
-    /// The body of the PING.
+    /// The answer to a PING: the body of that PING.
     Pong(&'a [u8]),
     /// The answer to AUTH.
     Ok,
@@ -168,8 +168,8 @@ fn understand_error<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
 /// reply follows.
 ///
 /// # Errors
-/// There are three reasons for [`Unencodable`]: the number of runs is 0 or too large; a run is
-/// empty; or a stride exceeds `u32`.
+/// Returns [`Unencodable`] if the number of runs is 0 or too large, if a run is empty, or if a
+/// stride exceeds `u32`.
 #[inline]
 pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     let [run] = runs else {
@@ -183,8 +183,8 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     Ok(())
 }
 
-/// Appends a RUNS frame, or nothing if it returns an error. The most common frame has one run,
-/// needs no loop, and is not encoded here.
+/// Appends a RUNS frame, or nothing if the function returns an error. The caller encodes frames of
+/// one run, which are the most common and need no loop.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(NO_IDS);
@@ -207,7 +207,7 @@ fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Re
     Ok(())
 }
 
-/// Returns the stride of a run as it stands on the wire.
+/// Returns the stride of a run in 32 bits, as on the wire.
 #[inline]
 fn encodable_stride(run: &Run) -> Result<u32, Unencodable> {
     if run.count == 0 {
@@ -229,7 +229,7 @@ fn run_bytes(run: &Run, stride: u32) -> [u8; RUN_SIZE] {
 /// reply follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many IDs. `ids` has then been read to its end, or
+/// Returns [`Unencodable`] if there are no IDs or too many. Then `ids` has been read to its end, or
 /// to one ID past the limit.
 pub fn encode_list_frame(
     out: &mut Vec<u8>,
@@ -238,7 +238,8 @@ pub fn encode_list_frame(
     more: bool,
 ) -> Result<(), Unencodable> {
     let start = out.len();
-    // The size of the body is known only at its end. So the header is written twice.
+    // The header has the size of the body, which is known only at the end. So the header is written
+    // twice.
     out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
     let mut count = 0;
     for id in ids {
@@ -279,8 +280,8 @@ pub fn encode_ok(out: &mut Vec<u8>, tag: u16) {
     out.extend_from_slice(&frame::header(OK, 0, tag, 0));
 }
 
-/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0
-/// on the wire means `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
+/// Appends an ERROR frame. Rounds `retry_after` up to whole milliseconds, at least 1, because 0 on
+/// the wire means `None`. Cuts the message at [`MAX_MESSAGE_SIZE`].
 pub fn encode_error(
     out: &mut Vec<u8>,
     tag: u16,

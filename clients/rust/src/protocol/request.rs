@@ -42,8 +42,8 @@ pub struct Next {
     pub partial: bool,
 }
 
-/// The time that a daemon may wait for IDs that are not available yet. The daemon caps it at its
-/// `max_wait`.
+/// The time that a daemon may wait for IDs that are not available yet. The daemon caps this time at
+/// its setting `max_wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     on_wire_ms: u16,

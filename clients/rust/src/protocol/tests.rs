@@ -21,7 +21,7 @@ proptest! {
         let frames = runs.chunks(frame_size);
         let last = frames.len() - 1;
         for (index, part) in frames.enumerate() {
-            reply::encode_runs_frame(&mut wire, tag, part, index < last).expect("they fit");
+            reply::encode_runs_frame(&mut wire, tag, part, index < last).expect("the runs fit");
         }
         let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
         prop_assert_eq!(collect(asked, &wire), Ok(ids.clone()));
@@ -40,7 +40,7 @@ proptest! {
         let mut wire = Vec::new();
         reply::encode_error(&mut wire, tag, code, retry, &message);
         let Parsed::Frame { content: Ok(Reply::Error(error)), tag: parsed_tag, consumed } = reply::parse(&wire) else {
-            panic!("an error parses as one");
+            panic!("an ERROR frame parses as an error");
         };
         prop_assert_eq!((error.code, parsed_tag, consumed), (code.to_u16(), tag, wire.len()));
         let expected = retry_ms.map(|ms| Duration::from_millis(ms.clamp(1, u32::MAX.into())));
@@ -51,7 +51,8 @@ proptest! {
     }
 }
 
-/// Returns increasing runs, made from the distance, count and stride of each.
+/// Returns increasing runs. Each element of `gaps` has the distance from the run before, the count
+/// and the stride of one run.
 fn increasing(gaps: &[(u64, u32, u32)]) -> Vec<Run> {
     let mut above = 0;
     let mut runs = Vec::new();
@@ -67,7 +68,7 @@ fn collect(asked: Next, mut wire: &[u8]) -> Result<Vec<u64>, BadReply> {
     let mut collector = IdCollector::new(asked);
     loop {
         let Parsed::Frame { content: Ok(frame), consumed, .. } = reply::parse(wire) else {
-            panic!("a whole reply");
+            panic!("the wire does not hold a whole reply");
         };
         wire = &wire[consumed..];
         if collector.add(&frame)? == Progress::Done {

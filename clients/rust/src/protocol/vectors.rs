@@ -1,5 +1,5 @@
-//! The vectors of `tests/vectors`, compared with both sides' code and with the page that shows them
-//! to users.
+//! The vectors of `tests/vectors`, compared with the code of both sides and with the page that
+//! shows the vectors to users.
 
 use super::code::ErrorCode;
 use super::reply;
@@ -18,8 +18,8 @@ fn lines(file: &str) -> impl Iterator<Item = Vec<&str>> {
     file.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" | ").collect())
 }
 
-/// Returns the bytes of a vector. It is hex, with spaces anywhere between bytes. `61*513` repeats a
-/// byte.
+/// Returns the bytes of a vector. A vector is hex, with spaces anywhere between bytes. `61*513`
+/// repeats the byte 0x61 513 times.
 fn bytes(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two hex digits");
     let word = |word: &str| match word.split_once('*') {

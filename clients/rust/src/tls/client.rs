@@ -28,7 +28,7 @@ impl ClientFiles {
         Self::default()
     }
 
-    /// Trusts only these authorities (PEM), instead of the system's.
+    /// Trusts only the authorities in this PEM file, instead of the system's.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
@@ -36,7 +36,7 @@ impl ClientFiles {
     }
 
     /// Sets the files (both PEM) of the client's own certificate and of its private key.
-    /// Intermediate certificates follow the client's own in its file.
+    /// Intermediate certificates follow the client's own in the certificate file.
     #[must_use]
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.own = Some((certificate.into(), key.into()));
@@ -92,7 +92,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes the handshake with the server at that host. It has no time limit of its own.
+    /// Makes the handshake with the server at that host. The handshake has no time limit.
     ///
     /// # Errors
     /// Returns an error if the name is not valid for a server, or if the handshake failed.

@@ -11,7 +11,8 @@ pub enum Side {
     Server,
 }
 
-/// Explains in one line an I/O error of a client, if TLS caused it: what was found, and what to do.
+/// Explains an I/O error of a client in one line, if TLS caused the error. The line says what was
+/// found, and what to do.
 pub fn explain(error: &std::io::Error) -> Option<String> {
     tls_error(error).map(|error| describe(error, Side::Client))
 }
@@ -45,7 +46,7 @@ pub fn describe(error: &Error, side: Side) -> String {
     one_line(&text)
 }
 
-/// Describes faults for which rustls has no name: what was found, what is allowed, what to do.
+/// Describes a fault for which rustls has no name: what was found, what is allowed, what to do.
 pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
     let CertificateError::Other(OtherError(reason)) = reason else { return None };
     match reason.downcast_ref()? {

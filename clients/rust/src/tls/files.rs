@@ -14,7 +14,7 @@ use x509_cert::ext::pkix::BasicConstraints;
 use super::fault;
 
 /// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without a
-/// limit, the reading of a whole disk or of an endless device would hardly end, or never.
+/// limit, to read a whole disk would take very long, and to read an endless device would never end.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
@@ -133,7 +133,7 @@ fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, 
 const CERTIFICATE: &str = "certificate";
 const KEY: &str = "private key";
 
-/// Returns what a section holds, if one of the files can have such a section.
+/// Returns what a section holds, or `None` for a section that belongs in none of the files.
 fn content(kind: SectionKind) -> Option<&'static str> {
     match kind {
         SectionKind::Certificate => Some(CERTIFICATE),

@@ -1,4 +1,4 @@
-//! The names in a certificate: its subjectAltName, the only place where names are looked for.
+//! The names in a certificate. Only its subjectAltName is read.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ pub enum CertificateName {
 impl FromStr for CertificateName {
     type Err = &'static str;
 
-    /// Reads a name as an operator writes it. Its form tells the kind: an IP address, a URI with
-    /// its colon, an email address with its @, else a DNS name.
+    /// Reads a name as an operator writes it. The form tells the kind: an IP address, a URI (with a
+    /// colon), an email address (with an @), or else a DNS name.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_dns = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -54,7 +54,8 @@ impl fmt::Display for CertificateName {
     }
 }
 
-/// Returns the names of a certificate, in its order. Names of other kinds are left out.
+/// Returns the names of a certificate, in the certificate's order. Names of other kinds are left
+/// out.
 pub fn names(certificate: &CertificateDer<'_>) -> Vec<CertificateName> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok();
     let found = parsed.and_then(|parsed| parsed.tbs_certificate.get::<SubjectAltName>().ok().flatten());

@@ -42,7 +42,7 @@ fn a_batch_iterates_and_an_error_prints_as_one_line() -> Result<(), Error> {
     Ok(())
 }
 
-/// A blocking call in async code blocks its thread, and does not panic.
+/// A blocking call in async code blocks the thread, and does not panic.
 #[tokio::test]
 async fn a_blocking_call_works_inside_a_runtime() {
     let daemon = FakeDaemon::honest(1);

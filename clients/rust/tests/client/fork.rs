@@ -1,5 +1,5 @@
 //! A forked child gets none of its parent's IDs. The test runs in a process of its own, so that no
-//! other test's threads run when it forks.
+//! other test's threads run when this test forks.
 
 use std::process::Command;
 use std::time::Duration;
@@ -66,9 +66,9 @@ fn in_a_process_of_its_own() {
     let shared = client.shared_ids(options).expect("IDs");
     assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 16));
 
-    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can
-    // hold, except those of the C library, which stay usable over a fork. It touches nothing of the
-    // parent's runtime, and ends by `_exit`.
+    // SAFETY: the child has a copy of this thread only. The child takes no lock that another thread
+    // can hold, except those of the C library, which stay usable after a fork. The child touches
+    // nothing of the parent's runtime, and ends with `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -78,7 +78,7 @@ fn in_a_process_of_its_own() {
         // touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }
-    assert!(child > 0, "no fork");
+    assert!(child > 0, "fork failed");
     let mut status = 0;
     // SAFETY: `status` lives until the call returns.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };

@@ -25,12 +25,12 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
     let first = requests.recv().expect("a request");
     assert_eq!((first.count, first.partial), (16, true));
     for _ in 1..=first.count / 2 {
-        ids.try_next().expect("an ID").expect("the buffer has it");
+        ids.try_next().expect("an ID").expect("the buffer has an ID");
     }
     eventually("the client asks for the next batch", || requests.try_recv().is_ok()).await;
     // The first batch still has its other half.
     for _ in first.count / 2 + 1..first.count {
-        ids.try_next().expect("an ID").expect("the buffer has it");
+        ids.try_next().expect("an ID").expect("the buffer has an ID");
     }
 }
 

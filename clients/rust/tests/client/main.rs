@@ -36,7 +36,7 @@ pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
     Client::new(options(daemons)).expect("a client")
 }
 
-/// Waits until the condition holds. It gives up only after far more time than that should take.
+/// Waits until the condition holds. Panics after far more time than that should take.
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..60_000 {
         if is_so() {

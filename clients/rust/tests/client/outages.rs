@@ -79,7 +79,7 @@ fn a_call_fails_after_the_clients_runtime_has_ended() {
     let first = runtime();
     let client = first.block_on(async { client(&[&daemon]) });
     drop(first);
-    let error = runtime().block_on(client.batch(1).into_future()).expect_err("its runtime is gone");
+    let error = runtime().block_on(client.batch(1).into_future()).expect_err("the client's runtime is gone");
     assert_eq!(error, Error::Closed);
 }
 

@@ -1,4 +1,4 @@
-//! Refusals that need a scripted daemon. clients/conformance has the refusals that need no script.
+//! Refusals that have no case in clients/conformance.
 
 use std::sync::Arc;
 use std::thread;
@@ -37,7 +37,7 @@ async fn exhausted_daemons_still_serve_smaller_calls() {
 }
 
 /// A refused call goes to the next daemon. The reply that another call waits for still arrives on
-/// the same connection.
+/// the connection to the refusing daemon.
 #[tokio::test]
 async fn other_calls_keep_the_connection_of_an_exhausted_call() {
     let other = Arc::new(FakeDaemon::honest(77));

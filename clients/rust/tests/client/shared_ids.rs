@@ -9,7 +9,7 @@ use snowbank_client::protocol::ErrorCode;
 use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};
 
-/// A caller that waits for the refill and gives up leaves the refill to the next caller.
+/// If a caller that waits for the refill gives up, the next caller waits for the same refill.
 #[tokio::test]
 async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     let (answer, answers) = mpsc::channel();
@@ -17,7 +17,7 @@ async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     let daemon = FakeDaemon::start(move |_, peer| {
         peer.greet();
         let (_, tag) = peer.read_next();
-        answers.lock().expect("no panic").recv().expect("the test lets it answer");
+        answers.lock().expect("no panic").recv().expect("the test lets the daemon answer");
         peer.send_run(tag, 7, 2);
         let (_, tag) = peer.read_next();
         peer.refuse(tag, ErrorCode::Exhausted, None, "");
@@ -36,10 +36,10 @@ async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     });
     tokio::time::sleep(ms(50)).await;
     cancelled.abort();
-    cancelled.await.expect_err("it was cancelled");
+    cancelled.await.expect_err("the call was cancelled");
     answer.send(()).expect("the daemon waits");
     assert_eq!(waiting.await.expect("no panic"), Ok(7));
     assert_eq!(ids.next().await, Ok(8));
-    let error = ids.next().await.expect_err("none left");
+    let error = ids.next().await.expect_err("no ID is left");
     assert_eq!(error.code(), Some(ErrorCode::Exhausted));
 }

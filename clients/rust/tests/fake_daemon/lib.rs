@@ -1,5 +1,4 @@
-//! A blocking daemon that follows a script, which may break the protocol. Each connection has a
-//! thread.
+//! A daemon that follows a script. The script may break the protocol. Each connection has a thread.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{ErrorKind, Read, Write};
@@ -11,11 +10,11 @@ use std::time::Duration;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
 
-/// The least information that a client needs.
+/// The body of an INFO reply with only the keys that a client needs.
 pub(crate) const INFO: &str =
     r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
 
-/// A request that the daemon has read, with its own copy of the bytes.
+/// A request that the daemon has read, with a copy of the request's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Next(Next),
@@ -53,7 +52,7 @@ impl FakeDaemon {
         daemon
     }
 
-    /// Hands out increasing IDs from `first`, as many as are requested.
+    /// Starts a daemon that hands out increasing IDs from `first`, as many as are requested.
     pub(crate) fn honest(first: u64) -> Self {
         let next_id = Arc::new(std::sync::Mutex::new(first));
         Self::start(move |_, peer| {

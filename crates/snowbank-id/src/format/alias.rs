@@ -39,7 +39,7 @@ struct Key {
 
 impl AliasKeys {
     /// Reads the lines of a key file: a version from 1 to 65535, blanks, and 64 hexadecimal digits.
-    /// Empty lines and lines that start with `#` do not count.
+    /// Empty lines and lines that start with `#` are skipped.
     ///
     /// # Errors
     /// Returns an error if a line has another form, a version is given twice, or there is no key.

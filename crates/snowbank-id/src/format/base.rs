@@ -5,7 +5,7 @@ use std::fmt;
 use super::{FormatError, LAST_ID};
 use crate::layout::excerpt;
 
-/// The prefix of the name of a format with a user's dictionary.
+/// The prefix of a format's name if a user gave the dictionary.
 pub(super) const DICTIONARY: &str = "dictionary:";
 
 /// The printable characters of ASCII without the space.
@@ -21,14 +21,14 @@ const DIGITS_MAX: usize = 63;
 /// Marks a byte that is no digit.
 const NO_DIGIT: u8 = u8::MAX;
 
-/// The published dictionary of short keys.
+/// The dictionary of `base62-shuffled`, which was published for short keys.
 const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
 
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
 /// If the characters are in the order of ASCII, all strings are as long as the string of
-/// [`LAST_ID`], so that strings sort in the order of their IDs. Otherwise a string is as short as
-/// possible.
+/// [`LAST_ID`], so that strings sort in the order of their IDs. Otherwise, and in `decimal`, a
+/// string is as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
     /// The name of the format. If a user gave the dictionary, this is only the prefix
@@ -37,7 +37,7 @@ pub struct Base {
     digits: Box<[u8]>,
     /// The value of each byte as a digit, or [`NO_DIGIT`].
     values: Box<[u8; 256]>,
-    /// The number of digits that a text has at least.
+    /// The lowest number of digits of a text.
     width: usize,
 }
 

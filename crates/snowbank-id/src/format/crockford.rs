@@ -4,7 +4,7 @@ use super::FormatError;
 use super::base::Base;
 use crate::layout::excerpt;
 
-/// The check symbols: the 32 digits, and five more. The number modulo 37 is the index of its check
+/// The check symbols: the 32 digits, and five more. An ID modulo 37 is the index of the ID's check
 /// symbol.
 const CHECKS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
 

@@ -11,7 +11,7 @@ use fpe::ff1::{FF1, NumeralString, Operations};
 pub(super) const KEY_BYTES: usize = 32;
 
 const RADIX: u32 = 2;
-/// The numbers of digits in the high half and in the low half, 63 together.
+/// The number of digits in the high half. Both halves together have 63 digits.
 const HIGH: usize = 31;
 const LOW: usize = 32;
 
@@ -101,8 +101,8 @@ impl Operations for Half {
 }
 
 impl Half {
-    /// Returns a half with another number. This number is below the modulus of these digits, so it
-    /// fits 64 bits.
+    /// Returns a half with another number. `number` is below the modulus of `digits`, so it fits 64
+    /// bits.
     fn with(self, number: u128, digits: usize) -> Half {
         Half { number: number as u64, digits }
     }

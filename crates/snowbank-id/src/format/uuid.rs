@@ -34,8 +34,8 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Creates version 7 for IDs of this layout, or version 8 if there is none. `source` is the
-    /// source's name.
+    /// Creates version 7 for IDs of this layout, or version 8 if there is no layout. `source` is
+    /// the source's name.
     pub(super) fn new(layout: Option<Layout>, source: &str) -> Self {
         let hash = Hash::hash(source.as_bytes());
         let first = u64::from_be_bytes(std::array::from_fn(|index| hash[index]));

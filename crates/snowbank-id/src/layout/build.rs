@@ -10,7 +10,7 @@ use super::{Layout, LayoutError, preset};
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
 /// The limit for layouts with a decimal time field: all numbers with 19 digits are below it. In
-/// such a layout, [`ID_LIMIT`] may cut the time field.
+/// such a layout, [`ID_LIMIT`] may exclude the highest values of the time field.
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
 /// The longest tick, a day. With longer ticks, IDs would hardly be sorted. The number of
@@ -29,7 +29,7 @@ impl Layout {
     /// Unix ms.
     ///
     /// # Errors
-    /// Returns the first reason found for which the layout is not allowed.
+    /// Returns the first reason found why the layout is not allowed.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -44,8 +44,7 @@ impl Layout {
         let time = &fields[0];
         let constants: u64 = fields.iter().map(constant_part).sum();
         let ticks = time.values.min(ID_LIMIT / time.weight);
-        // No tick begins after the last instant that RFC 3339 can write. The epoch is not after
-        // that instant either.
+        // No tick begins after `MAX_UNIX_MS`. The epoch is not after `MAX_UNIX_MS` either.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
         Ok(Layout {
             tick_ms,
@@ -142,7 +141,8 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });
     }
-    // `ID_LIMIT` may cut a decimal time field. Before the cut, the ID has at most 19 digits.
+    // `ID_LIMIT` may later exclude high values of a decimal time field. Here, the ID may have 19
+    // digits.
     let decimal_time = matches!(specs[0].size, FieldSize::Digits(_));
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;

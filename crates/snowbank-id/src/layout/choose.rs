@@ -4,8 +4,8 @@
 use super::decode::too_large;
 use super::{Field, Layout, LayoutError, Role};
 
-/// A value for a random field of a layout. An application may choose it, because IDs are unique
-/// without their random fields.
+/// A value for a random field of a layout. An application may choose the value, because IDs are
+/// unique without their random fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChosenField {
     field: Field,
@@ -31,7 +31,7 @@ impl Layout {
     ///
     /// # Errors
     /// Returns an error if the layout has no random field of this name, or if the value is too
-    /// large for it.
+    /// large for the field.
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&Field> = self.fields().iter().filter(|field| field.role() == Role::Random).collect();
         let Some(&field) = random.iter().find(|field| field.name() == name) else {

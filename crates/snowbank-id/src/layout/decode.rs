@@ -1,4 +1,4 @@
-//! From IDs and instants back to fields: decoding, ranges, and a layout's life.
+//! Decodes IDs, and finds the range of IDs of a time span and the state of a layout's life.
 
 use std::fmt;
 use std::time::Duration;
@@ -90,8 +90,8 @@ impl Layout {
         Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
     }
 
-    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) checks the
-    /// constants.
+    /// Returns the start of the tick of an ID. Unlike [`decode`](Layout::decode), this function
+    /// does not check the constants.
     ///
     /// # Errors
     /// Returns an error if the ID is above [`last_id`](Layout::last_id).

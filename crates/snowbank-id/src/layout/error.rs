@@ -13,11 +13,10 @@ impl LayoutError {
     }
 }
 
-/// The largest number of characters that a message repeats of a text. No format writes a longer
-/// text.
+/// The most characters of a text that a message repeats. No format writes a longer text.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
+/// Returns the part of a text that a message repeats: the whole text, or its start and an ellipsis.
 pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

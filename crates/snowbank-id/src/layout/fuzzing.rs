@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
-/// Reads a text as each of the inputs of this module.
+/// Reads a text as a layout, an instant, a set of worker IDs and an ID.
 ///
 /// Checks that a refusal is one line. If a value was read, checks that its text reads as the same
 /// value. The positions of a layout must convert to IDs and back, also at both ends of the layout's

@@ -13,8 +13,8 @@ use super::LayoutError;
 pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
 
 /// The last whole second that jiff can write in every time zone, 9999-12-30T22:00:00Z, in Unix
-/// milliseconds. It is [`Timestamp::MAX`] without its fraction, so every instant up to here can be
-/// formatted.
+/// milliseconds. This is [`Timestamp::MAX`] without its fraction, so every instant up to this one
+/// can be formatted.
 pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 
 /// Microseconds since the Unix epoch, UTC.
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_ends_where_rfc_3339_ends() {
+    fn times_outside_the_range_are_refused() {
         assert_eq!(unix_ms("0000-01-01"), MIN_UNIX_MS);
         assert_eq!(unix_ms("9999-12-30T22:00:00Z"), MAX_UNIX_MS);
         for beyond in [

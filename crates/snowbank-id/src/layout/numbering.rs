@@ -171,11 +171,11 @@ impl Numbering {
     }
 
     /// Returns the longest run from `from` on that is one arithmetic progression within one tick.
-    /// Unless a whole tick is one progression, the run also ends with its group. It has at least
-    /// one ID, and otherwise at most `max` IDs.
+    /// Unless a whole tick is one progression, the run also ends with its group. The run has at
+    /// most `max` IDs, but at least one.
     ///
-    /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 −
-    /// 1, which is not an ID.
+    /// `from` must be below [`end`](Numbering::end). Otherwise the run consists of one number above
+    /// 2^63 − 1, which is not an ID.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         let tables = &*self.tables;
@@ -362,7 +362,7 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
 }
 
 /// A divisor. If it is a power of two, as most sizes are, a shift replaces the division. In a chain
-/// of calls of `run_at`, a call took 2.6 ns with the shift and 5.2 ns with the division.
+/// of calls of `run_at`, a call takes 2.6 ns with the shift and 5.2 ns with the division.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     value: u64,

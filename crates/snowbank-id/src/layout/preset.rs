@@ -31,8 +31,8 @@ pub const PRESETS: &[Preset] = &[
         about: "A clearing house's trade IDs: decimal digits, so that people can read them",
     },
     Preset {
-        // The clearing house's code divides Unix time by 10 before it adds the offset, so the time
-        // has 12 digits and not 13. The epoch is that offset in ms: -136040000000 × 10.
+        // The clearing house's code divides the Unix milliseconds by 10, and then adds the offset
+        // 136040000000. So the time has 12 digits, and the epoch is −136040000000 × 10 ms.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
         about: "The clearing house's trade IDs as its code makes them: machine above sequence",

@@ -1,7 +1,7 @@
 //! ID spaces: which layouts and worker IDs make the same IDs, whatever the names and sizes of their
 //! fields.
 //!
-//! An ID is `tick × W + part`, where W is the weight of the time field, and the part lies below it:
+//! An ID is `tick × W + part`, where W is the weight of the time field, and the part is below W:
 //!
 //! ```text
 //!   part = fixed + Σ ranging fields
@@ -175,10 +175,10 @@ impl Space {
         }
     }
 
-    /// Finds a collision between spaces in which each cut divides the next cut. There, the part of
-    /// an ID below the time is a row of digits. Each digit is fixed for a worker, or takes every
-    /// value. Two workers can make the same ID if and only if they agree in every digit that is
-    /// fixed for both.
+    /// Finds a collision between two spaces. `cuts` are the weights that cut the part of an ID
+    /// below the time into digits. Each cut must divide the next. Then each digit is fixed for a
+    /// worker, or takes every value. Two workers can make the same ID if and only if they agree in
+    /// every digit that is fixed for both.
     fn same_digits(
         &self,
         numbers: &[u64],

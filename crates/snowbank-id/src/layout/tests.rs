@@ -27,7 +27,8 @@ fn small_size() -> impl Strategy<Value = FieldSize> {
     ]
 }
 
-/// Generates sizes of the time field. The limit of IDs cuts the largest decimal sizes.
+/// Generates sizes of the time field. With the largest decimal sizes, the limit of IDs excludes
+/// some values of the field.
 fn time_size() -> impl Strategy<Value = FieldSize> {
     prop_oneof![
         (1..=45_u32).prop_map(FieldSize::Bits),

@@ -16,7 +16,7 @@ pub(super) const DEFAULT_TICK_MS: u64 = 1;
 pub(super) const DEFAULT_EPOCH_UNIX_MS: i64 = 0;
 
 impl Layout {
-    /// Builds the layout of a preset name or a text form.
+    /// Builds the layout from the name of a preset, or from a text form.
     ///
     /// # Errors
     /// Returns an error if the text is neither of these. The error for an unknown name lists the
@@ -94,7 +94,7 @@ fn parse_constant(suffix: &str) -> Option<u64> {
     number(suffix.strip_prefix("constant(")?.strip_suffix(')')?.trim())
 }
 
-/// Parses `12`, `3d` or `=1000`. Building the layout checks the limits.
+/// Parses `12`, `3d` or `=1000`. [`Layout::new`] checks the limits.
 fn parse_size(text: &str) -> Option<FieldSize> {
     if let Some(count) = text.strip_prefix('=') {
         number(count).map(FieldSize::Count)

@@ -32,7 +32,7 @@ impl WorkerSet {
     /// # Errors
     /// Returns an error if the list is empty or too long, or has an ID twice.
     pub fn from_list(ids: impl IntoIterator<Item = u64>) -> Result<Self, LayoutError> {
-        // One more than allowed is enough to see that there are too many.
+        // One ID more than allowed is enough to see that there are too many.
         let mut ids: Vec<u64> = ids.into_iter().take(MAX_WORKER_IDS + 1).collect();
         if ids.len() > MAX_WORKER_IDS {
             return Err(too_many());
@@ -91,7 +91,7 @@ impl WorkerSet {
         self.ids.len()
     }
 
-    /// Returns `worker ID 5` or `worker IDs 0-3`.
+    /// Returns the set with its noun, such as `worker ID 5` or `worker IDs 0-3`.
     pub fn in_words(&self) -> String {
         let noun = if self.len() == 1 { "worker ID" } else { "worker IDs" };
         format!("{noun} {self}")

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::layout::{LayoutError, Position, Run, gcd};
 
-/// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
+/// The largest ID, 2^63 − 1. Formats write IDs from 0 to this one.
 pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
@@ -36,7 +36,8 @@ impl TicketCounter {
     /// Returns the counter of the IDs `offset`, `offset + increment` and so on up to [`LAST_ID`].
     ///
     /// # Errors
-    /// The increment is 0 or above [`LAST_ID`], or the offset is not from 1 to the increment.
+    /// Returns an error if the increment is 0 or above [`LAST_ID`], or if the offset is not from 1
+    /// to the increment.
     pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, LayoutError> {
         if increment == 0 || increment > LAST_ID {
             let text = format!("found increment {increment}, allowed: from 1 to {LAST_ID}");
@@ -52,7 +53,7 @@ impl TicketCounter {
     /// Returns the same counter without the IDs above a maximum.
     ///
     /// # Errors
-    /// The maximum is below the offset, or above [`LAST_ID`].
+    /// Returns an error if the maximum is below the offset, or above [`LAST_ID`].
     pub fn up_to(self, maximum: u64) -> Result<Self, LayoutError> {
         if maximum < self.offset || maximum > LAST_ID {
             let offset = self.offset;
@@ -87,7 +88,8 @@ impl TicketCounter {
         Position((self.maximum - self.offset) / self.increment + 1)
     }
 
-    /// Returns the first position whose ID is at least `bound`, at most the end.
+    /// Returns the first position whose ID is at least `bound`, or the end if there is no such
+    /// position.
     pub(super) fn position_from(&self, bound: u64) -> Position {
         Position(bound.saturating_sub(self.offset).div_ceil(self.increment)).min(self.end())
     }
@@ -102,7 +104,7 @@ impl TicketCounter {
         Run { first: self.offset + self.increment * from.0, count, stride: self.increment }
     }
 
-    /// Returns true if the two counters can hand out the same ID.
+    /// Returns true if the two counters can hand out the same ID. Ignores the maximum of both.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
         // Two counters have numbers in common unless their offsets differ modulo this divisor.
         let divisor = gcd(self.increment, other.increment);

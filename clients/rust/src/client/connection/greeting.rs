@@ -1,5 +1,5 @@
-//! The start of a connection: connect, prove that a daemon is there, send the token if there is
-//! one, ask for INFO.
+//! The start of a connection. The client connects, checks that a daemon is there, sends the token
+//! if there is one, and asks for INFO.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The body of the PING that every connection begins with. An HTTP server answers only after the
-/// end of a line. These line ends make an HTTP server answer at once, so that the client can say
-/// what it is. A Redis stays silent: it finds no line after the zero bytes of a frame.
+/// The body of the PING that the client sends first on every connection. An HTTP server answers
+/// only after the end of a line. With these line ends it answers at once, and the client can tell
+/// that this is an HTTP server. A Redis server stays silent, because it finds no line end behind
+/// the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";
@@ -75,7 +76,7 @@ impl Connection {
     async fn greet_patiently(&mut self) -> Result<Info, Error> {
         let hello = self.hello()?;
         // A daemon that is too busy sends its answer before it reads anything, and closes. That
-        // answer says more than the error of the failed write.
+        // answer says more than the error of the failed write, so read even after such an error.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
         self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;

@@ -12,13 +12,14 @@ use crate::protocol::reply::Reply as Frame;
 pub(super) struct InFlight {
     pub(super) tag: u16,
     pub(super) exchange: Exchange,
-    /// As in [`Call`](crate::client::call::Call).
+    /// The same as in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time from which `wait` counts: when this request was sent, or later, when the request
-    /// before it was answered. The daemon may leave this request unread until then.
+    /// The time from which `wait` counts: the time at which this request was sent, or the time at
+    /// which the request before it was answered, if that is later. Until then, the daemon may not
+    /// have read this request.
     pub(super) read_by: Instant,
-    /// The time that the daemon may hold the request once it has read it.
+    /// The time that the daemon may hold the request after the daemon has read it.
     pub(super) wait: Duration,
     /// The time at which the reply's latest frame arrived. Frames that arrive after the caller gave
     /// up do not count.

@@ -13,8 +13,8 @@ use crate::protocol::{Info, one_line};
 /// of the source take longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// The number of ticks for which a daemon holds a request that names no wait, if they exceed
-/// [`DEFAULT_WAIT`].
+/// The number of ticks for which a daemon holds a request that names no wait, if these ticks take
+/// longer than [`DEFAULT_WAIT`].
 const DEFAULT_WAIT_TICKS: u64 = 2;
 
 /// The sources of one daemon.

@@ -1,4 +1,4 @@
-//! Names for servers that answer in another protocol.
+//! Recognises servers that answer in another protocol.
 
 use crate::protocol::{MAX_REPLY_LENGTH, MIN_LENGTH};
 

@@ -11,13 +11,13 @@ use super::fetch::{Delivery, Fetch, FetchRequest};
 use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
-/// The most IDs that the first fetch asks for. The demand is not known yet, and a layout with few
-/// IDs should not lose many that nobody uses.
+/// The most IDs that the first fetch asks for. The number is small because the demand is not known
+/// yet, and because unused IDs are lost, which matters if a layout has few IDs.
 pub(super) const FIRST_FETCH: u32 = 16;
 
 impl Ids {
-    /// Begins the next slice of a batch, and starts a fetch if it is time for one. Returns false if
-    /// there is no batch yet.
+    /// Begins the next slice of a batch, and starts a fetch if the batch is half used. Returns
+    /// false if no batch has arrived yet.
     #[inline(never)]
     pub(super) fn restock(&mut self) -> Result<bool, Error> {
         check_fork(&self.client.process)?;
@@ -41,8 +41,8 @@ impl Ids {
         }
     }
 
-    /// Starts the next fetch once the current batch is half used. A fetch that failed is repeated:
-    /// its error matters only to a caller that finds the buffer empty.
+    /// Starts the next fetch once the current batch is half used. Repeats a fetch that failed,
+    /// because its error matters only to a caller that finds the buffer empty.
     fn fetch_if_low(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
         if !current.is_low() || self.next.is_some() {
@@ -62,8 +62,8 @@ impl Ids {
         }
     }
 
-    /// Takes the result of the fetch. Returns false if there is no result yet. Starts a fetch if
-    /// none is in flight.
+    /// Takes the result of the fetch. Returns false if there is no result yet. If no fetch is in
+    /// flight, starts one.
     fn take_delivery(&mut self) -> Result<bool, Error> {
         let Some(fetch) = &mut self.fetch else {
             self.start_fetch();
@@ -82,7 +82,8 @@ impl Ids {
         Poll::Ready(self.end_fetch(outcome).map(|_| ()))
     }
 
-    /// Takes the result of the fetch. Returns false if another fetch has been started in its place.
+    /// Takes the result of the fetch. Returns false if the fetch failed and another has been
+    /// started in its place.
     fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<bool, Error> {
         match outcome {
             Ok(delivery) => self.keep(delivery),
@@ -103,8 +104,8 @@ impl Ids {
         Ok(true)
     }
 
-    /// Halves the number of IDs per fetch, and returns true, if the daemon refused that number as
-    /// too large.
+    /// If the daemon refused the number of IDs per fetch as too large, halves the number and
+    /// returns true.
     fn asks_for_fewer(&mut self, error: &Error) -> bool {
         let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
         if is_too_large {

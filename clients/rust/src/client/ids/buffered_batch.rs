@@ -11,13 +11,13 @@ use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
 /// cost some 40 ns. With smaller slices the checks would cost more for each ID. With larger slices
-/// a blocked runtime would keep IDs for longer.
+/// the buffer would hand out more IDs that are too old while the runtime is blocked.
 const SLICE: usize = 256;
 
 /// The largest factor by which a fetch may ask for more IDs than the fetch before it.
 const GROWTH: u32 = 4;
 
-/// A batch should last for the maximum age divided by this, so that few of its IDs get too old.
+/// A batch should last for the maximum age divided by this number, so that few IDs get too old.
 const LASTING_PART: u32 = 4;
 
 /// One batch in the buffer, with at least one ID.
@@ -85,8 +85,8 @@ impl BufferedBatch {
         self.at as u32
     }
 
-    /// Returns how many IDs to fetch next. At the pace at which this batch was used, they last for
-    /// the maximum age divided by [`LASTING_PART`].
+    /// Returns how many IDs to fetch next. At the pace at which this batch was used, that many IDs
+    /// last for the maximum age divided by [`LASTING_PART`].
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let pace_ns = now.saturating_duration_since(self.opened_at).as_nanos().max(1);
         let lasting_ns = options.max_age.as_nanos() / u128::from(LASTING_PART);

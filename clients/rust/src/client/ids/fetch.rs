@@ -1,4 +1,4 @@
-//! One fetch: a task that brings a batch, and then marks it when it is too old.
+//! One fetch: a task that brings a batch, and later marks the batch as too old.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The longest time that a daemon may wait until a batch is complete. After this time it sends the
-/// IDs that it has, so that a caller with an empty buffer gets some soon.
+/// The longest time that a daemon may wait until a batch is complete. After this time the daemon
+/// sends the IDs that it has, so that a caller with an empty buffer gets some IDs soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The pause after the first batch without a usable ID, and the shortest pause after `exhausted`.
@@ -31,8 +31,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(64);
 /// within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
-/// The most IDs of a request that follows a batch of lower IDs. The request may bring lower IDs
-/// again, which are skipped.
+/// The most IDs of a request that follows a batch of lower IDs. The number is small because lower
+/// IDs may come again, and these are skipped.
 const RETRY_COUNT: u32 = 16;
 
 /// A fetch that is in flight, or whose result was not taken yet.
@@ -98,12 +98,13 @@ pub(super) struct FetchRequest {
     pub(super) count: u32,
     pub(super) timeout: Duration,
     pub(super) max_age: Duration,
-    /// The highest ID so far, and its endpoint. Lower IDs from that endpoint are not usable.
+    /// The highest ID so far, and the endpoint that it came from. Lower IDs from that endpoint are
+    /// not usable.
     pub(super) highest: Option<(Arc<str>, u64)>,
 }
 
 impl FetchRequest {
-    /// Fetches the batch, and marks it later when it is too old.
+    /// Fetches the batch, and marks the batch once it is too old.
     async fn fulfil(self, arrival: oneshot::Sender<Result<Delivery, Error>>) {
         let batch = match self.fetch().await {
             Ok(batch) => batch,

@@ -15,8 +15,8 @@ pub struct IdsOptions {
 }
 
 impl Default for IdsOptions {
-    /// Returns options for the default source, batches of up to 10,000 IDs, and no ID older than a
-    /// second.
+    /// Returns options for the default source, batches of up to 10,000 IDs, and a maximum age of
+    /// one second.
     fn default() -> Self {
         Self {
             source: SourceChoice::Index(0),

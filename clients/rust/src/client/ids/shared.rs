@@ -12,7 +12,7 @@ use crate::client::error::{Error, signed};
 /// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server creates one
 /// buffer, and gives each request a clone.
 ///
-/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. Each ID takes a
+/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. Every call takes a
 /// lock, which no thread holds for longer than a few hundred nanoseconds. A buffer for each thread
 /// would need no lock, but then a task that moves to another thread could get lower IDs.
 #[derive(Debug, Clone)]
@@ -23,10 +23,11 @@ pub struct SharedIds {
 #[derive(Debug)]
 struct Inner {
     ids: Mutex<Ids>,
-    /// Held by the one caller that waits for a fetch. The other callers wait for this lock.
+    /// One caller at a time waits for a fetch, and holds this lock meanwhile. All other callers
+    /// that need a refill wait for this lock.
     refill: tokio::sync::Mutex<()>,
-    /// Checked before `ids` is locked: in a forked child, a thread that no longer exists may hold
-    /// the lock.
+    /// The fork detector, which is checked before `ids` is locked: in a forked child, a thread that
+    /// no longer exists may hold the lock.
     process: forkguard::Guard,
 }
 
@@ -37,7 +38,7 @@ impl SharedIds {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
+    /// Returns the next ID: at once from the buffer, or from the next reply if the buffer is empty.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
@@ -60,8 +61,8 @@ impl SharedIds {
         signed(self.next().await?)
     }
 
-    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never
-    /// waits for a daemon. Any thread may call it.
+    /// Returns the next ID if the buffer has one, and `None` while the buffer is being refilled.
+    /// This function never waits for a daemon, and any thread may call it.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries

@@ -21,7 +21,7 @@ pub(super) struct App {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// The IDs that the application got, and what it may expect.
+/// The IDs that the application got, and whether its calls must succeed.
 struct Ledger {
     wire: Wire,
     seed: u64,
@@ -99,8 +99,8 @@ impl Ledger {
     }
 }
 
-/// Takes IDs one at a time. They increase while they come from one address, except after
-/// `WentBack`.
+/// Takes IDs one at a time. Checks that the IDs increase while they come from one address, except
+/// after `WentBack`.
 async fn number_rows(client: Client, ledger: Arc<Ledger>, max_batch: u32) {
     let mut ids = client.ids(IdsOptions::default().max_batch(max_batch)).expect("IDs");
     let mut last: Option<(usize, u64)> = None;

@@ -1,4 +1,4 @@
-//! A connection as a simulated daemon serves it.
+//! Serves connections as a simulated daemon does.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl World {
             return (delay, false);
         }
         match self.rng.u32(0..3) {
-            // Longer than a client waits.
+            // This is longer than a client waits.
             0 => (Duration::from_secs(10), false),
             _ => {
                 out.truncate(self.rng.usize(0..out.len()));

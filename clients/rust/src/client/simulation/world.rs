@@ -1,4 +1,4 @@
-//! The simulated wire: addresses, the daemons behind them, and what they do wrong.
+//! The simulated wire: addresses, and the daemons behind the addresses with their faults.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     began: Instant,
     pub(super) daemons: Vec<Daemon>,
-    /// True if each address is a name with the IP addresses of all its daemons. False if each is a
-    /// load balancer.
+    /// True if each address is a name, and each daemon of the name has an IP address. False if each
+    /// address is a load balancer.
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
@@ -60,7 +60,7 @@ pub(super) struct Daemon {
     pub(super) address: usize,
     pub(super) mode: Mode,
     pub(super) worker: u64,
-    /// Differs from one daemon to the next.
+    /// The instance in INFO. No other daemon has the same instance.
     pub(super) instance: u64,
     pub(super) clock_ms: i64,
     /// The first position (tick * [`PER_MS`] + sequence) that is not handed out yet.
@@ -74,7 +74,7 @@ pub(super) struct Daemon {
 pub(super) enum Mode {
     Serves,
     Down,
-    /// Accepts, and never sends anything.
+    /// Accepts connections, and never sends anything.
     Silent,
     /// Greets, and never answers a request for IDs.
     Stalls,
@@ -136,7 +136,7 @@ pub(in crate::client) fn dial(endpoint: &Address, number: usize) -> Option<Diale
 }
 
 impl World {
-    /// Chooses one of the daemons at that address that are up: behind a load balancer a random one,
+    /// Chooses a daemon at that address that is up. Behind a load balancer this is a random one,
     /// otherwise the first from this number on.
     fn choose(&mut self, address: usize, number: usize) -> Option<(usize, ChosenAddress)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;

@@ -52,7 +52,8 @@ fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
     progression(&rest[..group.count()])
 }
 
-/// Generates a layout with some of its workers. Its ticks are small enough to check every ID.
+/// Generates the numbering of a layout and some of its workers. A tick has so few IDs that a test
+/// can check every ID.
 fn a_numbering() -> impl Strategy<Value = Numbering> {
     let picks = prop_oneof![
         // Neighbouring workers, whose runs may continue each other.

@@ -55,7 +55,8 @@ fn spaces_are_equal_if_their_ids_are_equal() {
     assert_eq!(spaces.len(), count);
 }
 
-/// Lock files are named after this text, and daemons of two releases must see each other's locks.
+/// Lock files are named after the text of a space, and daemons of two releases must see each
+/// other's locks.
 #[test]
 fn only_the_canonical_text_of_a_space_is_read() {
     for preset in PRESETS {
@@ -95,7 +96,7 @@ fn layouts_that_make_the_same_ids_collide() {
     assert_eq!(meet((constant, "5"), (node, "261")), Some((5, 261)));
     assert_eq!(meet((constant, "0-5"), (node, "261-300")), Some((5, 261)));
     assert_eq!(meet((constant, "5"), (node, "5")), None);
-    // The same bits, divided into fields at another place.
+    // These layouts divide the same bits into fields at different places.
     assert_eq!(meet((node, "5"), ("time:41,worker:11,sequence:11", "9-11")), Some((5, 10)));
     // Ten ticks of the short layout are one tick of the long layout.
     let short = "time:13d,worker:2d,sequence:3d";
@@ -115,8 +116,8 @@ fn layouts_that_make_the_same_ids_collide() {
     assert_eq!(meet((hundreds, "3"), (sixties, "4-5")), Some((3, 4)), "these workers may collide");
 }
 
-/// Returns a layout of few IDs whose fields have these sizes, or `None` if the kinds make no
-/// layout.
+/// Returns a layout that has few IDs and fields of these sizes, or `None` if such a layout is not
+/// allowed.
 fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoch: i64) -> Option<Layout> {
     let mut fields = vec![FieldSpec { name: "time".into(), size: FieldSize::Count(6), role: Role::Time }];
     let mut has_sequence = false;
@@ -165,9 +166,9 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The layouts grow alike and have any epochs. Two workers that have an ID in common must
-    /// collide. If the weights divide each other and the ticks are equal, no other workers may
-    /// collide.
+    /// The layouts grow alike and have any epochs. `collision` must find every two workers that
+    /// have an ID in common. If the weights divide each other and the ticks are equal, it must find
+    /// no other workers.
     #[test]
     fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
@@ -196,7 +197,7 @@ proptest! {
                 prop_assert!(!is_exact || is_common == found.is_some(), "{} {} and {} {}", left, worker, right, other);
             }
         }
-        // The sets of all workers collide if any two workers do.
+        // The sets of all workers collide if any two workers have an ID in common.
         let everyone = |layout: &Layout| WorkerSet::from_list(0..layout.workers()).unwrap();
         let all = collision((&left, &everyone(&left)), (&right, &everyone(&right)));
         let is_common = left_ids.iter().any(|mine| right_ids.iter().any(|theirs| !mine.is_disjoint(theirs)));
