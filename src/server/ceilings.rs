@@ -15,7 +15,7 @@
 //! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.
 //!   `job_thread`: the common part of the fleet thread and the storage thread.
 //! - `simulated`: ceilings without threads, for the simulation in tests/.
-//! - `last_seen`: what the keeper's thread last observed, for other threads.
+//! - `last_seen`: gives other threads what the keeper thread last observed.
 
 pub(crate) mod fleet_thread;
 mod job_thread;

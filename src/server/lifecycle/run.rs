@@ -106,8 +106,8 @@ async fn accept_until(
     // Each acceptor closes its listener when it ends, and the kernel then refuses new connections.
     // If a service manager holds the sockets, new connections wait for the next daemon.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
-    // The wait for the acceptors is limited, because one may be waiting for a shard whose inbox is
-    // full.
+    // The wait for the acceptors is limited, because an acceptor may be waiting for a shard whose
+    // inbox is full.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;
     let drained_by = Instant::now() + drain_timeout;
     let _ = tokio::time::timeout(drain_timeout, all_ended).await;
