@@ -50,7 +50,7 @@ impl KernelLog {
     }
 
     /// Returns a name for the time since the machine's boot, or since its last restore from a
-    /// snapshot. Only a restore that was in the log when it was opened counts.
+    /// snapshot. Only a restore that was in the log when the log was opened counts.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_announcement_ends_the_wait() {
+    fn only_the_announcement_of_a_restore_ends_the_wait() {
         let (writer, log) = log();
         let waiting = thread::spawn(move || (await_new_generation(&log), log));
         writer.send(OTHER_RECORD).unwrap();
