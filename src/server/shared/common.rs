@@ -16,7 +16,7 @@ use crate::tls;
 /// The state that all threads share.
 pub(crate) struct Common {
     /// The newest configuration. Each shard has its own reference to the configuration, so that
-    /// requests need not take this lock.
+    /// requests need not take the lock of this channel.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
