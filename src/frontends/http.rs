@@ -74,7 +74,7 @@ const ID_BYTES_MAX: usize = 2 * 63 + 3;
 /// The most bytes of a response's head together with what surrounds the IDs of its body.
 const HEAD_AND_ENDS_BYTES_MAX: usize = 512;
 
-/// The most that one chunk of a body holds.
+/// The most runs and IDs in one chunk of a body.
 const CHUNK: FrameLimit =
     FrameLimit { runs: usize::MAX, ids: ((MAX_REPLY_SIZE - HEAD_AND_ENDS_BYTES_MAX) / ID_BYTES_MAX) as u64 };
 
@@ -159,7 +159,7 @@ impl Http {
     }
 
     /// Returns the refusal of a request that this client may not make. If tokens are required,
-    /// every path needs one, except that of the OpenAPI description.
+    /// every request needs a token, except a request for the OpenAPI description.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {

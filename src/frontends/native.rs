@@ -1,4 +1,4 @@
-//! Snowbank's own protocol, version 1, as a front end.
+//! The front end for version 1 of Snowbank's own protocol.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! noeqd's protocol as a front end: a request is one byte, the number of IDs. Each ID is eight
+//! The front end for noeqd's protocol. A request is one byte, the number of IDs. Each ID is eight
 //! bytes, big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.

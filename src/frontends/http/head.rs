@@ -97,7 +97,7 @@ impl<'a> Head<'a> {
     }
 
     /// Checks that there is at most one Authorization header. If there are several, a proxy may use
-    /// a different one than the daemon.
+    /// another of these headers than the daemon.
     ///
     /// # Errors
     /// There are several. The caller must refuse the request with 400.

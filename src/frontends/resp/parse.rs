@@ -56,7 +56,7 @@ impl<'b> Arguments<'b> {
 pub(super) enum Miss {
     /// The request is not complete yet.
     Incomplete,
-    /// An inline command has a control character, so it is not text.
+    /// An inline command is not text: it has a control character, or begins with 0x80.
     NoText,
     /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),
