@@ -1,7 +1,7 @@
 //! Notices in the kernel's log that the machine was restored from a snapshot.
 //!
 //! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
-//! guest's kernel at once. The kernel then draws new randomness. Since Linux 5.18, it announces
+//! guest's kernel at once. The kernel then draws new randomness and, since Linux 5.18, announces
 //! this in its log. A thread of the daemon sleeps until the log has such an announcement.
 //!
 //! After an announcement, the daemon revokes all grants, so the IDs that were claimed ahead are

@@ -116,7 +116,7 @@ impl Reloader {
     }
 }
 
-/// Copies the worker IDs that the running daemon picked at its start to the wanted settings.
+/// Copies to the wanted settings the worker IDs that the running daemon picked at its start.
 fn keep_picked(running: &Settings, wanted: &mut Settings) {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

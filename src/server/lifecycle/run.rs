@@ -23,7 +23,7 @@ use crate::tls;
 impl Server {
     /// Serves until `stop` is complete, then stops: accepts no more connections, answers the
     /// requests that have arrived, seals every source, and trims its ceiling. If storage needs
-    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper's
+    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper
     /// thread. That thread then ends with the process.
     ///
     /// # Errors

@@ -178,7 +178,7 @@ pub(crate) async fn accept(
             continue;
         }
         common.metrics.refused.add(1);
-        // A client of a TLS listener gets no reply: it could not read one in plain text, and a
+        // A client of a TLS listener gets no reply: it could not read a reply in plain text, and a
         // handshake costs too much.
         if info.tls.is_none() {
             let all = format!(

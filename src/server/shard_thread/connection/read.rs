@@ -130,7 +130,7 @@ impl<F: FrontEnd> Connection<F> {
         Poll::Ready(Ok(ended))
     }
 
-    /// Copies the bytes that the last turn kept to `input`, and reads more bytes behind them.
+    /// Copies to `input` the bytes that the last turn kept, and reads more bytes behind them.
     /// Returns the number of bytes that are then in `input`.
     #[inline]
     fn poll_input(
