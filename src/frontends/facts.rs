@@ -17,14 +17,14 @@ pub struct Facts {
     pub max_count: u32,
     /// The names of the sources, by their index.
     pub sources: Vec<String>,
-    /// Decides who a client is.
+    /// The rules that decide who a client is.
     pub access: Rules,
     /// The form of INCR's replies.
     pub replies: Replies,
     /// The settings of the sources, by their index.
     of_sources: Vec<SourceSettings>,
-    /// The source for keys that name no source. `None`: the front ends refuse such keys, except
-    /// memcached's, which draws from the first source.
+    /// The source for keys that name no source. `None`: the front ends refuse such keys, but the
+    /// front end for memcached draws from the first source.
     any_key: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ impl Facts {
         self.of_sources[source].is_consecutive()
     }
 
-    /// Returns the layout of a source, unless it counts tickets.
+    /// Returns the layout of a source. `None` if the source counts tickets.
     pub fn layout(&self, source: usize) -> Option<&Layout> {
         self.of_sources[source].own_layout()
     }

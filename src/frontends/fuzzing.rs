@@ -41,7 +41,8 @@ pub(super) fn conditions<'f>(
     }
 }
 
-/// Checks the answer to the first message in `bytes`. Returns true if that message brought a token.
+/// Checks the answer to the first message in `bytes`. Returns true if that message may have brought
+/// a token.
 type Check<F> =
     fn(bytes: &[u8], answer: &[u8], step: &Step<<F as FrontEnd>::Form>, conditions: &Conditions<'_>) -> bool;
 
@@ -49,8 +50,9 @@ type Check<F> =
 /// pieces), then the client's stream.
 ///
 /// However the stream is cut, it gives the same requests and replies. A request for IDs never comes
-/// before a required token or while the daemon drains, and is always within its bounds. `make`
-/// starts a connection, and `check` receives each message with its answer.
+/// before a required token or while the daemon drains. Its source exists, and its count is allowed.
+/// `make` starts a connection, and `check` receives each message with its answer. Returns all bytes
+/// of the replies.
 fn any_pieces<F: FrontEnd>(data: &[u8], make: fn() -> F, check: Check<F>) -> Vec<u8> {
     let [kind, size, stream @ ..] = data else { return Vec::new() };
     let asks_token = kind & 1 == 1;
@@ -181,8 +183,8 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame. Its tag is that of the message, or 0 if the end of
-/// the message is unknown.
+/// Checks that the answer is one whole frame. Its tag must be that of the message, or 0 if the end
+/// of the message is unknown.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,
@@ -247,7 +249,7 @@ fn is_memcached(answer: &[u8]) -> bool {
     }
 }
 
-/// Checks HTTP: each answer is a whole response, and a refusal with a body is JSON.
+/// Checks HTTP: each answer is a whole response, and the body of a refusal is empty or JSON.
 pub fn http_heads(data: &[u8]) {
     any_pieces::<Http>(data, Http::default, |bytes, answer, step, _| {
         if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
@@ -264,8 +266,8 @@ pub fn http_heads(data: &[u8]) {
     });
 }
 
-/// Checks noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is
-/// recognised only if its first bytes arrive together, because each byte alone is a request.
+/// Checks noeqd's protocol: nothing but IDs is ever sent. Streams of other protocols' clients are
+/// left out: each of their bytes alone is a request, so pieces of one byte get other replies.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

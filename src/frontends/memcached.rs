@@ -1,8 +1,8 @@
-//! memcached's protocol as katsubushi speaks it, as a front end. `get orders` or `get orders:1`
-//! draws an ID from the source `orders`. A `get` of any other key draws from the source `any_key`,
-//! or else from the first.
+//! The front end for memcached's protocol, as katsubushi speaks it. `get orders` or `get orders:1`
+//! draws an ID from the source `orders`. A `get` of any other key draws from the source `any_key`
+//! or, if that is not set, from the first source.
 //!
-//! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
+//! - `text`: commands in lines. `binary`: commands in packets. One connection may mix both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
 //! The protocol has no field for a token. So the daemon refuses a configuration that requires
@@ -51,15 +51,15 @@ settings! {
     }
 }
 
-/// The version of memcached that the answers follow. libmemcached treats a version that begins with
+/// The version of memcached that the daemon reports. libmemcached treats a version that begins with
 /// 0 as a failure.
 const MEMCACHED_VERSION: &str = "1.6.0";
 
-/// The longest key, as in memcached.
+/// The size of the longest key, as in memcached.
 const KEY_BYTES_MAX: usize = 250;
 
-/// The IDs of one frame of a long reply. Such a frame is no longer than a frame of Snowbank's own
-/// protocol. This bounds the queue of a slow reader.
+/// The most IDs in one frame of a long reply. Such a frame is no longer than a frame of Snowbank's
+/// own protocol. This limit bounds the bytes that wait for a slow reader.
 const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
 
 /// The form of a reply.
@@ -71,7 +71,7 @@ pub enum Form {
     Binary(binary::Echo),
 }
 
-/// The protocol on one connection.
+/// The state of the protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Memcached {
     /// The keys that have no IDs yet.
@@ -79,8 +79,8 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Returns the step that draws IDs for the next keys, up to the first one that draws from
-    /// another source. There is at least one key.
+    /// Returns the step that draws IDs for the next keys, as far as they draw from the same source.
+    /// The caller makes sure that there is a key.
     fn next_ids(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
@@ -89,9 +89,10 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key, or its part before a colon, names; else that of `any_key`, else
-/// the first. The colon is for clients that return a dictionary: they need a different key for each
-/// ID of a source. No source's name has a colon.
+/// Returns the source that the key, or its part before a colon, names. If there is none, returns
+/// the source of `any_key` or, if that is not set, the first source. The colon is for clients that
+/// return a dictionary: they need a different key for each ID of a source. No source's name has a
+/// colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     facts.source_of_key(name).unwrap_or_default()

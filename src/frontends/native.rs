@@ -1,4 +1,4 @@
-//! Snowbank's own protocol, version 1, as a front end.
+//! The front end for version 1 of Snowbank's own protocol.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,8 @@ pub(super) const ABOUT: About = About {
     address: "an address of the setting listen",
     option_help: None,
     token_exemption: None,
-    // The length of a request's frame: its two high bytes are 0.
+    // A request begins with the length of its frame. The length is so small that its two high bytes
+    // are 0.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
     refuse_connection: |out, message| {
         reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
@@ -47,9 +48,9 @@ impl Conditions<'_> {
             && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT. Returns the error
-    /// code, if the answer is an error.
-    // Not inlined: inside `step` it would cost each pipelined request 30 ns.
+    /// Answers every request except an [allowed](Self::allow) NEXT. Returns the error code, if the
+    /// answer is an error.
+    // Not inlined: inside `step`, this function would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
     fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
@@ -61,14 +62,14 @@ impl Conditions<'_> {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(_) => reply::encode_ok(out, tag),
             Request::Info => reply::encode_info(out, tag, &self.info_json()),
-            // A NEXT was refused above, or is passed to its source.
+            // Every NEXT that comes here was refused above.
             Request::Next(_) => {}
         }
         None
     }
 
     /// Returns the error code and the message for a request that this connection or the daemon's
-    /// limits do not allow. The session takes the token of an AUTH.
+    /// limits do not allow. Gives the token of an AUTH to the session.
     fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
         let facts = self.facts;
         match request {

@@ -1,4 +1,4 @@
-//! noeqd's protocol as a front end: a request is one byte, the number of IDs. Each ID is eight
+//! The front end for noeqd's protocol. A request is one byte, the number of IDs. Each ID is eight
 //! bytes, big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
@@ -33,11 +33,11 @@ settings! {
     }
 }
 
-/// The reason, for the log, why a request for no IDs is refused.
+/// The log's reason for refusing a request for zero IDs.
 const NO_COUNT: &str =
     "a count of 0, or a token that is not required; give the client no token, or set auth.token_file";
 
-/// The protocol on one connection.
+/// The state of the protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Noeqd {
     /// True once a first request or a handshake has come from a client of this protocol.
@@ -65,8 +65,8 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words and TLS can be
-/// recognised: TLS's first message has a zero where a count would stand. Other bytes may be counts.
+/// Returns true for the first bytes of another protocol's client. Only words and TLS can be told
+/// from counts: the first message of TLS has a zero, and no client asks for zero IDs.
 pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
         return true;

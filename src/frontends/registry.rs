@@ -7,21 +7,22 @@ use super::{FrontEnd, FrontEndSettings, Protocol};
 pub(crate) struct About {
     /// A client of the protocol, in the log: `a Redis client`.
     pub(crate) client: &'static str,
-    /// Its listener, in the log: `a listener for clients of Redis`.
+    /// A listener of the protocol, in the log: `a listener for clients of Redis`.
     pub(crate) listener: &'static str,
-    /// The address for a client of the protocol that came to another listener.
+    /// The address that a client of the protocol should have, if it came to another listener.
     pub(crate) address: &'static str,
-    /// The help of the option for its addresses. `None` for Snowbank's own protocol, which has
-    /// `--listen`.
+    /// The help text of the command-line option for the protocol's addresses. `None` for Snowbank's
+    /// own protocol, whose option is `--listen`.
     pub(crate) option_help: Option<&'static str>,
-    /// The exemption of a protocol that has no place for a token. Unless it is set, a configuration
-    /// that requires tokens may not have listeners of the protocol. `None`: its clients show
-    /// tokens.
+    /// The exemption of a protocol that has no place for a token. Unless the exemption is set, a
+    /// configuration that requires tokens may not have listeners of the protocol. `None`: clients
+    /// of the protocol can show tokens.
     pub(crate) token_exemption: Option<TokenExemption>,
-    /// Returns true for the first bytes of its clients, on a listener of the given protocol.
+    /// Returns true if a client that sends these first bytes to a listener of the given protocol
+    /// speaks this protocol.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,
-    /// Encodes the refusal of a connection above the daemon's limit. Encodes nothing if the
-    /// protocol has no message for refusals.
+    /// Encodes the refusal of a connection above the daemon's connection limit. Encodes nothing if
+    /// the protocol has no message for refusals.
     pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
 }
 
@@ -29,17 +30,17 @@ pub(crate) struct About {
 pub(crate) struct TokenExemption {
     /// The setting, as an operator writes it.
     pub(crate) line: &'static str,
-    /// Returns true if it is set.
+    /// Returns true if these settings have the exemption.
     pub(crate) is_set: fn(&FrontEndSettings) -> bool,
 }
 
-/// Work that is done with the type of a front end.
+/// Work that needs the type of a front end.
 pub(crate) trait WithFrontEnd {
     /// Does the work.
     fn call<F: FrontEnd + 'static>(self);
 }
 
-/// Defines the front ends, one for each row: the protocol's name and module, and its settings.
+/// Defines the front ends. Each row has a protocol, its module and the type of its settings.
 macro_rules! front_ends {
     ($($(#[$meta:meta])* $protocol:ident in $section:ident, $settings:ident;)*) => {
         pub use native::Native;
@@ -60,7 +61,7 @@ macro_rules! front_ends {
             /// Every protocol, in the order of their numbers.
             pub const ALL: [Protocol; PROTOCOLS] = [Protocol::Native, $(Protocol::$protocol,)*];
 
-            /// Returns its name, for metrics, inherited sockets and its section.
+            /// Returns the protocol's name in metrics, inherited sockets and the configuration.
             pub fn name(self) -> &'static str {
                 match self {
                     Protocol::Native => "native",
@@ -68,7 +69,7 @@ macro_rules! front_ends {
                 }
             }
 
-            /// Returns the key of the setting with its addresses.
+            /// Returns the key of the setting with the protocol's addresses.
             pub fn listen_key(self) -> &'static str {
                 match self {
                     Protocol::Native => "listen",
@@ -82,7 +83,7 @@ macro_rules! front_ends {
                 self.about().token_exemption.is_none()
             }
 
-            /// Returns what the daemon knows of its front end.
+            /// Returns what the daemon knows of the protocol.
             pub(crate) fn about(self) -> &'static About {
                 match self {
                     Protocol::Native => &native::ABOUT,
@@ -90,7 +91,7 @@ macro_rules! front_ends {
                 }
             }
 
-            /// Does work with the type of its front end.
+            /// Does work with the type of the protocol's front end.
             pub(crate) fn with(self, work: impl WithFrontEnd) {
                 match self {
                     Protocol::Native => work.call::<Native>(),
@@ -99,7 +100,7 @@ macro_rules! front_ends {
             }
         }
 
-        /// The sections of the front ends.
+        /// The settings of the front ends, by section.
         #[derive(Clone, Debug, Default, PartialEq)]
         pub struct FrontEndSettings {
             $(

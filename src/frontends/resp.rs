@@ -1,9 +1,10 @@
-//! Redis' protocol, versions 2 and 3, as a front end: `INCR orders` draws an ID from the source
+//! The front end for Redis' protocol, versions 2 and 3. `INCR orders` draws an ID from the source
 //! `orders`.
 //!
 //! - `parse`: requests. `encode`: replies.
-//! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.
-//! - `form`: integers or strings. `transaction`: the requests between MULTI and EXEC.
+//! - `commands`: the commands that need no IDs. `ids`: the commands that ask for IDs.
+//! - `form`: decides whether IDs are integers or strings. `transaction`: the requests between MULTI
+//!   and EXEC.
 
 mod commands;
 mod encode;
@@ -72,26 +73,26 @@ settings! {
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;
 
-/// The IDs of one frame of a list. A frame with its header is no longer than a frame of Snowbank's
-/// own protocol. This bounds the queue of a slow reader.
+/// The most IDs in one frame of a list. A frame with its header is no longer than a frame of
+/// Snowbank's own protocol. This limit bounds the bytes that wait for a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
 /// The form of IDs in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A reply with one ID, of INCR.
+    /// The only ID, in the reply to INCR.
     One(IdForm),
-    /// The last ID, of INCRBY.
+    /// The last of several IDs, in the reply to INCRBY.
     Last(IdForm),
     /// An array of all IDs.
     List,
 }
 
-/// The protocol on one connection.
+/// The state of the protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Resp {
     version: Version,
-    /// The size of the last request. Pipelined requests are mostly alike.
+    /// The size of the last request in bytes. Most pipelined requests equal the one before them.
     last_size: u32,
     /// The connection's number, once the client has asked for it.
     id: Option<u64>,
@@ -114,7 +115,8 @@ enum Reply {
     Encoded(Option<ErrorCode>),
     /// The request asks for IDs.
     Ids(Ask, Form),
-    /// The last reply is encoded.
+    /// The reply is encoded, and the connection closes after it. Has the error code, if the reply
+    /// is an error.
     Last(Option<ErrorCode>),
 }
 
@@ -171,8 +173,8 @@ impl FrontEnd for Resp {
         self.executing.is_some()
     }
 
-    /// Returns the bytes of the requests of EXECs: they were read in earlier turns, and cost as
-    /// much as other requests.
+    /// Returns the number of bytes in the requests that EXECs have answered. These requests were
+    /// read in earlier turns, but answering them costs as much as answering other requests.
     fn extra_cost_bytes(&self) -> usize {
         self.executed_bytes
     }
@@ -187,11 +189,11 @@ impl FrontEnd for Resp {
 
     #[inline]
     fn alike(&self, bytes: &[u8], size: usize, form: Form, most: impl FnOnce() -> usize) -> usize {
-        // A request of an EXEC has the size 0, and the next request is not behind it.
+        // A request of an EXEC has the size 0, because it is not in `bytes`.
         if !matches!(form, Form::One(_)) || size == 0 {
             return 0;
         }
-        // The replies to that many requests fit the smallest frame.
+        // The replies to `LOOK_AHEAD` requests fit the smallest frame.
         count_equal(bytes, size, most().min(LOOK_AHEAD))
     }
 
@@ -224,8 +226,8 @@ impl FrontEnd for Resp {
     }
 }
 
-/// Returns how many of the `most` messages behind the first message in `bytes` are equal to the
-/// first. `size` is not 0.
+/// Returns how many messages, directly behind the first message in `bytes`, equal the first: at
+/// most `most`. `size` is the size of the first message, and not 0.
 fn count_equal(bytes: &[u8], size: usize, most: usize) -> usize {
     let (message, later) = bytes.split_at(size);
     let most = most.min(later.len() / size);

@@ -20,8 +20,8 @@ fn random_fields_never_carry_into_the_sequence() {
     }
 }
 
-/// Checks the longest frames of a front end, full and small, with the largest IDs in runs of one ID
-/// each. `request` asks for as many IDs as fit, in the longest form.
+/// Checks the size of a front end's longest frames, full and small: they have the largest IDs, in
+/// runs of one ID each. `request` asks for as many IDs as fit, in the longest form.
 fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
     let mut settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     settings.sources[0].name = "n".repeat(60);
@@ -32,7 +32,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
         let incr_connections = IncrConnections::default();
         let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
         let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {
-            panic!("{:?} is no request for IDs", F::PROTOCOL);
+            panic!("the request over {:?} asks for no IDs", F::PROTOCOL);
         };
         let full = front.frame_limit(form, needs_list);
         let limit = if is_small { full.small() } else { full };

@@ -6,12 +6,12 @@ use crate::access::TooFast;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::ErrorCode;
 
-/// Why a request gets no IDs.
+/// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug)]
 pub enum Reason {
-    /// The source refuses it.
+    /// The source refuses the request.
     Source(Refusal),
-    /// The client's rate does not allow it.
+    /// The request is above the rate of the client's identity.
     TooFast(TooFast),
     /// The client's identity may not draw from the source.
     Denied,
@@ -35,7 +35,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Returns the refusal as one line: `code`, the time to retry after if there is one, and the
+    /// Returns the refusal as one line: `code`, the time after which to retry, if known, and the
     /// reason.
     pub(super) fn line(&self, code: &str) -> String {
         let retry = self
@@ -45,8 +45,8 @@ impl Words {
     }
 }
 
-/// Rounds a time to retry after up to milliseconds: a client that waits that long must not be
-/// early.
+/// Returns a time in whole milliseconds, rounded up, so that a client that waits that long does not
+/// retry too early.
 pub(super) fn ceil_to_ms(after: Duration) -> u128 {
     after.as_micros().div_ceil(1_000)
 }
@@ -55,7 +55,7 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
 /// Puts a refusal into words, with the names of the client's identity and of the source.
-/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's own wait
+/// `longer_wait` is the longest wait that the daemon allows, or `None` if the request's own wait
 /// was that long.
 pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
     let longer_or_fewer = match longer_wait {

@@ -10,12 +10,12 @@
 //! - `start_notes`: lines for the operator about a start.
 //! - `keeper_thread`: drives the keeper, which decides what to write and what to grant. This thread
 //!   never waits for a write.
-//! - `join_fleet`: takes worker IDs from the coordinator before the start. `fleet_thread`: raises
+//! - `join_fleet`: takes worker IDs from the coordinator at the start. `fleet_thread`: raises
 //!   their ceilings at the coordinator, and checks that the worker IDs still belong to this daemon.
 //! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.
 //!   `job_thread`: the common part of the fleet thread and the storage thread.
 //! - `simulated`: ceilings without threads, for the simulation in tests/.
-//! - `last_seen`: what the keeper's thread last observed, for other threads.
+//! - `last_seen`: gives other threads what the keeper thread last observed.
 
 pub(crate) mod fleet_thread;
 mod job_thread;

@@ -3,7 +3,7 @@
 //! - `metrics`: counters, each written by one thread. `status`: gathers the daemon's status, which
 //!   has the sums of the counters.
 //! - `heartbeat`: checks that every thread makes progress.
-//! - `observer`: looks at the status once a second, and logs changes of findings.
+//! - `observer`: logs changes of findings and of readiness.
 //! - `handle`: gives the status and the heartbeat to the service manager's notifier and to the
 //!   admin listener.
 //! - `rate_limited_log`: limits how often an event that repeats is logged.

@@ -1,11 +1,11 @@
 //! Sockets: from addresses in the settings to bytes read and written.
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
-//! - `accept`: accepts connections, and hands each connection to the shard that has the fewest.
-//!   `admin_accept`: accepts on the admin listener.
-//! - `pending`: limits the number of connections whose clients have not authorized themselves.
+//! - `accept`: accepts connections, and hands each to the shard that has the fewest connections.
+//!   `admin_accept`: accepts connections on the admin listener.
+//! - `pending`: limits the number of connections that owe a TLS handshake or a token.
 //! - `socket_stream`: one type for TCP, Unix and TLS connections. `tls_stream`: the TLS connection
-//!   and its handshake. `counted_socket`: the socket beneath TLS, which counts TLS records.
+//!   and its handshake. `counted_socket`: a socket beneath TLS that counts TLS records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were
 //!   refused because of the peer's error.
 

@@ -1,7 +1,7 @@
 //! Notices in the kernel's log that the machine was restored from a snapshot.
 //!
 //! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
-//! guest's kernel at once. The kernel then draws new randomness. Since Linux 5.18, it announces
+//! guest's kernel at once. The kernel then draws new randomness and, since Linux 5.18, announces
 //! this in its log. A thread of the daemon sleeps until the log has such an announcement.
 //!
 //! After an announcement, the daemon revokes all grants, so the IDs that were claimed ahead are
@@ -50,7 +50,7 @@ impl KernelLog {
     }
 
     /// Returns a name for the time since the machine's boot, or since its last restore from a
-    /// snapshot. Only a restore that was in the log when it was opened counts.
+    /// snapshot. Only a restore that was in the log when the log was opened counts.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_announcement_ends_the_wait() {
+    fn only_the_announcement_of_a_restore_ends_the_wait() {
         let (writer, log) = log();
         let waiting = thread::spawn(move || (await_new_generation(&log), log));
         writer.send(OTHER_RECORD).unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct Head<'a> {
     pub(crate) keeps_connection: bool,
     /// True if more bytes were read behind the request.
     pub(crate) has_next: bool,
-    /// True if a `Connection: close` was read. It wins over `keep-alive`.
+    /// True if `Connection: close` was read. `close` wins over `keep-alive`.
     says_close: bool,
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         head.read(header);
     }
     head.read_target(target);
-    // Empty lines behind a request count as part of it. Otherwise they would count as the start of
-    // another request, and delay a stop.
+    // Empty lines behind a request count as a part of the request. Otherwise they would count as
+    // the start of another request, and delay a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     head.has_next = bytes.len() > size;
     Parsed::Head(head, size)
@@ -97,10 +97,10 @@ impl<'a> Head<'a> {
     }
 
     /// Checks that there is at most one Authorization header. If there are several, a proxy may use
-    /// a different one than the daemon.
+    /// another of these headers than the daemon.
     ///
     /// # Errors
-    /// There are several: the request must be refused with 400.
+    /// There are several. The caller must refuse the request with 400.
     pub(crate) fn check_authorization(&self) -> Result<(), String> {
         let count = self.authorizations;
         if count <= 1 { Ok(()) } else { Err(format!("found {count} Authorization headers, allowed: 1")) }
@@ -119,7 +119,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Returns the token of `Authorization: Bearer`.
+/// Returns the token in the value of an Authorization header, if the scheme is Bearer.
 fn bearer_of(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
@@ -132,7 +132,7 @@ mod tests {
     fn head(text: &str) -> Head<'_> {
         match parse(text.as_bytes()) {
             Parsed::Head(head, size) if size == text.len() => head,
-            _ => panic!("{text:?} is a whole head"),
+            _ => panic!("{text:?} does not parse as one whole head"),
         }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Returns the form of a JSON object: `members`, then `ids`, an array of strings.
+    /// Returns the form of a JSON object with `members` and then `ids`, an array of strings.
     pub(super) fn json(members: &str, codec: Option<Codec>) -> Listing {
         let prefix = format!("{{{members}\"ids\":[");
         Listing { prefix, separator: ",", suffix: "]}\n", is_json: true, codec, has_begun: false }

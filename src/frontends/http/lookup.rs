@@ -12,12 +12,12 @@ use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_client::layout::Layout;
 
-/// Answers /v1/sources: the daemon's description of itself, as INFO has it.
+/// Answers /v1/sources with the JSON of an INFO reply.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
     Reply::with_body(JSON, String::from_utf8_lossy(&conditions.info_json()).into_owned() + "\n")
 }
 
-/// Returns the layout of a source. A ticket source has no layout, and the result is then a refusal.
+/// Returns the layout of a source, or a refusal if it is a ticket source, which has no layout.
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
         malformed(&format!(
@@ -67,7 +67,7 @@ impl<V: Serialize> Serialize for Members<'_, V> {
     }
 }
 
-/// Answers /v1/range: the first and the last ID of a time span.
+/// Answers /v1/range with the first and the last ID of a time span.
 pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["from", "to", "source"])?;
     let source = source_of(query.get("source"), facts)?;

@@ -55,7 +55,8 @@ impl<'a> Query<'a> {
         })
     }
 
-    /// Returns the wait that a request allows: milliseconds, with or without the unit, or seconds.
+    /// Returns how long a request may wait, in ms. The parameter `wait` has the unit `ms`, `s`, or
+    /// none, which means milliseconds.
     pub(super) fn wait_ms(&self) -> Result<Option<u32>, Reply> {
         let Some(text) = self.get("wait") else { return Ok(None) };
         let wait_ms = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
@@ -66,7 +67,7 @@ impl<'a> Query<'a> {
         wait_ms.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
     }
 
-    /// Returns a parameter that is true or false.
+    /// Returns the value of a parameter that is true or false; false if the parameter is not there.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Reply> {
         match self.get(name) {
             None | Some("false" | "0") => Ok(false),
@@ -82,7 +83,7 @@ pub(super) fn segment(text: &str) -> String {
     form_urlencoded::parse(value.as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
 
-/// Refuses a request that has a mistake in it.
+/// Returns the refusal of a request that has a mistake in it.
 pub(super) fn malformed(text: &str) -> Reply {
     Reply::refusal(ErrorCode::Malformed, 400, text, None)
 }

@@ -20,14 +20,14 @@ pub(crate) struct Reply {
     pub(crate) error: Option<ErrorCode>,
     /// The time after which the client may ask again.
     pub(crate) retry_after: Option<Duration>,
-    /// The methods that the path takes, if the request had another method.
+    /// The methods that are allowed for the path, if the request had another method.
     pub(crate) allow: Option<&'static str>,
 }
 
 impl Reply {
     /// Returns a reply with a body of JSON.
     pub(super) fn json(body: &impl Serialize) -> Reply {
-        // Plain structs do not fail to serialize.
+        // The bodies have no map with keys other than strings, so none fails to serialize.
         let mut body = serde_json::to_string(body).unwrap_or_default();
         body.push('\n');
         Reply::with_body(JSON, body)
@@ -65,7 +65,7 @@ impl Reply {
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
     }
 
-    /// Returns the refusal of a request that a page of another site made a browser send, as this
+    /// Returns the refusal of a request that a browser sent for a page of another site, as this
     /// header shows.
     pub(super) fn foreign_site(header: &str, value: &[u8]) -> Reply {
         let text = format!(
@@ -80,8 +80,8 @@ impl Reply {
         matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown))
     }
 
-    /// Returns the refusal of a request for IDs. A temporary refusal is a 503, with the time to
-    /// retry after if that is known.
+    /// Returns the refusal of a request for IDs. A temporary refusal is a 503. It says after which
+    /// time to retry, if that is known.
     pub(super) fn from_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,

@@ -11,17 +11,17 @@ use super::reply::Reply;
 /// The body of a response.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body<'a> {
-    /// All of it follows the head.
+    /// The whole body follows the head.
     Whole(&'a [u8]),
-    /// The body is not sent, but its size is: the answer to HEAD.
+    /// The head has the size of the body, but the body is not sent. This is the answer to HEAD.
     Left(&'a [u8]),
     /// The body follows piece by piece.
     InPieces,
 }
 
 impl Reply {
-    /// Appends the head, and the body if it is whole. Forbids caching: a cache could hand out an ID
-    /// again.
+    /// Appends the head, and the body if it is whole. The head forbids caching, because a cache
+    /// could hand out an ID again.
     pub(super) fn encode(&self, out: &mut Vec<u8>, body: Body<'_>, form: Form) {
         begin(out, self.status, form.date);
         put(out, format_args!("content-type: {}\r\n", self.content_type));
@@ -64,7 +64,7 @@ pub(super) fn encode_status(out: &mut Vec<u8>, status: u16, date: UnixMicros) {
     out.extend_from_slice(b"connection: close\r\ncontent-length: 0\r\n\r\n");
 }
 
-/// Appends a piece of a body. The piece is not empty.
+/// Appends a piece of a body. The piece must not be empty: an empty chunk would end the body.
 pub(super) fn encode_piece(out: &mut Vec<u8>, piece: &[u8], in_chunks: bool, is_last: bool) {
     if !in_chunks {
         return out.extend_from_slice(piece);

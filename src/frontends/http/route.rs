@@ -12,7 +12,7 @@ use snowbank_client::protocol::ErrorCode;
 const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, /stats, \
                      /api/snowflake/get/KEY, /api/segment/get/KEY and /decodeSnowflakeId";
 
-/// The path of the description for programs, which needs no token.
+/// The path of the OpenAPI description. A request for the description needs no token.
 pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
 
 const OPENAPI: &str = include_str!("openapi.json");
@@ -50,12 +50,12 @@ pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Ans
     reply.map(Answer::Done)
 }
 
-/// Refuses methods that would change something.
+/// Refuses all methods but GET and HEAD.
 fn read_only(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "HEAD"], "GET, HEAD")
 }
 
-/// Refuses methods that must draw nothing, such as HEAD, whose reply would lose the IDs.
+/// Refuses all methods but GET and POST. A reply to HEAD has no body, so its IDs would be lost.
 fn may_draw(head: &Head<'_>) -> Result<(), Reply> {
     methods(head, &["GET", "POST"], "GET, POST")
 }
@@ -76,7 +76,7 @@ pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Repl
     known(facts.sources.iter().position(|source| source == name), name, facts)
 }
 
-/// Returns the source that was found, or the refusal of its name.
+/// Returns the source that was `found`, or the refusal of `name`.
 fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply> {
     found.ok_or_else(|| {
         let text = format!("found source {name:?}, allowed: {}", facts.sources.join(", "));
@@ -84,7 +84,7 @@ fn known(found: Option<usize>, name: &str, facts: &Facts) -> Result<usize, Reply
     })
 }
 
-/// Returns the codec of a source for a format. Decimal digits need no codec.
+/// Returns the codec that writes a source's IDs in a format. Decimal digits need no codec.
 pub(super) fn codec_of(format: Option<&str>, source: usize, facts: &Facts) -> Result<Option<Codec>, Reply> {
     let Some(format) = format else { return Ok(None) };
     let format: Format = format.parse().map_err(|error| malformed(&format!("format: {error}")))?;

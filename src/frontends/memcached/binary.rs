@@ -56,7 +56,7 @@ impl Header {
         }
     }
 
-    /// Returns the key of a body that holds nothing else.
+    /// Returns the key, if the body has a valid key and nothing else.
     fn only_key<'a>(&self, body: &'a [u8]) -> Option<&'a [u8]> {
         let is_alone = self.extras_size == 0 && self.key_size == body.len();
         let is_key = (1..=KEY_BYTES_MAX).contains(&body.len()) && !body.iter().any(|&byte| byte <= b' ');

@@ -1,7 +1,7 @@
 //! The keys of a `get` that are not answered yet.
 
-/// The largest buffer that an idle connection keeps, so that common keys need no allocation for
-/// each request.
+/// The most bytes of a buffer that an idle connection keeps. While keys are short, requests reuse
+/// the kept buffer and allocate nothing.
 const KEPT_BYTES_MAX: usize = 64;
 
 /// Keys with blanks between them. The front end answers them in order.
@@ -23,7 +23,7 @@ pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Keys {
-    /// Replaces the keys. `keys` has at least one, and blanks between them.
+    /// Replaces the keys. `keys` has at least one key, and blanks between keys.
     pub(super) fn set(&mut self, keys: &[u8]) {
         self.clear();
         // Trailing blanks are cut, so that nothing follows the last key.
@@ -31,7 +31,7 @@ impl Keys {
         self.bytes.extend_from_slice(&keys[..end]);
     }
 
-    /// Returns the bytes that the buffer keeps.
+    /// Returns the size of the buffer in bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         self.bytes.capacity()
     }

@@ -1,4 +1,5 @@
-//! The text protocol: each command is a line, in upper or lower case, that ends with LF or CRLF.
+//! The text protocol: each command is a line that ends with LF or CRLF. Upper and lower case are
+//! equal in commands.
 
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
@@ -7,8 +8,8 @@ use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
-/// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END`
-/// behind the last.
+/// The most bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and
+/// the line `END` behind the last value.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
@@ -128,11 +129,11 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
     Step::Answered { consumed, error: None }
 }
 
-/// Returns why the connection must be closed, if the client speaks another protocol or its line has
-/// no end.
+/// Returns the reason to close the connection, if the client speaks another protocol or its line
+/// has no end.
 ///
-/// Looks only at the first four bytes or at a whole line. So the result does not depend on how the
-/// bytes are cut.
+/// The function looks only at the first four bytes or at a whole line. So the result does not
+/// depend on how many bytes have arrived.
 fn rejection(bytes: &[u8]) -> Option<String> {
     if let Some(first) = bytes.first_chunk::<4>()
         && !first[..3].contains(&b'\n')
@@ -190,7 +191,7 @@ pub(super) fn server_error(out: &mut Vec<u8>, reason: &str) {
     line(out, "SERVER_ERROR ", reason);
 }
 
-/// Encodes the refusal of a command that no daemon would answer.
+/// Encodes the refusal of a command in which the client made a mistake.
 fn client_error(out: &mut Vec<u8>, reason: &str) {
     line(out, "CLIENT_ERROR ", reason);
 }

@@ -8,8 +8,8 @@ use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
 use snowbank_client::protocol::{ErrorCode, Info};
 
-/// The version of Redis that the answers follow. Clients read it to know which commands they may
-/// send.
+/// The version of Redis that the daemon reports. Clients conclude from the version which commands
+/// they may send.
 const REDIS_VERSION: &str = "7.0.0";
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
@@ -34,7 +34,7 @@ const COMMANDS: [(&str, usize, usize); 18] = [
     ("quit", 0, usize::MAX),
 ];
 
-/// The text of Redis for a client that has not sent a token.
+/// Redis' error for a client that has not sent a token.
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -108,7 +108,7 @@ pub(super) fn shown(text: &[u8]) -> String {
     String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
-/// Returns true if an inline command is a request of HTTP or memcached.
+/// Returns true if an inline command is a request of another known protocol, such as HTTP.
 #[cold]
 pub(super) fn is_foreign(command: &[u8]) -> bool {
     foreign::known(command, Protocol::Resp).is_some()
@@ -143,7 +143,7 @@ impl Resp {
                 return Ok(Reply::Last(None));
             }
             "reset" => {
-                // Redis keeps the library's name, too.
+                // RESET keeps the library's name, as in Redis.
                 let Resp { id, announced, executed_bytes, .. } = *self;
                 *self = Resp { id, announced, executed_bytes, ..Resp::default() };
                 conditions.session.forget_token(&conditions.facts.access);

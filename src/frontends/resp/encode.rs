@@ -65,7 +65,7 @@ pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: u64) {
     }
 }
 
-/// Encodes a text for people.
+/// Encodes a text for people: in version 3 as a verbatim string, in version 2 as a bulk string.
 pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
     if version == Version::Two {
         return bulk(out, text.as_bytes());

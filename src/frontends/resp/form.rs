@@ -1,4 +1,5 @@
-//! The form of the IDs in INCR's replies, which a client's library decides.
+//! The form of the IDs in INCR's replies. With `resp.replies = "auto"`, the client's library
+//! decides it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -11,9 +11,9 @@ pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Ref
     Ok(Reply::Ids(Ask::new(source_of(key, facts)?, 1), Form::One(form)))
 }
 
-/// Asks for the IDs of an INCRBY: one if its number is 1. For another number, a ticket counter with
-/// increment 1 gives that many IDs, and the reply is the last of them. All other sources refuse
-/// another number.
+/// Asks for the IDs of an INCRBY. The number 1 asks any source for one ID. A larger number asks a
+/// ticket source with increment 1 for that many IDs, and the reply is the last of them. All other
+/// sources refuse every number but 1.
 pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     let source = source_of(operands[0], facts)?;
     match parse::number(operands[1]) {
@@ -72,7 +72,8 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
     Ok(Reply::Ids(ask, Form::List))
 }
 
-/// Returns true for a number. It cannot be the name of a source, because no name is all digits.
+/// Returns true for a number. A number cannot be the name of a source, because no name is all
+/// digits.
 fn is_count(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
@@ -115,7 +116,7 @@ pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Reply {
     Reply::Last(Some(code))
 }
 
-/// Encodes a refusal: its code as a word, the time to retry after if there is one, and the reason.
+/// Encodes a refusal: the code as a word, the time after which to retry, if known, and the reason.
 pub(super) fn refuse(out: &mut Vec<u8>, words: &Words) {
     encode::error(out, &words.line(&words.code.name().to_ascii_uppercase()));
 }

@@ -1,7 +1,7 @@
 //! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! It reads each request byte by byte, in order. So the result does not depend on how a stream is
-//! cut.
+//! The parser reads the bytes of a request in order. So the result does not depend on how the
+//! stream is cut into reads.
 
 use crate::frontends::MESSAGE_BYTES_MAX;
 
@@ -13,7 +13,8 @@ const ARGUMENTS_MAX: usize = 1_024;
 /// are only counted.
 const ARGUMENTS_READ: usize = 8;
 
-/// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
+/// The most bytes of a line with a length: a kind, a sign, the digits of a 64-bit number and the
+/// line end.
 const LENGTH_LINE_BYTES_MAX: usize = 24;
 
 /// The number of bytes that show which protocol a client speaks, if it does not speak Redis'
@@ -55,7 +56,7 @@ impl<'b> Arguments<'b> {
 pub(super) enum Miss {
     /// The request is not complete yet.
     Incomplete,
-    /// An inline command has a control character, so it is not text.
+    /// An inline command is not text: it has a control character, or begins with 0x80.
     NoText,
     /// An argument begins with this byte instead of `$`, as in an array of arrays.
     NoBulkString(u8),
@@ -68,8 +69,8 @@ const ARGUMENT_COUNT: &str = "invalid multibulk length";
 /// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
 const ARGUMENT_SIZE: &str = "invalid bulk length";
 
-/// Parses the first request of `bytes`, and adds its arguments. Returns its size in bytes. A
-/// request without arguments asks for nothing.
+/// Parses the first request of `bytes`, and adds its arguments to `arguments`. Returns the size of
+/// the request in bytes. A request without arguments asks for nothing.
 #[inline]
 pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
@@ -87,7 +88,7 @@ pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Resul
 #[inline]
 fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let (count, mut at) = length(bytes, 0, ARGUMENT_COUNT)?;
-    // Redis, too, takes an array of a negative length for a request without arguments.
+    // An array of a negative length is a request without arguments, as in Redis.
     let count = usize::try_from(count).unwrap_or(0);
     if count > ARGUMENTS_MAX {
         return Err(Miss::Fault(ARGUMENT_COUNT));
@@ -112,8 +113,8 @@ fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Mi
     Ok(at)
 }
 
-/// Parses the line of a length, which begins at `at` with its kind. Returns the length and the
-/// start of the next line.
+/// Parses a line with a length. The line begins at `at`, with its kind (`*` or `$`). Returns the
+/// length and the start of the next line.
 #[inline]
 fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), Miss> {
     let digits = &bytes[at + 1..];
@@ -134,7 +135,7 @@ fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), 
     Ok((number.ok_or(Miss::Fault(fault))?, at + 1 + end + 1))
 }
 
-/// Parses a decimal number as Redis does: digits, with a minus in front of a negative one.
+/// Parses a decimal number as Redis does: digits, with a minus in front of a negative number.
 pub(super) fn number(digits: &[u8]) -> Option<i64> {
     let is_plain = digits.first().is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit());
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()

@@ -1,7 +1,7 @@
-//! MULTI, EXEC and DISCARD: requests that a client sends one by one and that are answered together.
+//! MULTI, EXEC and DISCARD: the client sends requests one by one, and EXEC answers all of them.
 //!
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
-//! draws its own.
+//! draws its own IDs.
 
 use super::commands::Refused;
 use super::parse::{self, Arguments};
@@ -95,7 +95,7 @@ impl Resp {
         step_of(reply, 0)
     }
 
-    /// Queues a request that follows MULTI, or answers one that is not queued, such as EXEC.
+    /// Queues a request that follows MULTI, or answers a request that is not queued, such as EXEC.
     #[cold]
     pub(super) fn queue(
         &mut self,

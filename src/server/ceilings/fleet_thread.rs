@@ -14,8 +14,8 @@ use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
 /// The longest time that a clean stop waits for one answer of the coordinator. The stop asks twice:
-/// it confirms that it still holds its numbers, and then it releases them. Both waits are part of
-/// the stop's wait for storage.
+/// it confirms that the daemon still holds its worker IDs, and then it releases them. Both waits
+/// are part of the stop's wait for storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two counts of the worker IDs that the coordinator may still assign.
@@ -24,7 +24,7 @@ const COUNT_EVERY: Duration = Duration::from_secs(600);
 /// The most jobs in flight: a raise, a look, a job of a stop, and a range for each shared counter.
 const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
-/// A job of the thread.
+/// A job for the fleet thread.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Raise bounds at the coordinator.
@@ -33,17 +33,17 @@ pub(super) enum Job {
         writer: usize,
         number: u64,
         bounds: Vec<Bound>,
-        /// The generation that the grants had when the keeper made the write.
+        /// The generation of the grants when the keeper asked for this raise.
         generation: u64,
         clocks: Clocks,
     },
     /// Take a range of a shared counter.
     Range(WantedRange),
-    /// Check that the coordinator answers, and that the numbers still belong to this daemon.
+    /// Check that the coordinator answers, and that the worker IDs still belong to this daemon.
     Confirm(Clocks),
-    /// Release the numbers, and lower their bounds to the given bounds.
+    /// Release the worker IDs, and lower their bounds to the given bounds.
     Release(Vec<Bound>, Clocks),
-    /// Check that the numbers still belong to this daemon.
+    /// Check that the worker IDs still belong to this daemon.
     Look(Clocks),
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Done {
     Raised(Outcome),
     /// The keeper's request for a range, and the range that was taken for it.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
-    /// The result of a look: Ok if the numbers still belong to this daemon, or an error if the
+    /// The result of a look: Ok if the worker IDs still belong to this daemon, or an error if the
     /// coordinator did not answer.
     Looked(Result<(), NoAnswer>, Box<Noticed>),
     /// The result of a job that a stop asked for: see [`Fleet::finish`].
@@ -63,26 +63,26 @@ pub(super) enum Done {
     Lost(TakenOver),
 }
 
-/// Facts for the operator, noticed during a look at the coordinator.
+/// Facts for the operator that the thread learns during a look at the coordinator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
     /// The time from one look to the next.
     pub(crate) poll_period: Duration,
     /// The count of each source's worker IDs.
     pub(crate) pools: Vec<Counted>,
-    /// When the certificate that the daemon shows to the coordinator expires, in Unix time.
+    /// The Unix time at which the certificate that the daemon shows to the coordinator expires.
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
-/// The daemon's place in its fleet.
+/// The daemon's membership in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// How far ahead of the wall clock the fleet's ceilings are kept.
+    /// The time by which ceilings at the coordinator are ahead of the wall clock.
     pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,
-    /// The file of the certificate that the daemon shows to the coordinator, if it has a
-    /// certificate.
+    /// The file with the certificate that the daemon shows to the coordinator. `None`: the daemon
+    /// shows no certificate.
     pub(crate) certificate: Option<PathBuf>,
 }
 
@@ -90,16 +90,16 @@ pub(crate) struct InFleet {
 struct Work {
     in_fleet: InFleet,
     noticed: Noticed,
-    /// When the last count of all pools began.
+    /// The time at which the last count of all pools began.
     noticed_at: Option<Instant>,
     /// The index of the pool that is being counted. `None` between two counts.
     counting: Option<usize>,
 }
 
 impl Work {
-    /// Reads again when the certificate expires, because an operator may have renewed it. Every
-    /// [`COUNT_EVERY`], counts the worker IDs of all pools. Each look makes at most one call to the
-    /// coordinator for this.
+    /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
+    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each look makes at most
+    /// one call to the coordinator.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
@@ -120,7 +120,7 @@ impl Work {
     }
 }
 
-/// Returns when the certificate in a file expires.
+/// Returns the Unix time at which the certificate in a file expires.
 fn ends_unix_s(path: &Path) -> Option<i64> {
     let chain = files::read_chain(path).ok()?;
     Some(files::validity(chain.first()?)?.not_after.as_second())
@@ -140,14 +140,14 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 }
 
 impl Fleet {
-    /// Does one of the two jobs of a stop, and waits for its result. The first is [`Job::Confirm`].
-    /// If it succeeds, [`Job::Release`] follows. Results of earlier jobs are ignored, except for a
+    /// Sends one of the two jobs of a stop, and waits for its result. A stop sends [`Job::Confirm`]
+    /// and, if that succeeds, [`Job::Release`]. Results of earlier jobs are ignored, except for a
     /// loss, which is an error.
     ///
     /// # Errors
     /// After a failed Confirm, the stop must leave the state as a kill would leave it. After a
-    /// failed Release, it is unknown whether the coordinator released the numbers. Other daemons
-    /// get them at once if it did, and otherwise once the numbers' bounds have passed.
+    /// failed Release, it is unknown whether the coordinator released the worker IDs. If it did,
+    /// other daemons can take them at once. If not, they can once the clock has passed the bounds.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

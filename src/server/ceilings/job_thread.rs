@@ -1,4 +1,4 @@
-//! A thread that does one job after another for the keeper's thread, which must not wait for
+//! A thread that does one job after another for the keeper thread, which must not wait for
 //! storage or a coordinator.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Starts a daemon in a fleet: takes its worker IDs from the coordinator before it hands out IDs.
+//! The part of a start that takes the daemon's worker IDs from the coordinator of its fleet.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -22,7 +22,8 @@ const AFTER_A_JUMP: &str = "since this state was last written, the wall clock wa
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
 
-/// What a start finds on its machine: the state and a reading of the clocks.
+/// The facts that a start finds on its machine: the state, a reading of the clocks, and the
+/// kernel's log.
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) found: &'a Found,
@@ -30,7 +31,7 @@ pub(crate) struct Here<'a> {
     pub(crate) kernel_log: &'a KernelLog,
 }
 
-/// The daemon's place in its fleet.
+/// The outcome of a start's requests to the coordinator.
 pub(crate) struct Joined {
     pub(crate) in_fleet: InFleet,
     /// The coordinator's answers to this start.
@@ -42,13 +43,13 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Takes the worker IDs of all sources. Writes the worker IDs that the coordinator assigned
-    /// into `settings`. Continues with the numbers that earlier tries of this process took. If this
-    /// try fails, `tried` remembers the numbers that it took.
+    /// Takes the worker IDs of all sources, and sets them in `settings`. Continues with the worker
+    /// IDs that earlier tries of this process took. If this try fails, `tried` remembers the worker
+    /// IDs that it took.
     ///
     /// # Errors
-    /// Another daemon holds one of the numbers. Or the coordinator does not answer, and nothing
-    /// shows that the stored state may continue with the numbers that it has.
+    /// Another daemon holds one of the worker IDs. Or the coordinator does not answer, and nothing
+    /// shows that the stored state may continue with its worker IDs.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -61,7 +62,7 @@ impl Joined {
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
         let notes = match found.path() {
             Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
-            // A daemon without a state continues with a number that an earlier try took.
+            // A daemon without a state continues with the worker IDs that an earlier try took.
             None => tried.notes(),
         };
         let holder = holder(&Machine::here(), &settings.listen);
@@ -99,11 +100,11 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Gives back the numbers that the start took, because the daemon is stopped.
+    /// Gives back the worker IDs that the start took, because the daemon was told to stop.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.in_fleet.member.hurry();
-        // If the coordinator does not answer, other daemons get the numbers once the numbers'
-        // bounds have passed, as after a kill.
+        // If the coordinator does not answer, other daemons can take the worker IDs once the clock
+        // has passed the worker IDs' bounds, as after a kill.
         let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
     }
 
@@ -158,8 +159,8 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources. Sources with configured numbers come first, so that no
-    /// configured number is picked for another source.
+    /// Takes the worker IDs of all sources. Sources with configured worker IDs come first, so that
+    /// no configured worker ID is picked for another source.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
@@ -217,11 +218,11 @@ impl Joined {
         self.resume_unseen(want, own.as_ref(), reason)
     }
 
-    /// Continues with the numbers that the state had, because the coordinator does not answer.
+    /// Continues with the worker IDs that the state had, because the coordinator does not answer.
     ///
     /// # Errors
-    /// Nothing shows that the numbers still belong to this state. Or the clocks have jumped, so the
-    /// machine may have been restored from a snapshot, and another copy of it may run.
+    /// Nothing shows that the worker IDs still belong to this state. Or the clocks have jumped, so
+    /// the machine may have been restored from a snapshot, and another copy of it may run.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -243,7 +244,7 @@ impl Joined {
     }
 }
 
-/// The size of the largest pool that is counted. A larger pool never runs out of numbers.
+/// The size of the largest pool that is counted. A larger pool never runs out of worker IDs.
 const POOL_MAX: u64 = 65_536;
 
 /// Returns the worker IDs that the coordinator may assign to each source.
@@ -280,7 +281,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
-/// Returns the request of the source with this index, without a proof.
+/// Returns what the source with this index asks of the coordinator, without a proof.
 fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     let source = &settings.sources[index];
     Want {
@@ -295,7 +296,7 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
 }
 
 /// Returns the proof that the state may continue with these worker IDs. There is no proof if the
-/// coordinator assigned them and another daemon of this machine has locked them.
+/// coordinator assigned the worker IDs and another daemon of this machine has locked them.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,

@@ -1,6 +1,6 @@
-//! The keeper's thread drives the [`Keeper`]. The keeper looks about once a second, and also when a
-//! request meets a ceiling or another thread has done a job. Until the stop, this thread never
-//! waits for storage or the coordinator.
+//! The keeper thread drives the [`Keeper`]: it lets the keeper look about once a second, and also
+//! when a request meets a ceiling or another thread has done a job. Until the stop, the keeper
+//! thread never waits for storage or the coordinator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,14 +42,14 @@ pub(crate) struct Ceilings {
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// When a look was last sent to the fleet thread. `None`: no look was sent yet. The first look
-    /// is sent before any raise.
+    /// The time at which a look was last sent to the fleet thread. `None`: no look was sent yet.
+    /// The first look is sent before any raise.
     fleet_looked_at: Option<BootMicros>,
     /// True while the fleet thread has not done the last look that was sent to it.
     fleet_is_looking: bool,
     /// The time between two looks of the fleet thread.
     fleet_period: Duration,
-    /// When the storage thread last had a job.
+    /// The time at which the storage thread last got a job.
     stored_at: BootMicros,
 }
 
@@ -134,7 +134,7 @@ impl Ceilings {
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
-                // Setting this again has no effect, so the first reason is kept.
+                // A second `set` has no effect, so the first reason is kept.
                 let _ = common.lost.set(reason.clone());
             }
             heartbeat.keeper_looked(round);
@@ -272,8 +272,8 @@ impl Ceilings {
     /// Seals all sources, so that nothing more is claimed, and lowers the ceilings to the cursors.
     /// Waits for storage and the coordinator.
     ///
-    /// Gives the fleet's numbers back only if the coordinator answers. Otherwise the next start
-    /// continues with these numbers, as after a kill.
+    /// Gives the fleet's worker IDs back only if the coordinator answers. Otherwise the next start
+    /// continues with these worker IDs, as after a kill.
     ///
     /// # Errors
     /// The ceilings could not be trimmed, so the next start begins above them.
@@ -283,7 +283,8 @@ impl Ceilings {
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
-        // The marks are lowered before the state, because a mark must never be above the state.
+        // The marks are lowered before the state's bounds, because a mark must never be above the
+        // state's bound.
         let has_worker_ids: Vec<bool> =
             self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(|left| {
@@ -302,8 +303,8 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        // The state's bounds are lowered before the fleet's bounds, because they must never be
-        // above the fleet's bounds.
+        // The state's bounds are lowered before the coordinator's bounds, because a bound in the
+        // state must never be above the coordinator's bound.
         if let Some(mut fleet) = returning
             && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {
@@ -315,8 +316,8 @@ impl Ceilings {
         Ok(())
     }
 
-    /// Returns the fleet thread if the coordinator confirms that the numbers still belong to this
-    /// daemon and can be released.
+    /// Returns the fleet thread if the coordinator confirms that the worker IDs still belong to
+    /// this daemon, so that they can be released.
     fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
         let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
         match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
@@ -351,7 +352,7 @@ fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) 
 /// Logs the events of a look that no finding covers.
 fn log(looked: &Looked) {
     if let Observed::Believed(by) = looked.clock {
-        // This line needs no rate limit, because at most one step is believed in each `step_hold`.
+        // The line needs no rate limit, because at most one step is believed in each `step_hold`.
         tracing::warn!(
             ?by,
             "the ID clock follows the step of the wall clock, which has lasted for clock.step_hold"

@@ -1,4 +1,4 @@
-//! What the keeper's thread last observed, for other threads.
+//! Gives other threads what the keeper thread last observed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use super::fleet_thread::Noticed;
 use crate::clock::{BootMicros, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 
-/// The least change of wall − boot between two looks that counts as a step. A time server that
-/// slews the clock changes wall − boot by far less.
+/// The least change of wall − boot (the wall clock minus the boot clock) that counts as a step
+/// between two looks. A time server that slews the clock changes wall − boot by far less.
 const STEP_US: i64 = 100_000;
 /// The time for which the lengths of raises are kept.
 const MINUTE: Duration = Duration::from_secs(60);
 /// The part of [`MINUTE`] for which only the longest raise is kept.
 const SLOT: Duration = Duration::from_secs(5);
 
-/// What the keeper's thread last observed, and what it has counted.
+/// The last observations of the keeper thread, and its counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
     /// The result of the last look.
     pub(crate) looked: Looked,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
-    /// The number of durable raises, and when the last raise became durable.
+    /// The number of durable raises, the time at which the last of them became durable, and the sum
+    /// of their lengths.
     pub(crate) raises: u64,
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
@@ -30,7 +31,7 @@ pub(crate) struct LastSeen {
     /// The reason why the coordinator did not answer the last time. `None`: the coordinator
     /// answered.
     pub(crate) fleet_silence: Option<String>,
-    /// The number of raises made durable at the coordinator, and of ranges taken from it.
+    /// The number of raises made durable at the coordinator, plus the number of ranges taken there.
     pub(crate) fleet_raises: u64,
     /// The facts that the fleet thread has noticed for the operator.
     pub(crate) noticed: Noticed,
@@ -39,7 +40,7 @@ pub(crate) struct LastSeen {
     pub(crate) waits_for: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// When wall − boot was last compared, and what it was then.
+    /// The boot clock when wall − boot was last compared, and the value of wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
     /// The direction of the step at the last comparison: 1, −1, or 0 without a step. A clock that
@@ -51,13 +52,13 @@ pub(crate) struct LastSeen {
 /// The lengths of the raises of the last minute.
 ///
 /// They show whether a ceiling was reached between two looks. The headroom alone does not show
-/// that: it is a saw-tooth, and looks miss its low points.
+/// that: it falls until the next raise, and looks miss its low points.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
     /// For each [`SLOT`] of the last minute, the time at which the slot began, and its longest
     /// raise. The oldest slot comes first.
     slots: VecDeque<(BootMicros, Duration)>,
-    /// When the last two raises ended, and how long each took. The latest raise comes first.
+    /// The ends and the lengths of the last two raises. The latest raise comes first.
     last: VecDeque<(BootMicros, Duration)>,
 }
 
@@ -73,14 +74,14 @@ impl RaiseLengths {
         self.last.push_front((now, took));
     }
 
-    /// Returns the longest raise of the last minute.
+    /// Returns the length of the longest raise of the last minute.
     pub(crate) fn slowest(&self, now: BootMicros) -> Duration {
         let slots = self.slots.iter().filter(|(began, _)| now.since(*began) <= MINUTE);
         slots.map(|(_, longest)| *longest).max().unwrap_or_default()
     }
 
-    /// Returns the shorter of the last two raises, if both were in the last minute. A single slow
-    /// raise does not change the result.
+    /// Returns the length of the shorter of the last two raises, or 0 if one of them ended more
+    /// than a minute ago. A single slow raise does not change the result.
     pub(crate) fn usual(&self, now: BootMicros) -> Duration {
         let is_recent =
             self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);
@@ -109,8 +110,8 @@ impl LastSeen {
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
         let is_step = change_us.abs() >= STEP_US;
         if !is_step && reading.boot.since(self.compared_at) < PERIOD / 2 {
-            // The last comparison is so recent that a clock that stands still would not have fallen
-            // behind by a step yet.
+            // The last comparison is so recent that a clock that stands still may not have fallen
+            // behind by a whole step yet.
             return;
         }
         self.compared_at = reading.boot;
@@ -155,8 +156,8 @@ mod tests {
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
-            // Each second has a second look soon after its first, like the look after a write. The
-            // clock has advanced by then, or stands still.
+            // Each second has two looks 5 ms apart, like a look after a write. Between the two
+            // looks, the clock advances by 5 ms or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
             seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
             stood_ms = wall_ms;
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_raise_is_kept_a_minute_and_two_change_the_usual() {
+    fn one_slow_raise_shows_for_a_minute_and_is_not_the_usual() {
         let at = |second: i64| BootMicros(second * 1_000_000);
         let short = Duration::from_millis(2);
         let long = Duration::from_secs(2);

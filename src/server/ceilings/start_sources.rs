@@ -48,8 +48,8 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
     )))
 }
 
-/// Checks that a counter's maximum is not below a number that may have been handed out. Records and
-/// marks never have a bound above the maximum, so such a number would be lost in them.
+/// Checks that a counter's maximum is not below a number that may have been handed out. A start
+/// would forget such a number, because new records and marks have no bound above the maximum.
 fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
     let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
     let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
@@ -73,7 +73,7 @@ fn refuse_foreign(record: &Record, path: &Path) -> StartError {
     ))
 }
 
-/// A configured source on its way to its first ceiling.
+/// A configured source that is locked, but has no ceiling yet.
 pub(crate) struct Locked<'a> {
     pub(crate) settings: &'a SourceSettings,
     pub(crate) numbering: Numbering,
@@ -245,8 +245,8 @@ impl Found {
     ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // The coordinator has the bounds of these records. The part of them that stays in the state
-        // only keeps new IDs above old IDs.
+        // The coordinator has the bounds of these records. What the state keeps of the records only
+        // makes sure that new IDs are above old IDs.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
@@ -296,7 +296,7 @@ impl Found {
         }
     }
 
-    /// Makes each source at its first position.
+    /// Creates each source at its first position.
     fn managed(
         &self,
         sources: &[Locked<'_>],

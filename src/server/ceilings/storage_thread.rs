@@ -1,5 +1,5 @@
 //! The storage thread does one job after another on the state directory. Only a clean stop waits
-//! for a job, and not for long.
+//! for a job. If that takes too long, the process ends without the result.
 //!
 //! The thread checks the state's lock and file before each write. It checks them again after the
 //! write, before it reports the outcome. The second check matters if another daemon takes the state
@@ -18,7 +18,7 @@ use crate::keeper::{Outcome, Write};
 /// The most jobs in flight: a write, a look and the job of a stop.
 const JOBS_MAX: usize = 3;
 
-/// A job of the thread.
+/// A job for the storage thread.
 #[derive(Debug)]
 pub(super) enum Job {
     /// Make ceilings durable.
@@ -50,8 +50,8 @@ pub(super) enum Done {
     Lost(TakenOver),
 }
 
-/// The handle of the storage thread. Once it is dropped, the thread ends and releases the state's
-/// lock.
+/// The handle of the storage thread. Once the handle is dropped, the thread ends and releases the
+/// state's lock.
 pub(super) type Storage = JobThread<Job, Done>;
 
 /// Starts the thread.
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trim_that_was_not_made_is_an_error() {
+    fn trimming_a_lost_state_fails() {
         for is_wanted in [true, false] {
             let (directory, store) = store();
             take_over(directory.path());

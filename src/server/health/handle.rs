@@ -13,7 +13,7 @@ use crate::server::shared::common::Common;
 /// begins as after a kill.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a stop takes.
+/// The times that a stop takes.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
     /// The time for which the daemon continues to serve, so that load balancers notice the stop.
@@ -24,15 +24,15 @@ pub struct StopTimes {
     pub longest: Duration,
 }
 
-/// The daemon's health, read from outside its threads.
+/// A handle with which other parts of the process read the daemon's health.
 #[derive(Clone)]
 pub struct Health(pub(crate) Arc<Common>);
 
 impl Health {
     /// Makes `/readyz` report the stop, and returns the times of the stop.
     pub fn announce_stop(&self) -> StopTimes {
-        // If the daemon is not ready, load balancers send it no requests already, so the stop need
-        // not wait for them.
+        // Load balancers send no requests to a daemon that is not ready, so the stop of such a
+        // daemon need not wait for them.
         let was_ready = self.0.status().ready;
         self.0.metrics.draining.store(true, Ordering::Relaxed);
         let limits = &self.0.live_config.borrow().limits;

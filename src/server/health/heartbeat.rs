@@ -1,5 +1,5 @@
 //! The heartbeat shows that every thread makes progress. Each thread is asked, and answers between
-//! its other work. So no thread needs a timer for this.
+//! its other work. So no thread needs a timer for the heartbeat.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A thread does not answer if it is blocked, runs an endless loop, or has ended. The round then
-//! does not end. The storage thread is not asked, because a restart does not help if the disk
-//! hangs: it would hang too.
+//! does not end. The storage thread is not asked: if the disk hangs, a restart does not help,
+//! because the new process would hang too.
 
 use tokio::sync::watch;
 
@@ -21,7 +21,8 @@ use crate::server::shared::wake_ups::WakeUps;
 pub(crate) struct Heartbeat {
     /// The number of the latest round. A thread answers with this number.
     round: watch::Sender<u64>,
-    /// The latest round that each shard has answered. The last element is that of the keeper.
+    /// The latest round that each shard has answered, and as the last element the latest round that
+    /// the keeper has answered.
     answered: watch::Sender<Vec<u64>>,
     shards: usize,
 }

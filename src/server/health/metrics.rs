@@ -115,14 +115,14 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// A busy shard measures the time of one turn in this many, with a second reading of the clock.
+/// Of this many turns, a busy shard measures one: it reads the clock again at the end of the turn.
 /// This sample stands for the turns up to the next sample. A reading costs a hundredth of a turn,
-/// which is too much to read the clock twice in every turn.
+/// which is too much for a second reading in every turn.
 const TIMED_TURNS: u32 = 64;
 /// After this time without a sample, a shard measures its next turn. So an idle shard measures
-/// nearly every turn. When it becomes busy, the distance between two samples doubles from 1 turn to
-/// [`TIMED_TURNS`]. It does not start at [`TIMED_TURNS`], because the first turn after a pause is
-/// slow, and must not stand for many other turns.
+/// nearly every turn. When the shard becomes busy, the distance between two samples doubles from 1
+/// turn to [`TIMED_TURNS`]. The distance does not start at [`TIMED_TURNS`], because the first turn
+/// after a pause is slow, and must not stand for many other turns.
 const IDLE_US: i64 = 10_000;
 
 /// Measures the latency of a shard's requests by samples. Each sample stands for the turns up to
@@ -135,7 +135,7 @@ pub(crate) struct Timing {
     untimed_turns: u32,
     /// The number of turns from one sample to the next.
     stride: u32,
-    /// When the turn of the last sample began, its duration, and the bucket for this duration.
+    /// The start of the turn that was measured last, its duration, and the bucket of this duration.
     timed_at: BootMicros,
     took_us: u64,
     bucket: usize,
@@ -169,8 +169,8 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Counts the requests of a turn that were read before it, at `read_at`. Their latency counts
-    /// from then until the turn began.
+    /// Counts the requests of a turn whose bytes an earlier turn read, at `read_at`. Their latency
+    /// is the time from `read_at` until this turn began.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -210,13 +210,13 @@ pub(crate) struct Metrics {
     pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
     pub(crate) incr_connections: IncrConnections,
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
-    /// Connections accepted, by protocol. Only the main thread writes them, because it runs all
-    /// acceptors.
+    /// Connections accepted, by protocol. Only the main thread counts them, because all acceptors
+    /// run on the main thread.
     pub(crate) accepted: [Counter; PROTOCOLS],
     /// Connections refused because `max_connections` were open.
     pub(crate) refused: Counter,
-    /// The bytes of replies that clients have not read yet, and of requests that are not decoded
-    /// yet.
+    /// The number of bytes in replies that clients have not read yet, and in requests that are not
+    /// decoded yet.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_kept_for_a_later_turn_are_timed_from_their_read() {
+    fn requests_kept_for_a_later_turn_are_timed_from_their_read() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
         timing.note_served(2);

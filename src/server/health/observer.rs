@@ -1,5 +1,6 @@
-//! The observer looks at the daemon's status about once a second, and logs changes of findings and
-//! of readiness. It runs on the keeper's thread, which wakes up once a second anyway.
+//! The observer looks at the daemon's status about once a second, or less often while no source is
+//! in use, and logs changes of findings and of readiness. It runs on the keeper thread, which wakes
+//! up once a second anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,13 +13,13 @@ use crate::keeper;
 use crate::server::shared::common::Common;
 
 /// The least time between two looks of the observer. It is less than [`keeper::PERIOD`], because
-/// the times between the keeper's looks vary by some milliseconds.
+/// the time from one look of the keeper to the next varies by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
 /// The least time between two looks if no source was used for minutes. An idle daemon must cost
-/// next to nothing.
+/// next to nothing, so the observer looks less often.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must stay better before that is logged. Clients can come and go
-/// every few seconds. The finding that they cause then has only two lines in the log.
+/// The time for which a finding must stay better before the improvement is logged. So a finding
+/// about clients that come and go every few seconds has only two lines in the log.
 const SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source waits for its first tick, if
 /// this tick comes within [`BEGINS_WITHIN_S`]. A source without a state begins with the next tick,
@@ -34,8 +35,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks if the last look was at least [`PERIOD`] ago, or at least [`UNUSED_PERIOD`] if no
-    /// source is in use.
+    /// Logs what has changed since the last look. Does nothing if the last look was less than
+    /// [`PERIOD`] ago or, if no source is in use, less than [`UNUSED_PERIOD`] ago.
     pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
@@ -73,7 +74,8 @@ impl Line {
 #[derive(Debug, Default)]
 struct Logged {
     level: Level,
-    /// Since when the level is better than the logged level. `None`: it is not better.
+    /// The time since which the level has been better than the logged level. `None`: the level is
+    /// not better.
     better_since: Option<Instant>,
 }
 

@@ -1,5 +1,5 @@
 //! Gathers the daemon's status from counters, sources, the keeper's last look and the acceptors.
-//! Any thread may gather the status, because this blocks no other thread.
+//! Any thread may gather the status, because gathering blocks no other thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ impl Common {
     }
 
     /// Adds the current status to the history of the last minute and of the last hour, and returns
-    /// it. The keeper's thread calls this about once a second.
+    /// this status. The observer calls this at each of its looks.
     pub(crate) fn observe(&self) -> Status {
         let status = self.measure();
         self.metrics.history().observe(&status);
@@ -55,8 +55,8 @@ impl Common {
     /// Reads counters, sources and clocks.
     fn measure(&self) -> Status {
         let metrics = &self.metrics;
-        // This does not hold the lock while it reads, because a reload needs the lock to replace
-        // the configuration.
+        // The lock is released at once, because a reload needs the lock to replace the
+        // configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());

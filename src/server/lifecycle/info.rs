@@ -56,8 +56,8 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
     }
 }
 
-/// Returns the rules of access. `before` is the rules so far. An identity whose name `before` has
-/// too keeps its counts. Its new rate holds once [`Rules::apply_rates`] is called.
+/// Returns the rules of access. `before` has the rules so far: an identity that has the same name
+/// there keeps its counts. The new rate of an identity holds once [`Rules::apply_rates`] is called.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,
@@ -75,8 +75,8 @@ pub(super) fn rules(
     Ok(Rules::new(identities, secrets.tokens.clone(), authorities))
 }
 
-/// Returns the JSON of INFO for an identity. It has the identity's name, and `allowed` for each
-/// source.
+/// Returns the JSON of INFO for an identity. The JSON also has the identity's name, and says for
+/// each source whether the identity may draw from the source (`allowed`).
 fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut info: serde_json::Value = serde_json::from_slice(info_json)
         .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;

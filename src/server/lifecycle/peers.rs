@@ -15,10 +15,10 @@ use snowbank_client::protocol::Info;
 /// reach.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers for their worker IDs. Skips the peers with an address in `own`, at which this
-/// daemon itself listens, because all daemons may have the same list of peers. A peer that does not
-/// answer does not prevent the start. Returns a line about the peers that did not answer, if there
-/// are any.
+/// Asks all peers for their worker IDs. This daemon listens at the addresses in `own`. Peers with
+/// these addresses are skipped, because all daemons may have the same list of peers. A peer that
+/// does not answer does not prevent the start. Returns a line about the peers that did not answer,
+/// if there are any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
@@ -31,7 +31,7 @@ pub(super) fn refuse_shared(
     let runtime = make_runtime()?;
     let is_own = |at| own.iter().filter_map(socket_address).any(|own| leads_to(at, own));
     let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
-    // The runtime may still be resolving a name. The start does not wait for it.
+    // The runtime may still be resolving a name. The start does not wait for that.
     runtime.shutdown_background();
     compare(info_json, &answers)
 }

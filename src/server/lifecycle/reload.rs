@@ -28,7 +28,7 @@ pub struct Reloader {
     settings: Settings,
     common: Arc<Common>,
     live_config: watch::Sender<Arc<LiveConfig>>,
-    /// The version of each configuration that a shard has adopted.
+    /// Receives a version from each shard that has adopted the configuration with this version.
     adopted: mpsc::Receiver<u64>,
     /// The digests of the files for the fleet's coordinator, as the last reload read them.
     fleet_files: Vec<FileDigest>,
@@ -54,11 +54,11 @@ impl Reloader {
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
     }
 
-    /// Makes these settings, tokens and certificates live. Blocks until all shards use them.
-    /// Returns all changes in one line.
+    /// Makes these settings, tokens and certificates live. Blocks until all shards use them, or for
+    /// 10 s at most. Returns all changes in one line.
     ///
     /// # Errors
-    /// Nothing was changed. Returns the reasons, one on each line.
+    /// Nothing was changed, or the daemon is stopping. Returns the reasons, one on each line.
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
@@ -94,7 +94,8 @@ impl Reloader {
         Ok(if changes.is_empty() { String::from("nothing changed") } else { changes.join(", ") })
     }
 
-    /// Waits until all shards use the configuration with this version.
+    /// Waits until all shards use the configuration with this version, or for [`ADOPTED_WITHIN`] at
+    /// most.
     fn wait_for_shards(&self, version: u64) -> Result<(), String> {
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let mut awaited = self.common.metrics.shards.len();
@@ -115,7 +116,7 @@ impl Reloader {
     }
 }
 
-/// Copies the worker IDs that the running daemon picked at its start to the wanted settings.
+/// Copies to the wanted settings the worker IDs that the running daemon picked at its start.
 fn keep_picked(running: &Settings, wanted: &mut Settings) {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
         if source.name == wanted.name {

@@ -23,7 +23,7 @@ use crate::tls;
 impl Server {
     /// Serves until `stop` is complete, then stops: accepts no more connections, answers the
     /// requests that have arrived, seals every source, and trims its ceiling. If storage needs
-    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper's
+    /// longer than `drain_timeout` and a few seconds, returns without waiting for the keeper
     /// thread. That thread then ends with the process.
     ///
     /// # Errors
@@ -106,8 +106,8 @@ async fn accept_until(
     // Each acceptor closes its listener when it ends, and the kernel then refuses new connections.
     // If a service manager holds the sockets, new connections wait for the next daemon.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
-    // The wait for the acceptors is limited, because one may be waiting for a shard whose inbox is
-    // full.
+    // The wait for the acceptors is limited, because an acceptor may be waiting for a shard whose
+    // inbox is full.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;
     let drained_by = Instant::now() + drain_timeout;
     let _ = tokio::time::timeout(drain_timeout, all_ended).await;

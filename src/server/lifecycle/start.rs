@@ -65,12 +65,12 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker IDs of a fleet. Continues with the numbers
-    /// that earlier tries of this process took.
+    /// Locks the state directory, and takes the worker IDs of a fleet. Continues with the worker
+    /// IDs that earlier tries of this process took.
     pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
         let Tries { settings, access, directory, adopt, tried } = tries;
-        // The kernel's log is opened before the state is read, so that no restore after the reading
-        // is missed.
+        // The kernel's log is opened before the state is read, so that the daemon notices every
+        // restore that comes after the state was read.
         let kernel_log = KernelLog::open(access.is_some());
         let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
@@ -81,7 +81,8 @@ impl Prepared {
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
-    /// Gives back the worker IDs of a fleet, because the daemon is stopped. Then unlocks the state.
+    /// Gives back the worker IDs of a fleet, because the daemon was told to stop. Then unlocks the
+    /// state.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
         let clocks = Clocks::at(reading.wall, reading);
@@ -96,8 +97,8 @@ impl Prepared {
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
-        // The clocks are read again, because an earlier process may have handed out IDs of later
-        // ticks until it released the locks.
+        // The clocks are read again, because an earlier process may have handed out IDs of ticks
+        // after `first`, until it released the locks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let numberings = sources.iter().map(|source| &source.numbering);
@@ -122,8 +123,8 @@ impl Prepared {
                 notes.extend(joined.notes);
                 in_fleet = Some(joined.in_fleet);
             } else {
-                // The numbers are not given back here. The next try asks the coordinator who holds
-                // them.
+                // The worker IDs are not given back here. The next try asks the coordinator who
+                // holds them.
                 *tried = joined.in_fleet.member.into_tried();
             }
         }
@@ -143,7 +144,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Gives back the worker IDs of a fleet, because the daemon is stopped before it serves.
+    /// Gives back the worker IDs of a fleet, because the daemon was told to stop before it served.
     pub(super) fn give_back(self) {
         // No ID was handed out. If the ceilings cannot be trimmed, the next start begins above
         // them.
@@ -219,7 +220,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Makes the shards with their reactors, and opens the listeners for clients and for the
+    /// Creates the shards with their reactors, and opens the listeners for clients and for the
     /// operator. Also returns the sender that gives the shards a new configuration.
     pub(super) fn open(
         &self,
@@ -258,7 +259,7 @@ impl Opening {
     }
 }
 
-/// Returns the inherited listeners of a protocol. If there are none, opens listeners at
+/// Returns the inherited listeners for a purpose. If there are none, opens listeners at
 /// `addresses`.
 fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {

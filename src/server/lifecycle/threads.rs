@@ -31,7 +31,7 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
 /// The threads of all shards.
 pub(super) struct ShardThreads {
     threads: Vec<JoinHandle<()>>,
-    /// The instant by which the shards must have answered, once the stop has begun.
+    /// The instant by which the shards must have answered. `None`: the stop has not begun.
     stop: watch::Sender<Option<Instant>>,
     /// The channel closes when the last thread ends.
     ended: mpsc::Receiver<()>,
@@ -65,8 +65,8 @@ impl ShardThreads {
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
 
-    /// Stops the shards. Waits until they have answered the requests that have arrived, which ends
-    /// by `drained_by`.
+    /// Stops the shards, and waits until they have ended. The shards first answer the requests that
+    /// have arrived, until `drained_by` at most.
     pub(super) async fn stop(&mut self, drained_by: Instant) {
         let _ = self.stop.send(Some(drained_by));
         let _ = self.ended.recv().await;
@@ -82,7 +82,7 @@ impl ShardThreads {
     }
 }
 
-/// The keeper's thread.
+/// The keeper thread.
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
@@ -115,7 +115,7 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start begins above them");
             }
-            // The keeper's thread ends with the process, as after kill -9. Durable ceilings stay
+            // The keeper thread ends with the process, as after kill -9. Durable ceilings stay
             // durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time, or the coordinator of a fleet; if the ceilings are not trimmed, the \

@@ -1,14 +1,14 @@
 //! A daemon waits if its fleet gives it no worker ID. There are three reasons: another daemon holds
-//! the number that it wants; no number is left; or the coordinator does not answer, and nothing
-//! shows that the numbers in the stored state still belong to this daemon. A waiting daemon
+//! the configured worker ID; no worker ID is left; or the coordinator does not answer, and nothing
+//! shows that the worker IDs in the stored state still belong to this daemon. A waiting daemon
 //! listens, is not ready, and refuses requests with `no_ceiling`. Its process does not end, so no
 //! service manager has to start the daemon again.
 //!
 //! The sources of a waiting daemon have no ceilings and never get a grant. A separate thread tries
-//! to take numbers, as a start does. Once that thread has numbers, the process ends the waiting
-//! daemon's threads, and a start continues with its sockets. If the coordinator then does not
-//! confirm the numbers, the wait begins again. If the daemon is stopped at any moment, it gives
-//! back the numbers.
+//! to take worker IDs, as a start does. Once that thread has worker IDs, the process ends the other
+//! threads of the waiting daemon, and a start continues with the daemon's sockets. If the
+//! coordinator then does not confirm the worker IDs, the wait begins again. A daemon that is
+//! stopped at any moment gives back its worker IDs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 use crate::server::shared::start_error::{RunError, StartError};
 
-/// The pause before the second try. It is short, because another daemon may be stopping, and would
-/// soon give back its number. Each later pause is twice as long as the pause before it, up to
+/// The pause before the second try. It is short, because another daemon may be stopping and about
+/// to give back its worker ID. Each later pause is twice as long as the pause before it, up to
 /// [`PAUSE_MAX`], because each try logs in, which costs etcd a tenth of a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest time that a stop waits for a running try or start to end and give back its numbers.
-/// Most of this time is the pause that a try makes after it has taken a number.
+/// The longest time that a stop waits until a running try or start has ended and has given back its
+/// worker IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
@@ -48,10 +48,10 @@ pub struct Waiting {
     server: Server,
     /// Further handles of the server's sockets. The start that follows uses them.
     sockets: Inherited,
-    /// The thread that tries to take numbers. It returns the result of the last try, and the
+    /// The thread that tries to take worker IDs. It returns the result of the last try, and the
     /// `Tries`, which another wait can use again.
     tries: Work<(Result<Prepared, StartError>, Tries)>,
-    /// The thread stops trying when this sender is dropped.
+    /// When this sender is dropped, the thread makes no further try.
     trying: SyncSender<()>,
 }
 
@@ -62,24 +62,23 @@ pub struct TakenNumbers {
     tries: Tries,
 }
 
-/// What a start returns when it ends. If the daemon must then wait for worker IDs, the wait takes
-/// over these sockets and this `Tries`.
+/// The result of a start. If the daemon must then wait for worker IDs, the wait takes over these
+/// sockets and this `Tries`.
 pub struct StartEnd {
     /// A server that is ready to hand out IDs, or the reason why the start failed.
     pub ready: Result<Ready, StartError>,
     /// The inherited sockets, or the sockets of the wait before this start.
     pub sockets: Inherited,
-    /// Remembers the numbers that earlier tries took.
+    /// Remembers the worker IDs that earlier tries took.
     pub tries: Tries,
 }
 
-/// A part of a start that runs in a thread of its own. If the daemon is stopped, it abandons the
-/// thread.
+/// A part of a start that runs in a thread of its own. A daemon that is stopped abandons this work.
 struct Work<T> {
     ended: oneshot::Receiver<T>,
     /// The channel closes once the thread has ended.
     over: mpsc::Receiver<()>,
-    /// Gives back the numbers in the result of abandoned work.
+    /// Gives back the worker IDs in the result of abandoned work.
     give_back: fn(T),
 }
 
@@ -100,8 +99,8 @@ impl<T: Send + 'static> Work<T> {
         Ok(Work { ended, over, give_back })
     }
 
-    /// Gives back the numbers in the result. If the thread is still running, the thread gives them
-    /// back itself at its end. Waits at most [`TRY_TIMEOUT`] for the thread to end.
+    /// Gives back the worker IDs in the result. If the thread is still running, the thread gives
+    /// them back itself at its end. Waits at most [`TRY_TIMEOUT`] for the thread to end.
     fn abandon(mut self) {
         self.ended.close();
         if let Ok(unwanted) = self.ended.try_recv() {
@@ -122,7 +121,7 @@ pub struct Tries {
 
 impl Waiting {
     /// Opens the listeners that no service manager has handed over, and starts the thread that
-    /// tries to take numbers. `reason` says why the first try failed.
+    /// tries to take worker IDs. `reason` says why the first try failed.
     ///
     /// # Errors
     /// Returns the reason why the daemon cannot start, in one line.
@@ -166,7 +165,7 @@ impl Waiting {
         &self.server
     }
 
-    /// Serves until the daemon has its numbers, or until `stop` is complete. Returns `None` if
+    /// Serves until the daemon has its worker IDs, or until `stop` is complete. Returns `None` if
     /// `stop` came first.
     ///
     /// # Errors
@@ -249,8 +248,8 @@ impl Tries {
         StartEnd { ready, sockets, tries: self }
     }
 
-    /// Tries again and again to take numbers. Ends when a try succeeds, or fails for a reason that
-    /// will not pass while the daemon waits. Returns `None` once the sender of `is_trying` is
+    /// Tries again and again to take worker IDs. Ends when a try succeeds, or fails for a reason
+    /// that will not pass while the daemon waits. Returns `None` once the sender of `is_trying` is
     /// dropped.
     fn run(
         &mut self,
@@ -272,7 +271,7 @@ impl Tries {
     }
 }
 
-/// Stores the reason why the daemon has no numbers. The daemon's status shows it.
+/// Stores the reason why the daemon has no worker IDs. The daemon's status shows the reason.
 fn note(metrics: &Metrics, reason: &StartError) {
     let mut seen = metrics.keeper();
     seen.waits_for = Some(reason.to_string());

@@ -1,4 +1,4 @@
-//! The acceptor: accepts connections, and hands each connection to the shard that has the fewest.
+//! The acceptor accepts connections. It hands each to the shard that has the fewest connections.
 
 use std::io;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Inbox {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-/// How the connections of a listener are served.
+/// The properties of a listener that decide how its connections are served.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
@@ -59,7 +59,7 @@ pub(crate) struct Admitted {
     pub(crate) open: OpenConnection,
 }
 
-/// Counts a connection as open for its shard and its protocol, until this is dropped.
+/// Counts a connection as open for its shard and its protocol, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
@@ -153,9 +153,9 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 
 /// Accepts on one listener until `stop` turns true.
 ///
-/// When it returns, all accepted connections have been handed to a shard. The kernel refuses later
-/// connections. If another process also holds the listening socket, later connections wait in the
-/// socket's queue.
+/// When this function returns, all accepted connections have been handed to a shard. The kernel
+/// refuses later connections. If another process also holds the listening socket, later connections
+/// wait in the socket's queue.
 pub(crate) async fn accept(
     mut listener: Registered,
     info: ListenerInfo,
@@ -178,7 +178,7 @@ pub(crate) async fn accept(
             continue;
         }
         common.metrics.refused.add(1);
-        // A client of a TLS listener gets no reply: it could not read one in plain text, and a
+        // A client of a TLS listener gets no reply: it could not read a reply in plain text, and a
         // handshake costs too much.
         if info.tls.is_none() {
             let all = format!(
@@ -214,8 +214,8 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // No pending connection can be evicted yet, because the daemon is serving each of them,
-            // or its peer may be about to send. Soon each of them is authorized, silent or closed.
+            // No pending connection can be evicted yet: either its bytes wait for the daemon, or
+            // its peer may be about to send. Soon each of them is authorized, silent or closed.
             room => pending::wait_for(room, changed).await,
         }
     }

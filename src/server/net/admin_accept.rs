@@ -25,8 +25,8 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// The connections end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
-    // Over TLS, a web page cannot lead a browser here by a DNS name of its own, because the browser
-    // checks the name in the certificate.
+    // A web page can lead a browser here by a DNS name of its own (DNS rebinding), but not over
+    // TLS, because the browser checks the name in the certificate.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();

@@ -11,30 +11,30 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The bytes of a record's header: its type, two bytes for the version, and the length of the rest
-/// (RFC 8446, 5.1).
+/// The size of a record's header in bytes: one for the type, two for the version, and two for the
+/// length of the rest (RFC 8446, 5.1).
 const HEADER_BYTES: usize = 5;
 
-/// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and
-/// the tag of 16 bytes.
+/// The number of bytes that TLS 1.3 adds to a record's contents: the header, the type of the
+/// contents, and the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
 /// The number of bytes and records that were read from a TLS socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TlsRead {
-    /// The records whose whole headers were read.
+    /// The number of records whose headers were read in full.
     pub(crate) records: usize,
-    /// The bytes that were read. They are still encrypted.
+    /// The number of bytes that were read, before decryption.
     pub(crate) bytes: usize,
 }
 
-/// A TCP socket that counts what is read from it.
+/// A TCP socket that counts the bytes and TLS records that are read from it.
 #[derive(Debug)]
 pub(crate) struct CountedSocket {
     pub(super) tcp: TcpStream,
     pub(super) count: RecordCount,
-    /// How many bytes may still be read. At 0, a read returns `Pending` and does not register a
-    /// waker.
+    /// The number of bytes that may still be read. At 0, a read returns `Pending` and does not
+    /// register a waker.
     pub(super) left: usize,
 }
 
@@ -93,8 +93,8 @@ impl AsyncWrite for CountedSocket {
 /// Counts the records of a stream that is read in pieces.
 #[derive(Debug, Default)]
 pub(super) struct RecordCount {
-    /// The last two bytes that were read of the header. Once the whole header was read, they are
-    /// its length field.
+    /// The header's last two bytes that were read. At the end of the header, they are the length
+    /// field.
     length: [u8; 2],
     /// The number of bytes of the current header that were read.
     of_header: usize,

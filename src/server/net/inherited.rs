@@ -70,8 +70,8 @@ impl Inherited {
     }
 }
 
-/// Refuses a wrong number of sockets. If the daemon ignored it, the daemon would listen at
-/// addresses other than those in its unit.
+/// Refuses a wrong number of sockets. If the daemon ignored the mistake, it would listen at other
+/// addresses than those in its unit.
 fn check_count(sockets: &str) -> Result<(), StartError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),

@@ -24,7 +24,7 @@ const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
 /// The number of new connections that the kernel keeps until the acceptor accepts them. The kernel
-/// lowers it to `net.core.somaxconn`, which an operator can set.
+/// lowers this number to `net.core.somaxconn`, which an operator can set.
 const BACKLOG: i32 = 4_096;
 
 /// The permissions of Unix socket files. Only the daemon's user and group may connect. If other
@@ -188,14 +188,14 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Returns the device and the inode of the file at this path. They show whether it is still the
-/// same file.
+/// Returns the device and the inode of the file at this path. They show later whether the path
+/// still leads to the same file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// The file of a Unix socket. The file is removed when this is dropped, unless another program has
+/// The file of a Unix socket. Dropping this value removes the file, unless another program has
 /// replaced the file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {

@@ -17,7 +17,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout_at};
 
 /// The time within which a client must send its token. Sending the token takes a round trip. The
-/// time is long enough for a few lost packets. PING does not extend it.
+/// time is long enough for a few lost packets. PING does not extend the time.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time that a connection must have been silent before it can be evicted. A client sends its
@@ -118,8 +118,8 @@ pub(crate) struct Occupancy {
 
 impl PendingLimit {
     /// Gives a newcomer a place. If all `places` are taken, evicts the connection that has been
-    /// silent for longest. If no connection has been silent for [`SILENT_FOR`], waits until one has
-    /// been silent for so long, or one leaves. The newcomer is not silent at first.
+    /// silent for longest. If no connection has been silent for [`SILENT_FOR`], waits until a
+    /// connection has been silent for so long, or leaves. The newcomer is not silent at first.
     pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Pending {
         loop {
             let changed = self.changed.notified();
@@ -206,14 +206,14 @@ enum Stage {
     Leaving,
 }
 
-/// A pending connection. Its place is free again when this is dropped.
+/// A pending connection. Its place is free again when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Pending {
     limit: Arc<PendingLimit>,
     /// Signalled when the connection is evicted.
     end: Arc<Notify>,
     stage: Stage,
-    /// The connection's last silence: its number in the order of silence, and when it began.
+    /// The connection's last silence: its number in the order of silence, and its start.
     silence: Option<(u64, Instant)>,
 }
 
@@ -292,7 +292,7 @@ mod tests {
         let newcomer = enter(&limit, 3, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
-        // This connection was evicted. Bytes that arrive from it now do not give it its place back.
+        // This connection was evicted. Bytes that arrive now do not give it its place back.
         connections[0].note_heard();
         connections[0].note_silent();
         assert!(!must_go(&enter(&limit, 3, later)));

@@ -20,9 +20,9 @@ use crate::access::Shown;
 /// would cause a reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The number of bytes that are read at full speed while a connection is being closed. They are
-/// enough for a message that the peer may have sent before it reads the last reply. Further bytes
-/// are read slowly, so that a peer gains nothing by flooding a connection that is being closed.
+/// The number of bytes that are read at full speed while a connection is being closed. So many
+/// bytes are enough for a message that the peer may have sent before it reads the last reply.
+/// Further bytes are read slowly, so that a peer gains nothing by flooding such a connection.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// The pause between two reads of further bytes.
@@ -49,8 +49,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived. If no bytes have arrived, wakes the task when they
-    /// do. Makes no system call.
+    /// Returns true if bytes may have arrived. Otherwise wakes the task once bytes arrive. Makes no
+    /// system call.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
@@ -77,7 +77,7 @@ impl SocketStream {
     }
 
     /// Returns true while TLS keeps bytes that it has accepted but not sent.
-    /// [`poll_send`](Self::poll_send) sends them.
+    /// [`poll_send`](Self::poll_send) sends these bytes.
     pub(crate) fn has_unsent(&self) -> bool {
         matches!(self, SocketStream::Tls(stream) if stream.has_unsent())
     }
@@ -135,7 +135,7 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| network_of(address.ip()))
     }
 
-    /// Returns the TCP connection, also if it is beneath TLS.
+    /// Returns the TCP connection, with or without TLS above it. `None` for a Unix socket.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             SocketStream::Tcp(stream) => Some(stream),

@@ -50,7 +50,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
     }
 }
 
-/// A connection whose handshake is over.
+/// A connection whose handshake has succeeded.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     pub(super) inner: ServerStream<CountedSocket>,
@@ -191,14 +191,14 @@ mod tests {
         let client = client.expect("TLS 1.3").with_root_certificates(roots).with_no_client_auth();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let socket =
-            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a listener");
         let (accepted, _) = listener.accept().await.expect("a connection");
         let acceptor = TlsAcceptor::from(Arc::new(server));
         let connector = TlsConnector::from(Arc::new(client));
         let name = ServerName::try_from("localhost").expect("a name");
         let (server, client) =
             tokio::join!(acceptor.accept(CountedSocket::new(accepted)), connector.connect(name, socket));
-        (client.expect("it shakes hands"), TlsStream::new(server.expect("it shakes hands"), 0))
+        (client.expect("a handshake"), TlsStream::new(server.expect("a handshake"), 0))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opens and reads the kernel's log. Since Linux 5.18, it announces that the machine was restored
+//! Opens and reads the kernel's log. Since Linux 5.18, the log says when the machine was restored
 //! from a snapshot.
 //!
 //! A hardened service has no permission to open the log. Its service manager then opens the log,
@@ -57,8 +57,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. The service manager opened it for this process alone, so this
-/// process may change its position and flags.
+/// Takes the log from standard input. The service manager opened the log for this process alone, so
+/// this process may change the descriptor's position and flags.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -126,8 +126,8 @@ fn missed(buses: &Path) -> Heard {
     }
 }
 
-/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi`, or from Linux
-/// 6.10 on `platform`.
+/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi` or, since Linux
+/// 6.10, `platform`.
 fn has_generation_id(buses: &Path) -> io::Result<bool> {
     for bus in fs::read_dir(buses)? {
         let entries = match fs::read_dir(bus?.path().join("drivers/vmgenid")) {
@@ -207,7 +207,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_earlier_announcement_is_found() {
+    fn the_last_announcement_before_the_start_is_found() {
         let log = |record: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(record).unwrap();

@@ -41,9 +41,10 @@ pub(super) enum Parked<F> {
 }
 
 impl Turn<'_> {
-    /// Puts the IDs of a request into `state.runs` and counts them. If the request has to wait,
-    /// parks it until its client's rate allows its IDs, or in its source's wait queue. `ahead`
-    /// estimates how many IDs the later requests of this turn want from the source.
+    /// Puts the IDs of a request into `state.runs` and counts them. If the client's rate does not
+    /// allow the IDs yet, parks the request until it does. If the source has too few IDs, parks the
+    /// request in the source's wait queue. `ahead` estimates how many IDs the later requests of
+    /// this turn want from the source.
     #[inline]
     pub(super) fn allocate<F: Copy>(
         &mut self,
@@ -134,8 +135,8 @@ impl Turn<'_> {
     }
 
     /// Puts a request into its source's wait queue for the missing IDs. If the queue does not admit
-    /// the request, or a stop has refused all waiting requests, the request is refused. But if its
-    /// client accepts fewer IDs, it is answered with the IDs that it has.
+    /// the request, or a stop has refused all waiting requests, the request is refused. But a
+    /// client that accepts fewer IDs gets those that the request already has.
     #[cold]
     fn enqueue<F: Copy>(&mut self, request: Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
         let thread = self.thread;
@@ -233,9 +234,9 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Returns the instant from which the latency of the request counts. This is when the request
-    /// was read or, if it waited for its client's rate, when the rate allowed it. So a client that
-    /// exceeds its rate does not make the daemon look slow.
+    /// Returns the instant from which the latency of the request counts: the instant at which the
+    /// request was read or, if it waited for its client's rate, at which the rate allowed it. So a
+    /// client that exceeds its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
             Parked::Queued(queued) => queued.request.read_at,

@@ -30,8 +30,8 @@ impl<F> Backlog<F> {
                 let Some(from) = numbering.position_of(left.first) else {
                     unreachable!("granted IDs have positions");
                 };
-                // A run may skip a position that was not claimed, if the IDs before and after it
-                // happen to differ by the stride. `dense` ends before the first skipped position.
+                // A run may skip a position that was not claimed, if the IDs of the positions
+                // beside it differ by the stride. `dense` ends before the first skipped position.
                 let dense = numbering.run_at(from, left.count.into());
                 let count = if dense.stride == left.stride { dense.count } else { 1 };
                 left.count -= count;
@@ -99,7 +99,7 @@ mod tests {
             let workers: WorkerSet = workers.parse().expect("worker IDs");
             let has_them = workers.highest() < layout.workers();
             let workers = if has_them { workers } else { WorkerSet::single(0) };
-            let numbering = Numbering::new(layout, workers).expect("they exist");
+            let numbering = Numbering::new(layout, workers).expect("worker IDs of the layout");
             let mut runs = Vec::new();
             for (gap, count) in spans {
                 from += gap;
@@ -130,7 +130,7 @@ mod tests {
     fn a_run_that_skips_a_position_keeps_its_ids() {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
-        let numbering = Numbering::new(layout, workers).expect("they exist");
+        let numbering = Numbering::new(layout, workers).expect("worker IDs of the layout");
         // The IDs are of worker 50, worker 0, and worker 50 again, without worker 25 in between.
         // Each ID is 50 above the ID before it.
         let mut runs = vec![numbering.run_at(Position(2), 2)];

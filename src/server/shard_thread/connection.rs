@@ -2,9 +2,8 @@
 //!
 //! A connection works in *turns*. A turn reads the bytes that have arrived, serves the requests in
 //! them one after the other, and writes all replies at once. A turn borrows the thread's buffers
-//! and returns them at its end, so that an idle connection owns no buffer. Between turns, a
-//! connection keeps only requests that are incomplete or not served yet, and replies that the
-//! client has not read.
+//! until it ends, so that an idle connection owns no buffer. Between turns, a connection keeps only
+//! requests that are incomplete or not served yet, and replies that the client has not read.
 //!
 //! Requests of one connection are served strictly in order. While one request waits for IDs, later
 //! requests are not decoded.
@@ -49,11 +48,11 @@ pub(super) struct Connection<F: FrontEnd> {
     session: Session,
     exchange: Exchange<F>,
     account: Account,
-    /// The connection's place among the pending ones, until the client has sent its token.
+    /// The connection's place among the pending connections, until the client has sent its token.
     pending: Option<Box<Pending>>,
 }
 
-/// How a turn ended. This decides what comes next.
+/// The end of a turn, which decides what the connection does next.
 enum TurnEnd<F: FrontEnd> {
     /// All complete requests that were read are answered. More bytes may have arrived.
     Done,
@@ -96,7 +95,7 @@ impl<F: FrontEnd> Connection<F> {
         let authorized = if self.session.is_authorized() {
             Ok(TurnEnd::Done)
         } else {
-            // Boxed, so that its timer is freed once the client is authorized.
+            // Boxed, so that the timer of the wait is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
         // `run` fails only because of the peer or its network. After such an error, the peer cannot
@@ -157,9 +156,9 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Waits for the IDs of a request, and encodes its reply. If more requests were read behind it
-    /// than a short turn serves, also waits for a permit, because all connections that wait for a
-    /// source continue at the same time once the source has IDs again.
+    /// Waits for the IDs of a request, and encodes its reply. If more bytes were read behind the
+    /// request than a short turn serves, also waits for a permit, because all connections that wait
+    /// for a source continue at the same time once the source has IDs again.
     ///
     /// # Errors
     /// The connection was reset, or writing its replies failed. A request that was waiting has left

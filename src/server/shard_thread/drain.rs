@@ -10,8 +10,8 @@ use super::thread_state::ThreadState;
 /// trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
-/// Answers the requests that have arrived, and waits until the other shards have answered theirs.
-/// Ends by `drained_by`.
+/// Answers the requests that have arrived, and waits until the other shards have done the same.
+/// Ends at `drained_by` at the latest.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
     // This completes after the thread has polled its sockets. The thread then knows of all bytes
     // that arrived before the stop, so the requests in them are not refused.

@@ -15,8 +15,8 @@ use super::ticker;
 use crate::server::net::accept::Admitted;
 
 /// Runs a shard's thread until the stop is complete. When the stop begins, `stop` receives the
-/// instant by which all requests must be answered. The shard sends the version of each
-/// configuration that it adopts to `adopted`.
+/// instant by which all requests must be answered. Whenever the shard adopts a configuration, it
+/// sends the configuration's version over `adopted`.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,

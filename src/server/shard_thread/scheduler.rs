@@ -26,12 +26,13 @@ use tokio::sync::Notify;
 use super::turn::READ_BYTES_MAX;
 use crate::server::net::counted_socket::TlsRead;
 
-/// The cost of a turn without its requests and replies: the cost of two system calls.
+/// The cost of a turn without its requests and replies: the cost of two system calls. One unit of
+/// cost stands for about 4 ns.
 pub(super) const TURN_COST: usize = 1_024;
 
 /// The cost of each byte of small requests in Snowbank's own protocol. It includes the claims and
-/// the small replies of these requests. For other front ends, each request counts as a number of
-/// such bytes.
+/// the small replies of these requests. Other front ends convert their requests to such bytes: see
+/// `BYTES_OF_COST` and `extra_cost_bytes` of `FrontEnd`.
 const REQUEST_BYTE_COST: usize = 3;
 
 /// The number of bytes of replies that add 1 to the cost. The IDs of a long reply take 0.5 ns per
@@ -103,14 +104,14 @@ type Key = (u64, u64);
 /// The scheduler of one thread.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    /// What is left of the budget until the next poll. Negative if turns have cost more than the
-    /// budget.
+    /// The part of the budget that is left until the next poll. Negative if turns have cost more
+    /// than the budget.
     left: Cell<isize>,
     /// The value that `POLLS` had when `left` was last filled up.
     filled_at: Cell<u64>,
     /// The cost of all turns with a permit so far.
     spent: Cell<u64>,
-    /// How often connections have begun to wait for a permit so far.
+    /// The number of times that a connection has begun to wait for a permit.
     queued: Cell<u64>,
     /// The number of handshakes in the queue.
     handshakes: Cell<u64>,
@@ -373,8 +374,8 @@ mod tests {
     }
 
     /// Lets a thousand connections take turns of this cost, one after the other. Returns how many
-    /// turns are taken before the first poll, between the first and the second, and between the
-    /// second and the third.
+    /// turns are taken before the first poll, between the first and the second poll, and between
+    /// the second and the third poll.
     fn turns_between_polls(cost: usize) -> [usize; 3] {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);

@@ -31,7 +31,7 @@ pub(crate) struct ThreadState {
     /// True once a stop has refused all waiting requests. Requests that were read behind these
     /// requests are then refused, too.
     pub(super) refuses_all: Cell<bool>,
-    /// True as long as a stop waits for connections that have sent nothing.
+    /// False once a stop no longer waits for connections that have sent nothing.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that a stop must still wait for.
     pub(super) undrained: Cell<usize>,

@@ -1,6 +1,6 @@
 //! A shard's ticker. While requests of the shard wait, the ticker sleeps until the next tick, and
-//! then hands out the IDs that were claimed for these requests. While none waits, it sleeps until a
-//! request has to wait.
+//! then hands out the IDs that were claimed for these requests. While no request waits, the ticker
+//! sleeps until a request has to wait.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
             next = [next, advanced.next_in].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {
-            // Sending fails if the connection is gone. Its IDs are then skipped.
+            // Sending fails if the connection is gone. The request's IDs are then skipped.
             let waiter = turn.waiters.remove(&(index, finished.id));
             let _ = waiter.map(|waiter| waiter.send(finished));
         }

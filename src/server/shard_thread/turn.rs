@@ -45,7 +45,7 @@ pub(super) struct Request<F> {
     pub(super) ask: Ask,
     /// The details that its reply needs.
     pub(super) form: F,
-    /// When the request was read. The request's wait counts from this instant.
+    /// The instant at which the request was read. The request's wait counts from this instant.
     pub(super) read_at: BootMicros,
     /// The size of the request in bytes. 0 for a request that the front end has kept from an
     /// earlier message.
@@ -88,7 +88,8 @@ pub(super) struct TurnState {
     pub(super) timing: Timing,
     /// The senders to the connections whose requests wait for IDs, by source and wait.
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
-    /// When the ticker wakes up by itself. `None`: the ticker sleeps until another task wakes it.
+    /// The instant at which the ticker wakes up by itself. `None`: the ticker sleeps until another
+    /// task wakes it.
     pub(super) ticker_wakes_at: Option<Instant>,
     pub(super) wakers: Wakers,
 }

@@ -16,7 +16,7 @@ use crate::tls;
 /// The state that all threads share.
 pub(crate) struct Common {
     /// The newest configuration. Each shard has its own reference to the configuration, so that
-    /// requests need not take this lock.
+    /// requests need not take the lock of this channel.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
@@ -26,8 +26,8 @@ pub(crate) struct Common {
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) pending: PendingLimits,
     pub(crate) heartbeat: Heartbeat,
-    /// The reason why another process may hold the worker IDs or the state. Once this is set, the
-    /// daemon stops.
+    /// The reason why another process may hold a worker ID, a shared counter or the state. Once the
+    /// reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
     /// answers requests, the other shards keep their connections open and refuse new requests.

@@ -1,8 +1,8 @@
 //! The live configuration: everything that a reload can change and shards read.
 //!
-//! A `LiveConfig` is immutable. A reload makes a new one, and each shard adopts it between two
-//! turns. So a turn has one configuration from its start to its end, and reads this configuration
-//! without a lock.
+//! A `LiveConfig` is immutable. A reload creates a new `LiveConfig`, and each shard adopts the new
+//! one between two turns. So a turn has one configuration from its start to its end, and reads this
+//! configuration without a lock.
 
 use std::sync::Arc;
 

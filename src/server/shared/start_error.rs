@@ -56,7 +56,7 @@ impl StartError {
     }
 
     /// Returns true if the start failed only because the daemon has no worker ID from its fleet.
-    /// The daemon then waits for one.
+    /// The daemon then waits for a worker ID.
     pub fn lacks_only_worker_id(&self) -> bool {
         matches!(self, StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_))
     }
@@ -137,7 +137,7 @@ mod tests {
     use crate::fleet::NoAnswer;
 
     #[test]
-    fn a_start_waits_unless_only_an_operator_can_help() {
+    fn only_errors_that_may_pass_let_a_start_wait() {
         let error = |answer| StartError::from(FleetError::NoAnswer(answer));
         for (answer, exit_code) in [
             (NoAnswer::passing("away"), EXIT_AGAIN),

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub(crate) struct WakeUps {
     /// Wakes the ticker of each shard.
     shards: Box<[Notify]>,
-    /// The keeper's thread. Set once the thread runs.
+    /// The keeper thread. Set once the thread runs.
     keeper: OnceLock<Thread>,
 }
 
@@ -42,7 +42,7 @@ impl WakeUps {
         let _ = self.keeper.set(keeper);
     }
 
-    /// Wakes the keeper's thread, if it has been set.
+    /// Wakes the keeper thread, if it has been set.
     pub(crate) fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();

@@ -11,10 +11,10 @@ use snowbank_client::protocol::ErrorCode;
 const HELLO_NOAUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
      AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
 
-/// The number of the next connection that asks for its number.
+/// The number that the next connection gets when it asks for its number.
 static NEXT_CLIENT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The longest name of a connection. Clients send their program's name.
+/// The most bytes of a connection's name. Clients send their program's name.
 const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
 
 impl Resp {

@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(
             first("5", above, &own_too).id_bound,
             five.id_bound(above),
-            "its own record has a higher bound"
+            "the source's own record has a higher bound"
         );
         let mark = Mark::granted(five.id_bound(above), "");
         let marked = FirstPosition::of(above, &five, &[by_another], &[mark]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn with_wait_a_start_may_be_ahead_only_after_a_crash() {
+    fn on_step_back_wait_allows_a_lead_only_after_a_crash() {
         let rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),

@@ -1,5 +1,5 @@
 //! Compares the position at which a source would start with the machine's marks. A mark shows how
-//! far the IDs of a worker ID were granted, whichever state it was used with.
+//! far the IDs of a worker ID were granted, whichever state had the worker ID.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,9 +17,10 @@ impl Found {
     /// Raises `start` above the marks of the worker IDs. Returns the raised position. Adds a note
     /// if the operator adopted an older copy of the state.
     ///
-    /// A mark above the state's bound usually shows that the state is an older copy. It does not
-    /// show that for worker IDs that a fleet assigns, because the state may have dropped their
-    /// record. Such a source starts above the mark and above the bound at the coordinator.
+    /// A mark above the state's bound usually shows that the state is an older copy. For worker IDs
+    /// that a fleet assigns, the mark does not show that, because the state may have dropped their
+    /// record. A source with such worker IDs starts above the mark and above the coordinator's
+    /// bound.
     ///
     /// # Errors
     /// The state is an older copy, a mark is too far ahead of the clock, or a worker ID was moved

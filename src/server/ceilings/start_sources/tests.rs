@@ -187,5 +187,5 @@ fn only_worker_ids_used_with_a_fast_clock_keep_its_lead() {
     assert_eq!(remembered("this boot", &unused, FIRST), first);
     assert_eq!(remembered("an earlier boot", &unused, FIRST), Remembered::Nothing);
     let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };
-    assert_eq!(remembered("this boot", &unused, behind), ahead, "the forward step since the record is held");
+    assert_eq!(remembered("this boot", &unused, behind), ahead, "a forward step since the last run is held");
 }

@@ -1,6 +1,6 @@
 //! Tests daemons that share a ticket counter. Their rules, keeper and source are the real ones;
 //! only the coordinator is fake. The coordinator loses answers, returns old values and does writes
-//! late. Daemons crash, and copies of a daemon's memory are resumed beside it.
+//! late. Daemons crash, and copies of a daemon's memory are resumed beside the daemon.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -165,9 +165,9 @@ impl Daemon {
         Daemon { member, keeper, source, wall, answer: None, numbers: Vec::new() }
     }
 
-    /// Resumes a copy of the daemon's memory beside the daemon. Both notice the restore.
+    /// Resumes a copy of the daemon's memory beside the daemon. Both daemons notice the restore.
     fn resume_twice(&self) -> Daemon {
-        let copy = self.source.as_restored(self.wall.believe(START)).expect("it has numbers");
+        let copy = self.source.as_restored(self.wall.believe(START)).expect("the daemon has numbers");
         let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
         [&self.source, &daemon.source].into_iter().for_each(|source| source.note_restored());
         daemon

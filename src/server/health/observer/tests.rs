@@ -12,7 +12,8 @@ impl Log {
         Log { changes: Changes::default(), now: Instant::now() }
     }
 
-    /// Lets a second pass. The status is a healthy one after `change`. Returns the new lines.
+    /// Lets a second pass, and observes a healthy status to which `change` was made. Returns the
+    /// new lines.
     fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
         self.now += Duration::from_secs(1);
         let mut status = healthy();

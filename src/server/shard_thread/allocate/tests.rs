@@ -185,7 +185,7 @@ fn a_request_begins_again_if_its_ids_are_revoked() {
     ticker::advance(&thread);
     source.grant().revoke();
     source.grant().raise(Position(40));
-    let runs = ready(drawn.as_mut()).expect("the IDs are there").expect("it is not refused");
+    let runs = ready(drawn.as_mut()).expect("the IDs are there").expect("no refusal");
     assert_eq!(
         runs,
         [Run { first: 21, count: 10, stride: 1 }],
@@ -227,7 +227,7 @@ fn replies_keep_their_order_if_a_request_begins_again() {
         let (thread, source) = thread();
         let (mut peer, socket) = std::os::unix::net::UnixStream::pair().expect("two sockets");
         peer.set_nonblocking(true).and_then(|()| socket.set_nonblocking(true)).expect("two sockets");
-        let stream = SocketStream::register(socket.into()).expect("it has a reactor");
+        let stream = SocketStream::register(socket.into()).expect("a reactor");
         let front = Resp::default();
         let mut connection = Connection::new(stream, front, Member::new(Rc::clone(&thread)), session(), None);
         let events = async {

@@ -26,8 +26,8 @@ pub(super) struct Exchange<F: FrontEnd> {
     pub(super) unread: Vec<u8>,
     /// Bytes of replies that the socket has not taken yet.
     pub(super) unwritten: Vec<u8>,
-    /// When `unread` was read. If `unread` is half a request, when its first byte was read. A
-    /// request's wait and `stall_timeout` count from this instant.
+    /// The instant at which `unread` was read. If `unread` is half a request, the instant at which
+    /// its first byte was read. A request's wait and `stall_timeout` count from this instant.
     pub(super) read_at: BootMicros,
     /// The rest of a reply that is longer than a frame. Boxed, because few connections ever have
     /// such a reply.
@@ -188,8 +188,8 @@ impl<F: FrontEnd> Exchange<F> {
         None
     }
 
-    /// Encodes the IDs in `state.runs`. If they need more than one frame, makes a backlog of them
-    /// instead.
+    /// Encodes the IDs in `state.runs`. If the IDs need more than one frame, makes a backlog of
+    /// them instead.
     // Always inlined, because a call would add a tenth to the cost of each request.
     #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
@@ -264,8 +264,8 @@ impl<F: FrontEnd> Exchange<F> {
         let rules = &turn.config.facts.access;
         let version = turn.config.version;
         turn.conditions.session.renew(rules, version, peer.shown()).err()?;
-        // If a part of a reply is encoded, the rest is encoded first. Requests that this reply
-        // answers and that have no IDs yet are refused in it.
+        // If a part of a reply is encoded, the rest is encoded first. Requests that have no IDs yet
+        // and that belong to this reply are refused in it.
         if self.is_amid_reply() { None } else { self.close_revoked(turn, peer) }
     }
 

@@ -53,7 +53,8 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     /// If the client has sent its token, frees the place among the pending connections and returns
-    /// true. If the token is wrong, sleeps for [`UNAUTHORIZED_DELAY`].
+    /// true. If the token was refused, sleeps for [`UNAUTHORIZED_DELAY`]. If the client has sent
+    /// too many bytes without a token, sets `turn` to [`TurnEnd::End`].
     pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.pending = None;

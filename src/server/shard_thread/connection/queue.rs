@@ -24,11 +24,11 @@ use snowbank_client::protocol::MAX_REPLY_SIZE;
 
 /// One connection's share is the free budget divided by this. 64 clients that never read use up
 /// half of the budget. Ten thousand such clients exceed the budget by at most [`KEPT_FREELY`] and a
-/// small frame for each of them.
+/// small frame for each client.
 const SHARE: usize = 64;
 
-/// The bytes that each connection may always keep, so that it makes progress. They are a few
-/// requests.
+/// The number of bytes that each connection may always keep, so that it makes progress: one request
+/// of any size in Snowbank's own protocol, and some more.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
 /// The most bytes that TLS may have encrypted but not sent: one record.
@@ -41,11 +41,11 @@ fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
 }
 
 /// The most bytes of replies that are queued for one client. While more are queued, nothing is read
-/// from the client. This is the size of four reply frames: two on their way to the socket, and two
-/// that are being encoded.
+/// from the client. The limit is the size of four reply frames: two on their way to the socket, and
+/// two that are being encoded.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
-/// The bytes of replies above which a turn without a permit encodes no further reply.
+/// The number of bytes of replies above which a turn without a permit encodes no further reply.
 const SHORT_REPLY_BYTES_MAX: usize = 8 * 1024;
 
 /// The time after which a connection that keeps too many bytes checks the budget again.
@@ -54,7 +54,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The connection's share of the budget in a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    /// The bytes of replies above which no further reply is encoded.
+    /// The number of bytes of replies above which no further reply is encoded.
     replies_max: usize,
     /// True if the turn must be short, because it has no permit.
     is_short: bool,
@@ -77,7 +77,7 @@ impl Share {
     }
 
     /// Returns the number of encoded bytes from which on the turn encodes no further frame, because
-    /// one more could exceed the share or the length of a short turn.
+    /// another frame could exceed the share or the length of a short turn.
     pub(super) fn full_at(self, unwritten: usize) -> usize {
         let full_at = (self.replies_max + 1).saturating_sub(unwritten);
         if self.is_short { full_at.min(SHORT_REPLY_BYTES_MAX + 1) } else { full_at }
@@ -108,7 +108,7 @@ impl<F: FrontEnd> Connection<F> {
     /// of the budget.
     ///
     /// # Errors
-    /// The budget was full for `stall_timeout`.
+    /// The share was too small for `stall_timeout`.
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {

@@ -54,9 +54,8 @@ impl<F: FrontEnd> Connection<F> {
         (config.version, deadline)
     }
 
-    /// Reads bytes, and takes a turn with them. If no bytes have arrived, and the configuration's
-    /// version is no longer `version`, ends the turn at once, so that the next turn has the new
-    /// deadline.
+    /// Reads bytes, and takes a turn with them. If no bytes have arrived, but a configuration after
+    /// `version` was adopted, ends the turn at once, so that the next turn has the new deadline.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
@@ -117,9 +116,9 @@ impl<F: FrontEnd> Connection<F> {
         let half_began = std::mem::replace(&mut self.exchange.read_at, now.boot);
         let ended = self.exchange.serve(&mut turn, &self.stream, &input[..end]);
         if kept > 0 && self.exchange.unread.len() == end {
-            // The bytes that were read belong to the same half request as before, so it began
-            // earlier. If whole requests were served, a half request behind them began with this
-            // read.
+            // The bytes that were read belong to the same half request as the kept bytes, so this
+            // request began earlier. If whole requests were served, a half request behind them
+            // began with this read.
             self.exchange.read_at = half_began;
         }
         // If a token is refused, the refusal is sent after a delay.
@@ -131,7 +130,7 @@ impl<F: FrontEnd> Connection<F> {
         Poll::Ready(Ok(ended))
     }
 
-    /// Copies the bytes that the last turn kept to `input`, and reads more bytes behind them.
+    /// Copies to `input` the bytes that the last turn kept, and reads more bytes behind them.
     /// Returns the number of bytes that are then in `input`.
     #[inline]
     fn poll_input(
@@ -181,8 +180,8 @@ impl<F: FrontEnd> Connection<F> {
         let read_at = self.exchange.read_at;
         state.timing.end_late_turn(&thread.counters.latency, requests, read_at, now.boot);
         if matches!(ended, TurnEnd::Done) {
-            // The bytes that are left are half a request. The time for the rest of it starts now,
-            // because the daemon did not read during the wait.
+            // The bytes that are left are half a request. The time for the rest of this request
+            // starts now, because the daemon did not read during the wait.
             self.exchange.read_at = now.boot;
         }
         self.end_turn(&thread, state, 0);
