@@ -57,7 +57,8 @@ settings! {
 }
 
 /// The first four bytes of a request, for each method.
-const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
+const METHODS: [&[u8; 4]; 9] =
+    [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC"];
 
 /// Returns true for bytes that begin with a method of HTTP. A Redis command can begin with the same
 /// letters, so on a listener for Redis the first line must also name HTTP.

@@ -48,7 +48,7 @@ impl Words {
 /// Returns a time in whole milliseconds, rounded up, so that a client that waits that long does not
 /// retry too early.
 pub(super) fn ceil_to_ms(after: Duration) -> u128 {
-    after.as_micros().div_ceil(1_000)
+    after.as_nanos().div_ceil(1_000_000)
 }
 
 /// The answer to a request for IDs while the daemon stops.

@@ -97,7 +97,9 @@ pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String 
             let planned_s = outcome.planned.unwrap_or_default().as_secs_f64();
             let share = percent(planned_s / outcome.elapsed.as_secs_f64().max(1e-9));
             let least = percent(MIN_RATE_SHARE);
-            format!("the target got {share} of the requested rate in time (limit {least}), and the rest after the end")
+            format!(
+                "the target got {share} of the requested rate in time (limit {least}), and the rest after the end"
+            )
         }
     }
 }

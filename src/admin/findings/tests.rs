@@ -86,7 +86,12 @@ fn raises(raise_s: f64, headroom_s: f64) -> impl Fn(&mut Status) {
 fn a_slow_disk_is_found_whatever_the_headroom() {
     for headroom_s in [0.0, 0.1, 0.8, 1.5, 2.9] {
         finds("ceiling", Look, "up to 1.4 s in the last minute", raises(1.44, headroom_s));
-        finds("ceiling", RefusesSoon, "takes 1.8 s to raise the ceiling, so requests wait", raises(1.8, headroom_s));
+        finds(
+            "ceiling",
+            RefusesSoon,
+            "takes 1.8 s to raise the ceiling, so requests wait",
+            raises(1.8, headroom_s),
+        );
         finds("ceiling", Refuses, "stays reached for longer than requests wait", raises(2.2, headroom_s));
     }
     let hiccup = |status: &mut Status| {
