@@ -58,8 +58,8 @@ pub(super) struct InitArguments {
     /// The fleet is new: no daemon has made IDs of these layouts
     #[arg(long)]
     new: bool,
-    /// The floor: a daemon starts above this instant if it takes a worker ID that it did not hold. `now`, an
-    /// instant (RFC 3339) or an ID, at or above all IDs that were handed out
+    /// The floor: a daemon starts above this instant if it takes a worker ID that it did not hold.
+    /// `now`, an instant (RFC 3339) or an ID, at or above all IDs that were handed out
     #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
     above: Option<String>,
     /// Lower the fleet's floor to --above. Only if no daemon, not even one whose clock was ahead,

@@ -48,7 +48,8 @@ pub(super) struct Load {
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
     /// Generator threads, which share the connections and the schedule. A thread also sends overdue
-    /// requests of another thread that gets no core [default: 2, or 1 with one connection or --closed]
+    /// requests of another thread that gets no core [default: 2, or 1 with one connection or
+    /// --closed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(super) threads: Option<u32>,
     /// Send requests at random instants, as from many independent users, instead of evenly spaced
