@@ -6,17 +6,21 @@
 //!
 //! # A new front end
 //!
-//! 1. A file here, as `noeqd.rs`: its `ABOUT`, its settings, and the type that implements
-//!    [`FrontEnd`].
+//! 1. A file here: its `ABOUT`, its settings, and the type that implements [`FrontEnd`]. Begin with
+//!    a copy of `noeqd.rs` (binary, without errors) or of `memcached.rs` (lines, with errors).
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow from the row.
 //!
 //! The compiler and `cargo test` then name what the tests of the new front end need: non-default
 //! values of its settings, a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`.
-//! Two more places are easy to forget:
+//! These are easy to forget:
 //!
 //! - its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps);
-//! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`).
+//! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`, its option in
+//!   `cli/load.rs`, and rows of the tests of both);
+//! - its bytes in a test, as `tests/daemon/frontend_noeqd.rs`, and its clients in the `FOREIGN`
+//!   rows of `front_ends.rs`;
+//! - its section in docs/frontends.md, its option in docs/capacity.md, and CHANGELOG.md.
 //!
 //! # Modules
 //!
@@ -248,7 +252,8 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is
-    /// one byte of a small request in Snowbank's own protocol. The cost never falls.
+    /// one byte of a small request in Snowbank's own protocol. The cost never falls. Front ends need
+    /// this if a request can cost more than its bytes say, such as a request of a single byte.
     fn extra_cost_bytes(&self) -> usize {
         0
     }

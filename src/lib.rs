@@ -62,8 +62,8 @@
 //! 7. `frontends/native.rs`, `encode_ids`: encodes the IDs.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
-//! A request that wants more IDs than the clock allows yet waits in `allocate.rs`. `ticker.rs` ends
-//! the wait.
+//! If a request wants more IDs than the clock allows so far, the request waits in `allocate.rs`.
+//! `ticker.rs` ends the wait.
 //!
 //! # Where to look
 //!
@@ -77,8 +77,8 @@
 //! - What happens when the wall clock jumps forward? `clock.rs` of the core: `Wall`.
 //! - What is written before an ID may be used? A higher ceiling, in both copies of the state file:
 //!   `crates/snowbank-state/src/store/file.rs`.
-//! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those of
-//!   root, this user, and a directory's group.
+//! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those that
+//!   only root, this user, and the group of a shared directory can write.
 //! - Who raises ceilings, and when? `keeper.rs` of the core decides,
 //!   `server/ceilings/keeper_thread.rs` runs it.
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.

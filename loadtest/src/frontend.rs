@@ -30,7 +30,7 @@ const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
 
 /// All front ends besides Snowbank's own protocol, in the order of their options.
-pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noeqd::ROW];
+pub(crate) const ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noeqd::ROW];
 
 /// A protocol of a target.
 #[derive(Debug)]

@@ -14,11 +14,11 @@ use snowbank_client::layout::UnixMicros;
 /// The text of `--help` below the options.
 const HELP: &str = "\
 Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
-configuration names. Run as root, it lists those that the packaged service's user cannot read.
+configuration names. For root, it also lists the files that the packaged service's user cannot read.
 
 Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: worker IDs \
 that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
-that is too far behind. While a daemon runs, its marks are not compared. In an empty state no ticket counter is missed.
+that is too far behind. While a daemon runs, its marks are not compared. If the state is empty, the check requires no ticket counters in it.
 
 Exit codes:
   0  no mistake found in configuration and state; a summary is printed

@@ -45,10 +45,10 @@ type CommandOption = (&'static str, &'static str, &'static str, &'static str);
 const FIRST_OPTIONS: [CommandOption; 7] = [
     ("listen", "listen", "ADDR", "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable)"),
     ("layout", "layout", "NAME|SPEC", "The layout of IDs: a preset's name or a text form"),
-    ("worker_ids", "worker-id", "N|A-B", "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only"),
+    ("worker_ids", "worker-id", "N|A-B", "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3). Without them the worker ID is 0, and the daemon listens on loopback and Unix sockets only"),
     ("shards", "shards", "N", "Threads that serve connections; auto is one for each core"),
-    ("order", "order", "relaxed|strict", "The order of IDs over connections"),
-    ("state_dir", "state-dir", "DIR", "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank"),
+    ("order", "order", "relaxed|strict", "How IDs are ordered across connections"),
+    ("state_dir", "state-dir", "DIR", "The directory for what must outlast a restart, created with mode 0700; `none`: no state is kept. By default $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank"),
     ("lock_dir", "lock-dir", "DIR", "Keep the locks of worker IDs here, shared by all daemons of the machine"),
 ];
 
@@ -56,7 +56,7 @@ const FIRST_OPTIONS: [CommandOption; 7] = [
 #[rustfmt::skip]
 const LAST_OPTIONS: [CommandOption; 3] = [
     ("admin.listen", "admin", "ADDR", "Report the daemon's state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere"),
-    ("log.format", "log-format", "FORMAT", "The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there"),
+    ("log.format", "log-format", "FORMAT", "The form of log messages: auto, text, journald or json; auto means journald if standard error leads to the journal"),
     ("log.level", "log-level", "LEVEL", "The least severe messages to log: error, warn, info, debug or trace"),
 ];
 

@@ -40,12 +40,18 @@ const NO_COUNT: &str =
 /// The state of the protocol on one connection.
 #[derive(Debug, Default)]
 pub struct Noeqd {
+    /// The number of requests for IDs so far.
+    requests: usize,
     /// True once a first request or a handshake has come from a client of this protocol.
     has_begun: bool,
     was_refused: bool,
 }
 
 impl Noeqd {
+    /// The cost of a request apart from its byte. A request takes about as long as one of 16 bytes
+    /// in Snowbank's own protocol.
+    const REQUEST_COST_BYTES: usize = 15;
+
     /// Takes the handshake: 0, the size of the token, and the token.
     fn shake_hands(bytes: &[u8], conditions: &mut Conditions<'_>) -> Step<()> {
         let (size, rest) = match bytes {
@@ -110,11 +116,16 @@ impl FrontEnd for Noeqd {
             conditions.rejection = (count == 0).then(|| String::from(NO_COUNT));
             return Step::Close { error: Some(ErrorCode::BadCount) };
         }
+        self.requests += 1;
         Step::Ids { consumed: 1, ask: Ask::new(0, count.into()), form: () }
     }
 
     fn has_kept_requests(&self) -> bool {
         self.was_refused
+    }
+
+    fn extra_cost_bytes(&self) -> usize {
+        self.requests * Noeqd::REQUEST_COST_BYTES
     }
 
     fn demand(&self, bytes: &[u8], source: usize, _facts: &Facts) -> u64 {

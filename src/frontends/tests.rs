@@ -51,6 +51,16 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
 }
 
 #[test]
+fn pages_name_the_option_of_every_front_end() {
+    for protocol in Protocol::ALL.into_iter().filter(|protocol| *protocol != Protocol::Native) {
+        let option = format!("`--{}", protocol.name());
+        for page in [include_str!("../../docs/frontends.md"), include_str!("../../docs/capacity.md")] {
+            assert!(page.contains(&option), "no {option} in {:?}", page.lines().next());
+        }
+    }
+}
+
+#[test]
 fn frames_of_all_front_ends_fit_the_queues() {
     for protocol in Protocol::ALL {
         match protocol {
@@ -75,5 +85,18 @@ fn frames_of_all_front_ends_fit_the_queues() {
                 assert_frames_fit::<Http>(list.as_bytes(), false);
             }
         }
+    }
+}
+
+#[test]
+fn a_noeqd_request_costs_more_than_its_single_byte() {
+    let facts = Facts::new(&Settings::default(), b"{}".to_vec(), Rules::default());
+    let mut session = Session::new(&facts.access, 0, None, true);
+    let incr_connections = IncrConnections::default();
+    let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
+    let mut front = Noeqd::default();
+    for requests in 1..=3 {
+        assert!(matches!(front.step(&[1], &mut conditions, &mut Vec::new()), Step::Ids { consumed: 1, .. }));
+        assert_eq!(requests + front.extra_cost_bytes(), requests * 16);
     }
 }

@@ -173,7 +173,7 @@ fn an_invalid_set_option_is_refused() {
         ("trades", &["--set", "machine=1"][..], "\"machine\" is not a random field; only random fields"),
         ("trades", &["--set", "table"], "a number, as in table=316"),
         ("trades", &["--set", "table=1", "--set", "table=2"], "\"table\" is set twice"),
-        ("batches", &["--set", "table=1"], "only random fields can be chosen, in this layout: none"),
+        ("batches", &["--set", "table=1"], "is not a random field of this layout; its random fields: none"),
     ] {
         let line = next(&daemon, &[&["--source", source], choices].concat()).refusal(2);
         assert!(line.contains(part), "{line}");

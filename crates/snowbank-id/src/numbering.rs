@@ -163,7 +163,7 @@ impl Numbering {
         }
     }
 
-    /// Returns true if replies must list single IDs.
+    /// Returns true if replies must list each ID, because the IDs form no runs.
     pub fn needs_list(&self) -> bool {
         match self {
             Numbering::Snowflake(numbering) => numbering.needs_list(),
@@ -223,7 +223,8 @@ impl Numbering {
 
     /// Returns true if both numberings can hand out the same ID at about the same time. So the
     /// result is false for layouts whose epochs are years apart. The result is also false for a
-    /// counter and a layout, because the rows of a table are numbered by only one of these.
+    /// counter and a layout, because an application numbers the rows of a table with one of them,
+    /// never with both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -235,7 +236,7 @@ impl Numbering {
         }
     }
 
-    /// Returns true if every ID bound of the other numbering also bounds this numbering. This is so
+    /// Returns true if an ID bound recorded for the other numbering is valid for this one. It is
     /// if both have the same ID space, and the other numbering has all worker IDs of this one. For
     /// two ticket counters with the same name the result is always true, because a bound holds for
     /// every increment and offset.

@@ -47,7 +47,7 @@ impl Owner {
 /// The bits come from the system's random device, so that machines made from one image draw
 /// different bits. If there is no such device, the bits come from the clock and the thread. If two
 /// states had the same identity, a start would take them for copies of each other, and refuse the
-/// lower one.
+/// older one.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));

@@ -128,7 +128,7 @@ pub(super) struct Latencies {
 
 impl FrontEnds {
     fn chosen(&self) -> &'static Row {
-        let given = [self.resp, self.memcached, self.http, self.noeqd];
+        let given: [bool; frontend::ALL.len()] = [self.resp, self.memcached, self.http, self.noeqd];
         let mut rows = given.into_iter().zip(frontend::ALL);
         rows.find(|(is_given, _)| *is_given).map_or(&frontend::NATIVE, |(_, row)| row)
     }

@@ -62,13 +62,13 @@ pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     format!("{name} was {found} (limit {limit}), of which the target took at least {certain}")
 }
 
-/// Describes an objective whose result the machine or the generator decides.
+/// Describes an objective that is undecided: the machine or the generator may have caused the miss.
 pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let counts = &outcome.counts;
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
-    // If stalls explain half of the lateness, the machine is at fault: sleepers and generator
-    // threads do not wake at the same instant, so their times differ. If there was no stall, only
+    // If stalls explain half of the lateness, the machine is at fault. Half is enough, because the
+    // threads that find stalls do not wake at the same instants as the generator's threads. If there was no stall, only
     // the generator's lateness can excuse a late answer.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
@@ -104,7 +104,7 @@ pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String 
     }
 }
 
-/// Describes a rate whose result the machine or the generator decides.
+/// Describes a rate that is undecided: the machine or the generator may have caused the miss.
 pub(super) fn open_rate(outcome: &Outcome, objectives: &Objectives) -> String {
     let missed = missed_rate(outcome, objectives);
     let busy = outcome.counts.busiest_thread;

@@ -90,7 +90,7 @@ impl Meter {
     }
 
     /// Ends a turn: the thread has nothing to do until its next turn. The longest turn may excuse a
-    /// fault of the measurement, so turns of the warm-up do not count.
+    /// fault that occurs during the measurement, so turns of the warm-up do not count.
     pub(super) fn turned(&mut self, now: Now) {
         if now.ns < self.warm_ns {
             return;

@@ -1,5 +1,5 @@
-//! Restores of a coordinator to an older state, and starts in fleets whose coordinator does not
-//! know which IDs were handed out.
+//! What happens when a coordinator is restored to an older state, and when a daemon starts in a
+//! fleet whose coordinator does not know which IDs were handed out.
 
 use super::*;
 
@@ -36,8 +36,8 @@ fn a_coordinator_restored_from_a_backup_repeats_no_id() {
         assert_eq!(first.wait(), Some(3), "{}", first.log());
         // At the coordinator both worker IDs look free, because they were taken after the backup.
         let again = notices.start(&toml);
-        // If the restore took long, the clock has come near the bound of the daemon's worker ID.
-        // Then the daemon starts above the floor.
+        // If the restore took so long that the clock is near the bound of the daemon's worker ID,
+        // the daemon starts above the floor. So the test waits for IDs above the floor.
         let more = draw_above_the_floor(&again);
         assert_eq!(worker_of(&more), worker_of(&runs), "the daemon gets its own worker ID again");
         runs.extend(more);

@@ -95,8 +95,8 @@ fn an_id_is_claimed_only_after_its_ceiling_is_raised() {
             let durable = Arc::clone(&durable);
             thread::spawn(move || {
                 let floor = source.window(NOW).floor;
-                // This store stands for the sync, which comes before the raise. The store is
-                // relaxed, so that only the raise makes other threads see it.
+                // This store stands for the ceiling's sync to disk, which happens before the raise.
+                // The store is relaxed, so that only the raise makes other threads see it.
                 durable.store(3, Ordering::Relaxed);
                 source.grant().raise(Position(floor.0 + 3));
             })

@@ -29,9 +29,10 @@ pub(super) struct Held {
     pub(super) horizon: Duration,
     /// How far IDs may be ahead of the wall clock.
     pub(super) max_ahead: Duration,
-    /// True once this process has written the keys. False for a source that went on without asking.
+    /// True once this process has written the keys. A source that started without asking the
+    /// coordinator has written none yet.
     pub(super) is_claimed: bool,
-    /// When the source took the numbers, for people.
+    /// The time at which the source took the numbers. It is only shown to people.
     pub(super) since_unix_s: i64,
     /// The bound at which the source started. The keys never get a lower bound.
     pub(super) floor: u64,
@@ -39,8 +40,8 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. After a release or a loss, `covered` is lower.
     pub(super) acknowledged: u64,
-    /// True during the pause after the numbers were taken, or after a bound was raised that the
-    /// clock had passed. The notes have no ceiling during the pause.
+    /// True during the pause that follows when numbers are taken, or when a bound is raised that
+    /// the clock has already passed. The notes have no ceiling during the pause.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,

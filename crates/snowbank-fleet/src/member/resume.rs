@@ -10,9 +10,9 @@
 //!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
 //!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
 //!   answer to a release was lost, the next start must ask, because another daemon may have the
-//!   number at a lower bound. Since the note was made, the machine was not booted, and nothing
-//!   reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So all IDs
-//!   that were granted under the note are below the state's own ceiling.
+//!   number at a lower bound. The machine has not been booted since the note was made, and
+//!   nothing reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So
+//!   the ceiling in the state directory is above all IDs that were granted under the note.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
 //!   state was copied together with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
@@ -38,8 +38,8 @@ use crate::{Coordinator, FleetError};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The divisor of the horizon: a start asks the coordinator if its ceiling is ahead by less than
-/// the horizon divided by this. The ceiling of a running daemon is at least half of its horizon
+/// A start must ask the coordinator unless its ceiling is ahead by at least the horizon divided by
+/// this. The ceiling of a running daemon is at least half of its horizon
 /// ahead. So a restart of that daemon may take a quarter of the horizon, and another quarter is
 /// left for the coordinator's first answer.
 const LEFT_MIN: u32 = 4;
@@ -93,7 +93,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they
-    /// take a number. Reads the marker only the first time, because each write compares it.
+    /// take a number. Reads the marker only the first time: later, each write fails if the marker
+    /// has changed.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), FleetError> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();

@@ -38,7 +38,7 @@ impl Layout {
             let names: Vec<&str> = random.iter().map(|field| field.name()).collect();
             let allowed = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             return Err(LayoutError::new(format!(
-                "{name:?} is not a random field; only random fields can be chosen, in this layout: {allowed}"
+                "{name:?} is not a random field of this layout; its random fields: {allowed}"
             )));
         };
         if value >= field.values() {
@@ -74,7 +74,7 @@ mod tests {
             Layout::resolve("time:13d,region:1d:constant(4),sequence:1d,machine:1d,table:3d:random").unwrap();
         let refusal = |name: &str, value| clearing.choose(name, value).unwrap_err().to_string();
         for name in ["time", "sequence", "machine", "region", "tables"] {
-            let expected = "is not a random field; only random fields can be chosen, in this layout: table";
+            let expected = "is not a random field of this layout; its random fields: table";
             assert_eq!(refusal(name, 1), format!("{name:?} {expected}"));
         }
         assert_eq!(refusal("table", 1000), "found table=1000, and table is a number from 0 to 999");

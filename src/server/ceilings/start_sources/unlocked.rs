@@ -40,8 +40,8 @@ pub fn check_records(
     let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
         // A record that belongs to no source may raise the first position of every source with a
-        // layout. Which records belong to no source is known only if the worker IDs of all sources
-        // with a layout are known.
+        // layout. The check can tell which records these are only if it knows the worker IDs of all
+        // sources with a layout.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
             numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
         }

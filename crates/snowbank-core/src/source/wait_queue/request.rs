@@ -43,8 +43,8 @@ pub enum Refusal {
     /// The wall clock is too far behind IDs already handed out. IDs are available again after this
     /// time.
     ClockBehind(Duration),
-    /// The source has no stored state, and the wall clock reaches the source's first tick after
-    /// this time.
+    /// The source has no stored state, and its first tick has not begun: the wall clock reaches
+    /// that tick when this time has passed.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
