@@ -167,12 +167,13 @@ pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
     use std::time::Duration;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::tests::numbering;
+    use crate::store::tests::{numbering, record};
     use snowbank_core::clock::{BootMicros, Now};
     use snowbank_id::layout::Tick;
 
@@ -201,6 +202,21 @@ mod tests {
                 assert_eq!(Mark::parse(&format!("{text}\n")), None);
             }
         }
+    }
+
+    #[test]
+    fn a_start_below_a_mark_is_told_which_state_made_it() {
+        let numbering = numbering("twitter", "1");
+        let own = record("orders", "twitter", "1", 0);
+        let ours = |at| mark(Position(at), &own.owner.state);
+        let theirs = |at| mark(Position(at), THEIRS);
+        let found = |marks: &[Mark]| compare(marks, &numbering, Position(500), slice::from_ref(&own));
+        assert_eq!(found(&[theirs(500), ours(500)]), Marked::Below);
+        assert_eq!(found(&[theirs(501), ours(500)]), Marked::ByAnother(Position(501)));
+        assert_eq!(found(&[theirs(501), ours(499)]), Marked::ByAnother(Position(501)));
+        assert_eq!(found(&[theirs(700), ours(501)]), Marked::SinceThisCopy(Position(700)));
+        let moved = Mark { fate: Fate::Released, ..theirs(1) };
+        assert_eq!(found(&[ours(501), moved]), Marked::Released);
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn at(numbering: &Numbering, ms: i64) -> Position {
     numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + ms * 1_000)))
 }
 
-pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> Record {
+pub(crate) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> Record {
     let numbering = numbering(layout, workers);
     Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &HostIdentity::default())
 }
@@ -72,6 +72,7 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "the clocks as believed at the stop");
+    assert!(stored[0].ends_at_a_claim());
     let between = numbering.id_bound(Position(4_096)) - 1;
     store.trim(&[Left { source: 0, id_bound: between, is_untouched: true }], 10).unwrap();
     let stored = read(directory.path()).unwrap();
@@ -81,9 +82,12 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
         (Position(4_096), between),
         "the stop kept the bound of another worker ID"
     );
+    store.note_id_time(12);
+    store.note_unknown(&[0]);
     store.raise(&[(0, Position(8_000))], 11).unwrap();
     let stored = read(directory.path()).unwrap();
     assert!(!stored[0].clean && !stored[0].untouched, "claims may follow a raise");
+    assert_eq!((stored[0].id_minus_boot_us, stored[0].restored), (Some(12), true));
 }
 
 #[test]

@@ -141,6 +141,15 @@ fn a_file_without_a_whole_copy_says_what_is_wrong_with_each() {
 }
 
 #[test]
+fn the_copy_to_write_first_is_the_lost_or_older_one() {
+    for (numbers, first) in
+        [([Some(2), Some(3)], 0), ([Some(3), Some(2)], 1), ([None, Some(1)], 0), ([Some(1), None], 1)]
+    {
+        assert_eq!(Stored { records: Vec::new(), numbers }.first_to_write(), first, "{numbers:?}");
+    }
+}
+
+#[test]
 fn of_two_records_with_one_key_the_last_counts() {
     let old = records_at(600);
     let new = records_at(700);

@@ -150,6 +150,14 @@ fn a_file_without_room_for_the_records_is_replaced() {
 }
 
 #[test]
+fn a_file_that_a_crash_left_unfinished_stops_no_write() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(UNFINISHED_NAME), "half").unwrap();
+    StateFile::of(directory.path()).write(&records_at(100)).unwrap();
+    assert!(!directory.path().join(UNFINISHED_NAME).exists());
+}
+
+#[test]
 fn a_file_that_was_cut_off_is_no_longer_ours() {
     let directory = tempfile::tempdir().unwrap();
     let mut file = StateFile::of(directory.path());

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::tests::numbering;
+use crate::store::tests::{numbering, record};
 use snowbank_id::layout::{PRESETS, Tick};
 
 #[test]
@@ -13,6 +13,23 @@ fn a_record_reads_back_as_it_was_written() {
     assert!(text.contains("\"worker_ids\":\"0-3,8\""), "{text}");
     assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
     assert_eq!(record.instant(), Some(numbering.start_of(Tick(500_000_000_000))));
+    let counter = Numbering::from(TicketCounter::new("orders", 2, 1).unwrap());
+    let record = Record { numbering: counter, ..record.below(7) };
+    let text = serde_json::to_string(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&text).unwrap().numbering, record.numbering);
+}
+
+#[test]
+fn the_bound_of_assigned_worker_ids_covers_present_and_earlier_ones() {
+    let never = record("orders", "twitter", "1", 0);
+    let of = |record: Record| record.bound_of_assigned();
+    assert_eq!(of(never.clone()), None);
+    assert_eq!(of(Record { assigned: true, ..never.clone() }), Some(never.id_bound));
+    for (earlier, bound) in [(5, never.id_bound), (never.id_bound + 5, never.id_bound + 5)] {
+        let assigned = Record { assigned: true, assigned_bound: Some(earlier), ..never.clone() };
+        assert_eq!(of(assigned), Some(bound));
+    }
+    assert_eq!(of(Record { assigned_bound: Some(5), ..never }), Some(5), "the fleet is gone");
 }
 
 proptest! {

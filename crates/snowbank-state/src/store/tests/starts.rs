@@ -52,6 +52,17 @@ fn released_worker_ids_are_refused() {
     assert_eq!(refused.cause(), Cause::Released, "{refused}");
     let others = numbering("twitter", "3");
     assert!(plan(&records, &[claimant("orders", &others)], WALL).is_ok());
+    let some_of_them = [Record { released: true, ..record("orders", "twitter", "3-4", 0) }];
+    let refused = plan(&some_of_them, &[claimant("new", &wanted)], WALL).unwrap_err();
+    assert_eq!(refused.cause(), Cause::Released, "{refused}");
+}
+
+#[test]
+fn a_record_stays_unless_a_new_one_has_all_its_worker_ids() {
+    let wanted = numbering("twitter", "1-3");
+    let [part, more] = [record("orders", "twitter", "2", 0), record("orders", "twitter", "3-4", 0)];
+    let planned = plan(&[part, more.clone()], &[claimant("orders", &wanted)], WALL).unwrap();
+    assert_eq!(planned.retired, [more]);
 }
 
 #[test]
