@@ -200,3 +200,18 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
     assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "a step is held as usual");
 }
+
+#[test]
+fn a_catch_up_is_lowered_to_max_ahead_and_ended_by_the_wall_clock() {
+    let catch_up = catch_up();
+    let back_us = -25 * SECOND_US;
+    let found = |after: i64, step_us: i64| {
+        (id_time(now(after * SECOND_US, step_us), &catch_up, MAX_AHEAD).0 - START.wall.0) / SECOND_US
+    };
+    catch_up.bound(now(0, back_us), MAX_AHEAD);
+    assert_eq!(found(4, back_us), -13, "15 s below the start, and 2 s at half speed");
+    catch_up.bound(now(4 * SECOND_US, back_us), MAX_AHEAD);
+    assert_eq!(found(4, back_us), -13, "the wall clock is still behind");
+    catch_up.bound(now(40 * SECOND_US, back_us), MAX_AHEAD);
+    assert_eq!(found(40, 2 * back_us), -10, "a second step back resumes no old catch-up");
+}

@@ -162,6 +162,76 @@ fn on_step_back_wait_refuses_at_once() {
 }
 
 #[test]
+fn a_step_back_shuts_the_window_only_beyond_the_rules() {
+    use OnStepBack::{Ride, Wait};
+    for (on_step_back, back_us, unavailable_us) in
+        [(Ride, 9_000_000, 0), (Ride, 12_000_000, 2_000_000), (Wait, 500, 0), (Wait, 12_000_000, 12_000_000)]
+    {
+        let source = source(TWITTER, Rules { on_step_back, ..RULES });
+        source.claim(&source.window(START), 10 * 4_096 + 1, &mut rng()).expect("there is room");
+        let back = Now { wall: UnixMicros(START.wall.0 - back_us), ..after_ms(1) };
+        let unavailable = Duration::from_micros(unavailable_us);
+        assert_eq!(source.unavailable_for(back), unavailable, "{on_step_back:?}, {back_us} us");
+        let window = source.window(back);
+        assert_eq!(window.is_shut(), !unavailable.is_zero(), "{on_step_back:?}, {back_us} us");
+        if window.is_shut() {
+            assert_eq!(source.next_tick_in(&window), unavailable);
+        } else if on_step_back == Ride {
+            drain(&source, back);
+            let later = Now { wall: back.wall, ..back.after(Duration::from_millis(2)) };
+            assert!(source.left(&source.window(later)) > 0, "the next tick of a catch-up at half speed");
+        }
+        assert!(source.window(Now { jumped: true, ..back }).is_shut());
+    }
+}
+
+#[test]
+fn a_start_ahead_of_the_clock_begins_at_once_or_waits_for_its_tick() {
+    let ahead = |max_ahead, on_step_back, by_ms| {
+        let start = first_at(after_ms(by_ms).wall);
+        let numbering = numbering(TWITTER);
+        let grant = Grant::new(numbering.end());
+        let rules = Rules { max_ahead, on_step_back, ..RULES };
+        (start, Source::new(String::from("test"), numbering, rules, grant, start, START))
+    };
+    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
+        let (start, source) = ahead(RULES.max_ahead, on_step_back, 5_000);
+        assert_eq!(source.unavailable_for(START), Duration::ZERO);
+        assert_eq!(source.claim(&source.window(START), 1, &mut rng()), Some(start));
+    }
+    let (start, source) = ahead(Duration::ZERO, OnStepBack::Ride, 1);
+    assert_eq!(source.unavailable_for(START), Duration::ZERO, "it waits for a tick only");
+    assert_eq!(source.claim(&source.window(START), 1, &mut rng()), None);
+    assert_eq!(source.claim(&source.window(after_ms(1)), 1, &mut rng()), Some(start));
+    let (_, source) = ahead(RULES.max_ahead, OnStepBack::Ride, 3);
+    let source = source.begins_with_the_clock();
+    let three = Duration::from_millis(3);
+    assert_eq!((source.is_yet_to_begin(START), source.unavailable_for(START)), (true, three));
+    assert_eq!(source.window(START).bound, Bound::YetToBegin(three));
+    assert!(!source.is_yet_to_begin(after_ms(3)));
+}
+
+#[test]
+fn a_waiting_request_begins_a_catch_up_only_if_the_rules_allow_one() {
+    for (on_step_back, gained_us) in [(OnStepBack::Ride, 1_000), (OnStepBack::Wait, 0)] {
+        let source = source(TWITTER, Rules { on_step_back, ..RULES });
+        drain(&source, START);
+        source.begin_catch_up(START);
+        let standing = Now { wall: START.wall, ..after_ms(2) };
+        assert_eq!(source.id_time(standing).0 - START.wall.0, gained_us, "{on_step_back:?}");
+    }
+}
+
+#[test]
+fn a_restored_counter_loses_its_grant_and_other_sources_for_a_moment() {
+    for (source, is_lost) in [(counter(100), true), (source(TWITTER, RULES), false)] {
+        source.note_restored();
+        assert_eq!(source.left(&source.window(START)), 0);
+        assert_eq!(source.grant().is_lost(), is_lost);
+    }
+}
+
+#[test]
 fn an_old_reading_of_a_delayed_thread_is_no_step_back() {
     for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
         let source = source(TWITTER, Rules { on_step_back, ..RULES });
