@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::grant::Grant;
-use crate::source::tests::{BEFORE, RULES, START, TWITTER};
+use crate::source::tests::{BEFORE, RULES, START, TWITTER, counter};
 use crate::source::{Source, Span};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -132,11 +132,49 @@ fn one_wake_up_claims_once_for_all_its_requests() {
 }
 
 #[test]
-fn blocks_older_than_the_burst_window_are_dropped() {
+fn a_request_gets_its_count_and_the_rest_of_the_claim_stays() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    shard.wake(START);
+    let (lane, rng) = shard.lane(0);
+    let mut runs = Vec::new();
+    lane.take(3, || 5_000, rng, &mut runs).expect("there is room");
+    assert_eq!((ids(&runs), lane.at_hand()), (3, 4_093), "the first tick has 4,096");
+    runs.extend(lane.take_at_hand(10));
+    let cursor = source.cursor();
+    lane.take(4_990, || panic!("a second claim"), rng, &mut runs).expect("claimed already");
+    assert_eq!((ids(&runs), source.cursor()), (5_003, cursor));
+    assert_once(&runs);
+}
+
+#[test]
+fn a_request_for_tickets_gets_its_count() {
+    let mut shard = shards(&Arc::new(counter(100)), 1, Order::Relaxed).remove(0);
+    assert_eq!(ids(&take(&mut shard, START, 5).expect("there is room")), 5);
+}
+
+#[test]
+fn ids_older_than_the_burst_window_are_dropped() {
     let (source, mut shards, _) = busy_shards(1);
     let later = after_us(WARM_US + 1_000_000);
     let runs = take(&mut shards[0], later, 4).expect("there is room");
     assert!(position(&source, &runs) >= source.window(later).floor);
+    shards[0].wake(later);
+    let (lane, rng) = shards[0].lane(0);
+    lane.take(1, || 100, rng, &mut Vec::new()).expect("there is room");
+    let later = later.after(Duration::from_secs(1));
+    let runs = take(&mut shards[0], later, 1).expect("there is room");
+    assert!(position(&source, &runs) >= source.window(later).floor, "an ID at hand is too old");
+}
+
+#[test]
+fn no_block_is_handed_out_while_a_jump_is_unchecked() {
+    let (source, mut shards, now) = busy_shards(2);
+    drain(&source, now);
+    let jumped = Now { jumped: true, ..now };
+    assert_eq!(take(&mut shards[1], jumped, 4), Err(4), "blocks of the sibling");
+    assert_eq!(take(&mut shards[0], jumped, 4), Err(4), "its own blocks");
+    assert_eq!(take(&mut shards[1], now, 4), Err(4), "the sibling has dropped its blocks");
 }
 
 /// A shard drops its blocks even if no request comes before the grant is back. If a sibling serves

@@ -18,6 +18,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     let request = WaitRequest { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
     source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);
+    assert_eq!(taken.count(), 40);
     lose(&source);
     source.advance(after_us(1_000), &mut rng);
     let finished = source.collect(0).remove(0);
