@@ -12,8 +12,8 @@
 //!   this module, too.
 //! - `fetch`: asks another daemon for its status.
 //!
-//! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the
-//! struct.
+//! This module knows nothing of sources and shards: `server/health/status.rs` fills the struct.
+//! Only `http` knows the server, and asks its `Health` for the status.
 
 mod fetch;
 mod finding;

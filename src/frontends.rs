@@ -13,13 +13,13 @@
 //!
 //! The compiler and `cargo test` then name what the tests of the new front end need: non-default
 //! values of its settings, a row in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`.
-//! These are easy to forget:
+//! The following is easy to forget:
 //!
 //! - its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps);
-//! - its half of the load test (a file and a row of `loadtest/src/frontend.rs`, its option in
-//!   `cli/load.rs`, and rows of the tests of both);
-//! - its bytes in a test, as `tests/daemon/frontend_noeqd.rs`, and its clients in the `FOREIGN`
-//!   rows of `front_ends.rs`;
+//! - its client in the load test (a file and a row of `loadtest/src/frontend.rs`, its option in
+//!   `cli/load.rs`, and a row in the tests of each);
+//! - a test of its bytes, such as `tests/daemon/frontend_noeqd.rs`, and its clients in the
+//!   `FOREIGN` rows of `front_ends.rs`;
 //! - its section in docs/frontends.md, its option in docs/capacity.md, and CHANGELOG.md.
 //!
 //! # Modules

@@ -1,7 +1,7 @@
 //! The cost of the core: taking IDs, and writing and reading them in each format.
 //!
 //! Run `cargo bench --bench core`. A word after `--` picks benchmarks by name. The benchmarks use
-//! no socket and read no clock. The layout's rate limits nothing, because a tick lasts a second and
+//! no socket and read no clock. The layout never limits the rate, because a tick lasts a second and
 //! has 2^41 IDs.
 //!
 //! One iteration of the benchmarks in `take` and in `peers` hands out a million IDs, so a median in
@@ -103,7 +103,7 @@ impl Taker {
                 self.runs.clear();
                 let (lane, rng) = self.shard.lane(0);
                 let taken = lane.take(each, || later * each, rng, &mut self.runs);
-                assert_eq!(taken, Ok(()), "the layout's rate limits nothing");
+                assert_eq!(taken, Ok(()), "the layout never limits the rate");
                 black_box(&self.runs);
             }
             self.shard.top_up();

@@ -22,8 +22,8 @@ pub struct Identity {
     has_all_sources: bool,
     /// The IDs per second that the client may draw. `None`: no rate is set.
     pub rate: Option<u32>,
-    /// The count of the IDs that all connections of this identity have drawn. A reload keeps the
-    /// count.
+    /// The rate in force, and how far all connections of this identity together have drawn. `None`:
+    /// no rate is set.
     pub(super) pace: Option<Arc<Pace>>,
     pub(crate) usage: Arc<Usage>,
     /// The JSON of the INFO reply to clients of this identity.

@@ -133,7 +133,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that so many connections are in use that new clients may get none.
+    /// Finds that so many connections are in use that new clients may not get a connection.
     fn find_full_connections(&self) -> Found {
         let Connections { open, max, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));

@@ -31,8 +31,8 @@ impl Process {
 }
 
 /// Counts the open files. Since Linux 6.2, the size of the directory `fd` is the number of open
-/// files. Older kernels return a size of 0. Then the directory must be listed, which is slow if
-/// tens of thousands of files are open.
+/// files. Older kernels return a size of 0. On these, the directory must be listed, which is slow
+/// if tens of thousands of files are open.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {

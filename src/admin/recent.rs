@@ -2,9 +2,9 @@
 //! figures are differences between samples of the counters, so they need no counting of their own
 //! at each request.
 //!
-//! A share is computed for the last minute and for the last ten seconds, and the lower of the two
-//! counts. The share of the minute prevents an alarm after a short disturbance. The share of the
-//! ten seconds makes an alarm end soon after its cause has ended.
+//! A share is computed for the last minute and for the last ten seconds, and the lower share is
+//! used. The share of the minute prevents an alarm after a short disturbance. The share of the ten
+//! seconds makes an alarm end soon after its cause has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -214,8 +214,8 @@ pub(crate) struct SourceMinute {
     /// The number of refused requests, and how many of them were refused with `exhausted`.
     pub(crate) refused: u64,
     pub(crate) exhausted: u64,
-    /// The share of requests that were refused, in the last minute or in the last ten seconds. The
-    /// lower share counts. 0 if few requests were refused.
+    /// The share of requests that were refused in the last minute, or the share in the last ten
+    /// seconds if that is lower. 0 if few requests were refused.
     pub(crate) refused_share: f64,
 }
 

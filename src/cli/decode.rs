@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> Outcome {
     let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
     let time = chosen.layout.rfc3339(decoded.instant);
-    // The value of a single node field is the worker ID, so a second mention would repeat it.
+    // If the layout has only one node field, that field already shows the worker ID.
     let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     let worker_id = has_several.then_some(decoded.worker);
     if json {

@@ -356,8 +356,8 @@ struct Counts {
     space: String,
     workers: u64,
     held: u64,
-    /// The worker IDs that can be taken: their bound is near or in the past, or they were never
-    /// used.
+    /// The worker IDs that can be taken: those that were never used, and those whose bound the
+    /// clock has passed or nearly reached.
     free: u64,
     unreadable: u64,
 }

@@ -1,4 +1,4 @@
-//! What a start and each reload read: the configuration file, options, and this process's
+//! The inputs of a start and of each reload: the configuration file, options, and this process's
 //! environment.
 
 use std::ffi::OsString;

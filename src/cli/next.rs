@@ -12,8 +12,8 @@ use crate::server::StartError;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
 
-/// The longest time for which a daemon collects the IDs of a batch. Then it sends those that it
-/// has.
+/// The longest time for which a daemon collects the IDs of a batch. After this time, it sends the
+/// IDs that it has.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.

@@ -132,8 +132,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
     // The bound is not rounded up to a number of this increment and offset, because the
-    // configuration may have a different increment and offset. The record names no boot: from a
-    // record of this boot, a start would take clock offsets as if a daemon had stored them.
+    // configuration may have a different increment and offset. The record names no boot. Otherwise
+    // a start in this boot would use the record's clock offsets as if a daemon had stored them.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks()?;

@@ -52,9 +52,9 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if the configuration gives the worker IDs. False for worker 0, the default.
     pub are_given: bool,
-    /// The text of worker IDs that were given by the layout's fields. `settle` turns it into `set`
-    /// once the layout is known. The text is kept if `worker_id_from` gives the numbers of the
-    /// layout's other fields.
+    /// The text of worker IDs that the configuration gives field by field, as in "datacenter=1".
+    /// `settle` turns it into `set` once the layout is known. The text is kept if the machine gives
+    /// the numbers of the layout's other fields.
     pub(super) by_field: Option<String>,
     /// True once the daemon has picked the worker IDs from the machine.
     pub(super) are_picked: bool,

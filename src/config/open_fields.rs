@@ -1,4 +1,5 @@
-//! The node fields whose numbers `worker_ids` leaves to the origin of the worker IDs.
+//! The node fields of a layout for which `worker_ids` gives no number: the number comes from the
+//! origin that `worker_id_from` names.
 
 use super::fields::WorkerIds;
 use super::worker_id_from::WorkerIdFrom;
@@ -50,7 +51,7 @@ impl<'s> OpenFields<'s> {
         self.ids.by_field.clone().into_iter().chain(open).collect::<Vec<_>>().join(",")
     }
 
-    /// Checks that every number of this origin gives worker IDs.
+    /// Checks that worker IDs can be made of every number that this origin may give.
     ///
     /// # Errors
     /// The key of the setting that does not fit, and why.

@@ -206,8 +206,8 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     if findings.origins.is_given("fleet.horizon") {
         return findings.mistake_of("fleet.horizon", text);
     }
-    // A default of `max_ahead` that is too long is four ticks of the layout. So the layout is at
-    // fault.
+    // If `max_ahead` has its default and is still too long, it is four ticks of the layout. So the
+    // layout is at fault.
     let key = if findings.is_given_to(index, "max_ahead") { "max_ahead" } else { "layout" };
     findings.mistake_of_source(index, key, text);
 }

@@ -98,8 +98,8 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
     false
 }
 
-/// Checks that the layout has the worker IDs. Worker IDs that were given by the layout's fields
-/// become numbers.
+/// Checks that the layout has the worker IDs. Worker IDs that the configuration gives field by
+/// field become numbers.
 ///
 /// # Errors
 /// The key of the setting that does not fit, and why.
@@ -156,9 +156,9 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// either layout, so constants and worker IDs do not count.
 ///
 /// Two sources with the same ID space are not refused: a coordinator gives each worker ID once, and
-/// worker IDs from the machine are compared when they are picked. Outside a fleet, that comparison
-/// is also enough for a source if the machine gives only some of the worker ID's fields, and
-/// `worker_ids` gives the rest.
+/// worker IDs from the machine are compared when they are picked. Outside a fleet, the comparison
+/// at the pick is also enough for a source with some node fields in `worker_ids` and only the
+/// others from the machine.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,

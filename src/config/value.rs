@@ -293,7 +293,7 @@ impl<'v> Value<'v> {
         each(items, Value::name)
     }
 
-    /// Reads a layout: the name of a preset, its text form, or a table.
+    /// Reads a layout: the name of a preset, the text form of any layout, or a table.
     pub(crate) fn layout(self) -> Result<Layout, String> {
         match self.toml.get_ref() {
             DeValue::String(text) => resolve_layout(text),

@@ -1,5 +1,5 @@
-//! The thread `log`, which writes the lines of the log. If the log's destination is blocked, such
-//! as a pipe that nobody reads, only this thread waits, and clients are not delayed.
+//! The thread `log`, which writes the lines of the log. If the log's destination is blocked (a pipe
+//! that nobody reads), only this thread waits, and clients are not delayed.
 //!
 //! The crate `tracing-appender` has such a thread too. But `tracing-appender` panics if the system
 //! has no thread left, prints to standard output if writing the last lines takes too long, and ends

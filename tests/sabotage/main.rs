@@ -1,7 +1,7 @@
 //! Sabotages: small patches to the shipped sources. Each patch breaks a promise, and names the test
 //! that must then fail. `tests/sabotage/run` applies each patch to a copy of the sources, builds
-//! the copy, and requires that the named test fails. `cargo test` does not do that. It checks that
-//! each patch applies and that the named test exists, in `tests/tidy/sabotages.rs`.
+//! the copy, and requires that the named test fails. `cargo test` does not do that: it only checks,
+//! in `tests/tidy/sabotages.rs`, that each patch applies and that the named test exists.
 
 mod patch;
 mod workshop;

@@ -29,8 +29,9 @@ const LOST: i32 = 3;
 /// The longest wait for events. An emulated machine on a busy host needs far less.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The time within which the daemon of one copy ends, if the copies notice nothing. The next raise
-/// of a ceiling, after half of the horizon, would come far later.
+/// The time within which the daemon of one copy ends, if the copies notice nothing. A poll of the
+/// coordinator ends it. The next raise of a ceiling, after half of the horizon, would come far
+/// later.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Drivers that Debian's kernel has as modules, in the order in which they must be loaded.
@@ -67,8 +68,8 @@ client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
 
-/// Sets the clock, as the time service of a restored machine does. The script waits for the end of
-/// a connection to this machine, because no connection outlives a restore.
+/// Sets the guest's clock, as the time service of a restored machine does. The script first waits
+/// until its connection to the host ends, because no connection outlives a restore.
 const STEP: &str = r#"{
     while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
     now=$(($(date +%s) + 30))

@@ -75,8 +75,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns a record whose ceiling is the end of this instant's tick. The record names no boot: from
-/// a record of this boot, a start would take clock offsets as if a daemon had stored them.
+/// Returns a record whose ceiling is the end of this instant's tick. The record names no boot.
+/// Otherwise a start in this boot would use the record's clock offsets as if a daemon had stored
+/// them.
 fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let numbering = &record.numbering;
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));

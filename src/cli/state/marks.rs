@@ -11,8 +11,8 @@ use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
-/// The mark of one or several worker IDs whose marks are equal. IDs are strings, because
-/// JavaScript's numbers are exact only up to 2^53.
+/// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
+/// only up to 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
     /// `None` for a ticket counter.

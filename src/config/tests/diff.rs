@@ -94,7 +94,7 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
             (change, found) => panic!("{full} is {change:?}, and the answer is {found:?}"),
         }
     }
-    assert_eq!(OTHERS.len(), rows().count(), "a value of a setting that is gone");
+    assert_eq!(OTHERS.len(), rows().count(), "OTHERS has a value of a setting that is gone");
 }
 
 #[test]

@@ -83,8 +83,8 @@ impl Life {
         [IDS, TICKETS].iter().all(|&source| self.drawn(source, since_us).count() >= ENOUGH)
     }
 
-    /// Returns the time of the first request that got an ID of another worker ID than the first
-    /// request.
+    /// Returns the time of the first request whose IDs have another worker ID than the IDs of the
+    /// very first request.
     pub(super) fn moved_us(&self) -> i64 {
         let worker = |draw: &Draw| twitter_worker(draw.first);
         let first = self.drawn(IDS, 0).map(|draw| worker(&draw)).next();
