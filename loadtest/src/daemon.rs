@@ -24,7 +24,7 @@ const WORKER_ID: u16 = 1_023;
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// A daemon that this process started. The daemon ends when this value is dropped. It also ends
-/// when this process ends or is killed, because its end closes the daemon's standard input.
+/// when this process ends or is killed, because that closes the daemon's standard input.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,

@@ -13,9 +13,9 @@
 //!
 //! If a CPU quota held up the load test, late answers are not the target's fault.
 //!
-//! A pass rests on measured times alone. Too many refusals or a broken promise fail, whatever the
-//! machine did. A closed connection fails, too, unless the machine or the generator stood still for
-//! over a second.
+//! A pass rests on measured times alone. Too many refusals or a broken promise fail the run,
+//! whatever the machine did. A closed connection fails the run, too, unless the machine or the
+//! generator stood still for over a second.
 //!
 //! - [`trial`]: runs a scenario, and repeats the run if it has no verdict. [`words`]: verdicts in
 //!   words.
@@ -222,9 +222,9 @@ impl Outcome {
     }
 
     /// Judges the rate. An open loop may take only a little longer than planned. A closed loop may
-    /// take as long as its IDs take at the rate that it has to reach. If the time is longer, but
-    /// stalls, the generator's lateness or a busy thread may explain the difference, the result is
-    /// open.
+    /// take as long as its IDs take at the rate that it has to reach. If the run took longer, the
+    /// result is open if the machine's stalls, the generator's lateness or a busy thread may
+    /// explain the difference.
     fn rate(&self, objectives: &Objectives) -> Found {
         let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();

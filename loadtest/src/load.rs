@@ -80,7 +80,7 @@ pub(crate) enum Message {
 /// An instant on the run's clock and on the wall clock.
 #[derive(Debug, Clone, Copy)]
 struct Now {
-    /// Since the start of the run; 0 before the start.
+    /// Nanoseconds since the start of the run; 0 before the start.
     ns: u64,
     /// The wall clock, Unix microseconds.
     wall_us: i64,

@@ -56,7 +56,7 @@ pub(crate) struct Watched {
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
     /// The bunches of requests that the generator sent late since the last look at the target's
-    /// waits: the due time of the first request, and the sending time.
+    /// waits: for each bunch, the due time of its first request, and its sending time.
     late: Mutex<Vec<(u64, u64)>>,
     /// The cores that this process may use.
     cores: Vec<usize>,
@@ -89,8 +89,8 @@ impl Watched {
         self.lock_own().owners[target] = owner;
     }
 
-    /// Records that the generator sends requests late, of which the first was due at `due_ns`. The
-    /// next look at the target's waits records the queue that these requests make at the target.
+    /// Records that the generator sends a bunch of late requests. The first of them was due at
+    /// `due_ns`. The next look at the target's waits records the queue that the bunch makes there.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
         self.lock_late().push((due_ns, sent_ns));
     }

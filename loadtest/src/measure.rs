@@ -47,8 +47,8 @@ pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,
     pub(crate) ids: u64,
-    /// The number of requests that were answered with IDs in this second. Requests that ended
-    /// without an answer have a response time, too.
+    /// The number of requests that were answered with IDs in this second. The response times below
+    /// include those of requests that ended without an answer.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
     /// The median of the response times, in microseconds; `None` for a second without an answer.
@@ -108,7 +108,8 @@ pub(crate) enum Fault {
     /// Connections were not open again within [`RECOVERY_TIMEOUT`](crate::load::RECOVERY_TIMEOUT)
     /// of an outage.
     NotRecovered,
-    /// A later run, or a thread, could not begin. `is_ours` is false if the target is to blame.
+    /// A later run or a thread could not begin, or the run's own daemon did not start again.
+    /// `is_ours` is false if the target is to blame.
     NotBegun { reason: String, is_ours: bool },
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Span {
 
 impl Span {
     /// Appends this span to `spans`, joined with the last span if the two touch. Replies that are
-    /// read one after the other often continue each other, so that fewer spans have to be sorted.
+    /// read one after the other often continue each other, so this leaves fewer spans to sort.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
             Some(last) if last.end == self.start => last.end = self.end,
@@ -164,7 +164,7 @@ impl Promise {
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
-        // The stride of a single ID does not count, because other protocols send none.
+        // The stride of a single ID does not count, because other protocols send no stride.
         if run.count == 1 || self.is_consecutive(start, run) {
             Span { start, end }.append_to(spans);
             return Ok(Span { start, end });

@@ -182,8 +182,8 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// When dropped, stops all threads of a run, even if the collector panics, because the scope waits
-/// for the threads.
+/// When dropped, stops all threads of a run. The scope waits for the threads, so they must stop
+/// even if the collector panics.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {

@@ -16,7 +16,7 @@ const ID_SIZE: usize = 8;
 #[derive(Debug)]
 pub(super) struct Noeqd;
 
-/// Sends 0, the size of the token and the token. The server does not answer them.
+/// Sends a zero byte, then the size of the token, then the token. The server does not answer.
 fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("a token of noeqd's protocol has at most 255 bytes"));

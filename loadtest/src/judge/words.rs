@@ -68,8 +68,8 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     // If stalls explain half of the lateness, the machine is at fault. Half is enough, because the
-    // threads that find stalls do not wake at the same instants as the generator's threads. If there was no stall, only
-    // the generator's lateness can excuse a late answer.
+    // threads that find stalls do not wake at the same instants as the generator's threads. If
+    // there was no stall, only the generator's lateness can excuse a late answer.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
         let slip = duration(slip);

@@ -83,8 +83,8 @@ impl Meter {
         self.outage.end = now.ns;
     }
 
-    /// Begins a turn of a thread that was due at `due_ns`. The thread counts as busy since then, or
-    /// since now if it woke earlier.
+    /// Begins a turn that was due at `due_ns`. The thread counts as busy since then, or since `now`
+    /// if that is earlier.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);
     }
@@ -170,8 +170,8 @@ impl Meter {
         }
     }
 
-    /// Subtracts the stalls from those slow requests for which all stalls of their time are
-    /// recorded.
+    /// Subtracts the stalls from each slow request that is so old that all stalls that touched it
+    /// are recorded.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }

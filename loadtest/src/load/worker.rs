@@ -262,8 +262,9 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns how long the thread waited for a core after an answer woke it. After a short sleep,
-    /// returns 0, because the planned end of the sleep is close enough.
+    /// Returns how long the thread waited for a core after an answer woke it. Returns 0 if no
+    /// answer woke it, or after a short sleep: its planned end is close enough to the answer's
+    /// arrival.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;

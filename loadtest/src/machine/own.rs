@@ -74,8 +74,8 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Finds the target's processes. If the last search did not find a process, all its processor
-    /// time counts, because the process began during the run.
+    /// Finds the target's processes. A process that the last search did not find began during the
+    /// run, so all its processor time counts.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;

@@ -44,6 +44,7 @@ struct Thread {
 /// thread has been idle or has waited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
+    /// The start of the interval.
     since_ns: u64,
     /// The time for which the thread ran in the interval.
     ran_ns: u64,

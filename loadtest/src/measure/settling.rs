@@ -24,8 +24,8 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Settles the requests that were answered before an instant. No stall that is recorded later
-    /// touched them.
+    /// Settles the requests that were answered before an instant. All stalls that touched them must
+    /// already be recorded.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
         while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {
             self.slow.pop_front();

@@ -81,7 +81,7 @@ fn tickets_are_placed_by_their_increment() {
     assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
     assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(18));
     assert_eq!((promise.id_at(5), promise.increment()), (11, Some(2)));
-    // A protocol without strides sends 7. 8 is an ID of the other daemon.
+    // A protocol without strides sends the ID 7. The ID 8 is the other daemon's.
     assert_eq!(spans(&promise, single(7)), Ok(vec![Span { start: 3, end: 4 }]));
     assert_eq!(spans(&promise, single(8)), Err(8));
 }

@@ -259,7 +259,7 @@ impl Objective {
     }
 }
 
-/// Reads a file that `--json` wrote. The key `kind` of the file must have the value `kind`.
+/// Reads a file that `--json` wrote. The file's key `kind` must equal the argument `kind`.
 ///
 /// # Errors
 /// One line if the file cannot be read, or if this version's `--json` does not write such files.

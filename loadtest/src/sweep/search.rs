@@ -134,7 +134,7 @@ impl Search {
         }
     }
 
-    /// Records the result of an attempt: the limit that it met, or `None` if the objective held.
+    /// Records the result of an attempt: the limit that it hit, or `None` if the objective held.
     pub(crate) fn record(&mut self, Attempt { rate, phase }: Attempt, limit: Option<Limit>) {
         let Some(limit) = limit else { return self.held.push(rate) };
         self.missed = Some(Missed { rate, limit });

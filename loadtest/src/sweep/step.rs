@@ -1,4 +1,4 @@
-//! A step of a sweep: a run at one rate, and the limit that it met.
+//! A step of a sweep: a run at one rate, and the limit that it hit.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ const MAX_SHARED: f64 = 0.9;
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     pub(crate) holds: bool,
-    /// The limit that the step met; null if the rate held, or if the sweep ended with this step.
+    /// The limit that the step hit; null if the rate held, or if the sweep ended with this step.
     pub(crate) limit: Option<Limit>,
     /// The run, in the form of a plain run's file.
     pub(crate) run: Run,
@@ -44,7 +44,7 @@ impl Step {
 }
 
 /// Runs one step against the target, whose source can hand out `full_rate` IDs in a second. Returns
-/// the step with the limit that it met, if any, or with the reason why the sweep ends.
+/// the step with the limit that it hit, if any, or with the reason why the sweep ends.
 ///
 /// # Errors
 /// [`Failure`] if the load cannot begin.
@@ -72,7 +72,7 @@ pub(super) fn run(
     Ok((Step { phase, holds: answer == Ok(None), limit, run }, answer))
 }
 
-/// Returns the limit that a run met, if any, or the reason why the sweep ends.
+/// Returns the limit that a run hit, if any, or the reason why the sweep ends.
 fn answer(
     verdict: &Verdict,
     outcome: &Outcome,

@@ -179,7 +179,7 @@ impl<'a> Conversation<'a> {
         })
     }
 
-    /// Returns the error of a target that cannot be loaded.
+    /// Returns the error of a target that cannot be put under load.
     pub(crate) fn cannot(&self, reason: &str) -> Failure {
         Failure::usage(format!("{}: {reason}", self.access.endpoint))
     }

@@ -123,8 +123,8 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     }
 }
 
-/// Returns a target that answers with a list of single IDs. The generator checks each ID, so it has
-/// more work than the target.
+/// Returns a target whose replies list every ID instead of a run. The generator has to check each
+/// ID, so it has more work than the target.
 fn costly_to_check() -> FakeDaemon {
     let next_id = AtomicU64::new(1);
     target(fake_daemon::INFO, move |_, _, peer, next, tag| {

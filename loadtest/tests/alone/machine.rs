@@ -61,7 +61,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// A bad target. Whatever it does besides answering ends when this value is dropped.
+/// A bad target. When this value is dropped, the target stops all that it does besides answering.
 struct Bad {
     address: String,
     _target: Box<dyn Any>,

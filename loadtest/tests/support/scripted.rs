@@ -1,4 +1,4 @@
-//! Targets that answer requests by a script, which is a function of the test.
+//! Targets that answer requests by a script. The script is a function that the test passes.
 
 #[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;

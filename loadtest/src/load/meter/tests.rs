@@ -61,8 +61,8 @@ fn a_slow_request_is_settled_once_its_stalls_are_known() {
         answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
     }
     meter.settle(at(1_800_000_000), &stalls);
-    // Of the 8 ms of the first request, the stall excuses 4 ms, and its queue a quarter of 4 ms. A
-    // stall that is not recorded yet may touch the second request.
+    // Of the 8 ms of the first request, the stall excuses 4 ms, and the queue behind the stall
+    // excuses 1 ms. A stall that is not recorded yet may touch the second request.
     let certain = &meter.counts.settling.certain;
     assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);
