@@ -46,8 +46,8 @@ pub(super) fn conditions<'f>(
 type Check<F> =
     fn(bytes: &[u8], answer: &[u8], step: &Step<<F as FrontEnd>::Form>, conditions: &Conditions<'_>) -> bool;
 
-/// Runs the server's side of a connection. `data` is two choices (tokens and draining; the size of
-/// pieces), then the client's stream.
+/// Runs the server's side of a connection. The first byte of `data` chooses tokens and draining.
+/// The second byte chooses the size of pieces. The client's stream follows.
 ///
 /// However the stream is cut, it gives the same requests and replies. A request for IDs never comes
 /// before a required token or while the daemon drains. Its source exists, and its count is allowed.
@@ -267,7 +267,7 @@ pub fn http_heads(data: &[u8]) {
 }
 
 /// Checks noeqd's protocol: nothing but IDs is ever sent. Streams of other protocols' clients are
-/// left out: each of their bytes alone is a request, so pieces of one byte get other replies.
+/// left out: a whole stream is refused, but in pieces of one byte, the first passes for a count.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

@@ -1,6 +1,6 @@
 //! The front end for memcached's protocol, as katsubushi speaks it. `get orders` or `get orders:1`
-//! draws an ID from the source `orders`. A `get` of any other key draws from the source `any_key`
-//! or, if that is not set, from the first source.
+//! draws an ID from the source `orders`. A `get` of any other key draws from the source that
+//! `any_key` names or, if that is not set, from the first source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. One connection may mix both.
 //! - `keys`: the keys of a `get` that are not answered yet.

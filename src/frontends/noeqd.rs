@@ -48,8 +48,8 @@ pub struct Noeqd {
 }
 
 impl Noeqd {
-    /// The cost of a request apart from its byte. A request takes about as long as one of 16 bytes
-    /// in Snowbank's own protocol.
+    /// The cost of a request apart from its byte. A request takes about as long as a request of 16
+    /// bytes in Snowbank's own protocol.
     const REQUEST_COST_BYTES: usize = 15;
 
     /// Takes the handshake: 0, the size of the token, and the token.

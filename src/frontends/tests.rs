@@ -80,7 +80,7 @@ fn frames_of_all_front_ends_fit_the_queues() {
             }
             Protocol::Noeqd => assert_frames_fit::<Noeqd>(b"\xff", false),
             Protocol::Http => {
-                // JSON escapes both characters.
+                // JSON escapes both characters of this dictionary.
                 let list = "GET /v1/ids?count=1000000&format=dictionary:%22%5C HTTP/1.1\r\nHost: a\r\n\r\n";
                 assert_frames_fit::<Http>(list.as_bytes(), false);
             }

@@ -163,7 +163,7 @@ impl Numbering {
         }
     }
 
-    /// Returns true if replies must list each ID, because the IDs form no runs.
+    /// Returns true if replies must list each ID, because runs on the wire cannot express the IDs.
     pub fn needs_list(&self) -> bool {
         match self {
             Numbering::Snowflake(numbering) => numbering.needs_list(),
@@ -236,10 +236,10 @@ impl Numbering {
         }
     }
 
-    /// Returns true if an ID bound recorded for the other numbering is valid for this one. It is
-    /// if both have the same ID space, and the other numbering has all worker IDs of this one. For
-    /// two ticket counters with the same name the result is always true, because a bound holds for
-    /// every increment and offset.
+    /// Returns true if an ID bound recorded for the other numbering is valid for this one. Two
+    /// snowflake sources must have the same ID space, and the other one must have all worker IDs of
+    /// this one. Two ticket counters only need the same name, because a bound holds for every
+    /// increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

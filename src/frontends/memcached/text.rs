@@ -14,7 +14,7 @@ pub(super) const VALUE_BYTES_MAX: usize = 48;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";
 
-/// Returns the first line of some bytes without its line end, and its size with the line end.
+/// Returns the first line of some bytes without its LF, and its size with the LF. A CR stays.
 fn line_of_bytes(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     Some((&bytes[..end], end + 1))

@@ -182,7 +182,7 @@ impl Resp {
             "exec" => self.exec(out)?,
             "discard" => self.discard(out)?,
             "client" => self.client(operands, out)?,
-            // No client needs to know the arities.
+            // COMMAND lists no commands, because no client needs to know their arities.
             "command" => match operands.first() {
                 None => encode::array(out, 0),
                 Some(count) if count.eq_ignore_ascii_case(b"count") => encode::integer(out, 0),

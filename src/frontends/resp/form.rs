@@ -50,7 +50,7 @@ impl Announced {
     }
 }
 
-/// The connections that sent INCR, by the form of their first reply.
+/// The connections that sent INCR or INCRBY, by the form of their first reply.
 #[derive(Debug, Default)]
 pub struct IncrConnections {
     integers: AtomicU64,

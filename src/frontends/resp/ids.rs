@@ -72,8 +72,8 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
     Ok(Reply::Ids(ask, Form::List))
 }
 
-/// Returns true for a number. A number cannot be the name of a source, because no name is all
-/// digits.
+/// Returns true for a number. No source's name is all digits. A source may be called `-5`, but here
+/// that is a count.
 fn is_count(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)

@@ -64,9 +64,9 @@ pub(super) enum Miss {
     Fault(&'static str),
 }
 
-/// The number of arguments is no number, or above [`ARGUMENTS_MAX`].
+/// The fault if the count of arguments is no number, or above [`ARGUMENTS_MAX`].
 const ARGUMENT_COUNT: &str = "invalid multibulk length";
-/// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
+/// The fault if the size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
 const ARGUMENT_SIZE: &str = "invalid bulk length";
 
 /// Parses the first request of `bytes`, and adds its arguments to `arguments`. Returns the size of

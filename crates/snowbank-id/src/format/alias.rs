@@ -165,7 +165,7 @@ mod tests {
             assert!(error.contains("under key version 10, and the keys have 7"), "{error}");
         }
         let codec = Format::Alias.codec(Context::new("orders", None).alias_keys(&both)).unwrap();
-        // The number was computed by the steps of SP 800-38G in Python, with OpenSSL's AES.
+        // This alias was computed by the steps of SP 800-38G in Python, with OpenSSL's AES.
         assert_eq!(codec.text(1541815603606036480).unwrap(), "10-AkWwhOGaEYF");
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::layout::PRESETS;
 
-/// The name of every format, and true if its texts sort in the order of their IDs.
+/// The name of every format without keys, and true if its texts sort in the order of their IDs.
 const EACH: &[(&str, bool)] = &[
     ("decimal", false),
     ("hex", true),
@@ -81,7 +81,7 @@ fn texts_match_independent_computations() {
         ("decimal", "1541815603606036480"),
         ("hex", "1565a11f6217a000"),
         ("dictionary:01", "001010101100101101000010001111101100010000101111010000000000000"),
-        // These texts agree with Python's int(str, base) and with Crockford's page.
+        // The digits agree with repeated divmod in Python, and the symbols with Crockford's page.
         ("base62", "1ptWyK4WgZU"),
         ("base32-crockford", "1ASD13XH1F800"),
         ("base32-crockford-check", "1ASD13XH1F800B"),
@@ -115,7 +115,7 @@ fn crockford_forgives_what_people_misread() {
     assert_eq!(read("1O-il"), read("1011"));
     assert_eq!(read("7zzzzzzzzzzzz"), Ok(LAST_ID));
     let checked = codec("base32-crockford-check", "twitter");
-    // These IDs have each of the 37 check symbols twice. Each is read in upper and lower case.
+    // These IDs have each of the 37 check symbols twice. Each text is read in both cases.
     for id in 0..74 {
         let text = checked.text(id).unwrap();
         assert_eq!((checked.read(&text), checked.read(&text.to_lowercase())), (Ok(id), Ok(id)), "{text}");

@@ -17,8 +17,8 @@ const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 /// microseconds in a day is far from an overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
-/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
-/// its picture of a layout.
+/// The longest name of a field, in bytes. Any word fits, and the command line's picture of a layout
+/// still has room for the name.
 const MAX_FIELD_NAME_LEN: usize = 32;
 
 /// An average year, 365.25 days.

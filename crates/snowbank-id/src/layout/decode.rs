@@ -17,7 +17,7 @@ pub struct Decoded<'a> {
     pub worker: u64,
     /// The ID's number within its tick and worker.
     pub sequence: u64,
-    /// All fields by name, in the layout's order, with the time.
+    /// All fields by name, including the time, in the layout's order.
     pub fields: Vec<(&'a str, u64)>,
 }
 
@@ -110,7 +110,7 @@ impl Layout {
     /// last tick of the layout.
     ///
     /// # Errors
-    /// Returns an error if `from` is after `to`, or no tick is within the range.
+    /// Returns an error if `from` is after `to`, or if both lie on one side of the layout's life.
     pub fn range(&self, from: UnixMicros, to: UnixMicros) -> Result<(u64, u64), LayoutError> {
         if from > to {
             return Err(LayoutError::new(format!(

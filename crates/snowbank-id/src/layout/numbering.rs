@@ -55,7 +55,7 @@ struct Tables {
 /// The workers that have the same values in the node fields above the sequence.
 #[derive(Debug)]
 struct Group {
-    /// The part of these worker IDs above the sequence, which is equal in all of them.
+    /// The worker IDs' part above the sequence, which all workers of the group share.
     upper: u64,
     /// The group's first index within the tick. `last` is its last index.
     start: u64,
@@ -76,8 +76,8 @@ struct Column {
     /// The distance from an ID of this column to the next ID of the group. For the last ID of the
     /// group, this is the distance to the ID that a further row would begin with.
     stride: u64,
-    /// The number of steps of equal length that follow each other from this column on. `u64::MAX`
-    /// if all steps of the group are equal.
+    /// The number of equal strides that follow each other, beginning with this column's.
+    /// `u64::MAX` if all strides of the group are equal.
     steps: u64,
 }
 
@@ -233,8 +233,8 @@ impl Numbering {
         &self.tables.random_parts
     }
 
-    /// Returns true if replies must list single IDs, because there are random fields or a stride
-    /// exceeds a u32.
+    /// Returns true if replies must list each ID, because the layout has random fields or a run
+    /// has a stride above `u32::MAX`.
     pub fn needs_list(&self) -> bool {
         self.tables.needs_list
     }
@@ -308,7 +308,7 @@ fn part_of_worker(layout: &Layout, worker: u64) -> u64 {
     part
 }
 
-/// Arranges the workers in groups and columns, and measures the steps between their IDs.
+/// Arranges the workers in groups and columns, and measures the strides between their IDs.
 fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>) {
     let row_weight = row_weight(layout);
     let lower = nodes(layout).filter(|node| node.weight() < row_weight);

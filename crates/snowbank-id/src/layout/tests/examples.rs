@@ -51,7 +51,7 @@ fn published_ids_decode_to_their_published_fields() {
 }
 
 #[test]
-fn presets_have_the_published_life_rate_and_workers() {
+fn presets_have_the_published_years_rates_and_workers() {
     for (name, first, years, per_second, workers, digits) in [
         ("twitter", "2010-11-04T01:42:54.657Z", 69, 4_096_000, 1024, 19),
         ("clearing", "1965-09-26T19:46:40.000Z", 292, 10_000, 100, 19),

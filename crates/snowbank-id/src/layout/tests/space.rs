@@ -166,9 +166,9 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// The layouts grow alike and have any epochs. `collision` must find every two workers that
+    /// The layouts grow alike and have any epochs. `collision` must find every pair of workers that
     /// have an ID in common. If the weights divide each other and the ticks are equal, it must find
-    /// no other workers.
+    /// no other pair.
     #[test]
     fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),
