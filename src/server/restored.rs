@@ -6,7 +6,7 @@
 //!
 //! After an announcement, the daemon revokes all grants, so the IDs that were claimed ahead are
 //! dropped. The keeper makes the ceilings durable again before it grants anything. If the daemon
-//! cannot read the log, only a jump of wall − boot shows that the machine was restored.
+//! cannot read the log, only a jump of the clocks shows that the machine was restored.
 //!
 //! A ticket source with a counter of its own loses its grant for good, because no clock shows which
 //! numbers another copy of the machine has handed out. The state records that the counter is

@@ -59,7 +59,7 @@ pub(super) enum Done {
     Looked(Result<(), NoAnswer>, Box<Noticed>),
     /// The result of a job that a stop asked for: see [`Fleet::finish`].
     Finished(Result<(), String>),
-    /// Another process may hold a worker ID or a shared counter.
+    /// Another process may have taken over a worker ID or a shared counter.
     Lost(TakenOver),
 }
 
@@ -147,7 +147,7 @@ impl Fleet {
     /// # Errors
     /// After a failed Confirm, the stop must leave the state as a kill would leave it. After a
     /// failed Release, it is unknown whether the coordinator released the worker IDs. If it did,
-    /// other daemons can take them at once. If not, they can once the clock has passed the bounds.
+    /// other daemons can take them at once. If not, only after the clock has passed the bounds.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

@@ -195,8 +195,8 @@ impl Joined {
             }
             !found.moved_away().any(|moved| has(moved, &source.layout, id))
         };
-        // If this state had worker IDs before it belonged to a fleet, it asks for these worker IDs
-        // first.
+        // A source whose worker IDs are picked prefers those that it had last, even if that was
+        // before the state belonged to a fleet.
         let own = source.own_workers().cloned().or_else(|| {
             let had =
                 self.in_fleet.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));

@@ -213,9 +213,9 @@ impl Found {
     }
 
     /// Returns what the state remembers of the clock. If the state was used in the machine's
-    /// current boot, this is wall − boot, otherwise the instant up to which ceilings were granted.
-    /// If a clock was ahead and has been set right, its lead counts only for the worker IDs that
-    /// were used while it was ahead.
+    /// current boot, this is the wall clock minus the boot clock at that time. Otherwise it is the
+    /// instant up to which ceilings were granted. If a clock was ahead and has been set right, its
+    /// lead counts only for the worker IDs that were used while it was ahead.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -314,8 +314,7 @@ impl Found {
             let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
             let mut source = new_source(settings, numbering.clone(), start, now);
             if self.directory.is_none() && fleet.is_none() {
-                // Otherwise a second start in this tick would begin at the same position as this
-                // start.
+                // Without this, a second start in the same tick would begin at the same position.
                 source = source.begins_with_the_clock();
             }
             let source = ManagedSource::new(Arc::new(source), rule, start.position, now);

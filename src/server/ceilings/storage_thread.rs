@@ -33,7 +33,7 @@ pub(super) enum Job {
 #[derive(Debug)]
 pub(super) struct Trim {
     pub(super) sources: Vec<Left>,
-    /// The believed wall − boot.
+    /// The believed wall clock minus the boot clock.
     pub(super) wall_minus_boot_us: i64,
     /// The indices of the sources whose numbers another copy of the machine may hand out too.
     pub(super) restored: Vec<usize>,

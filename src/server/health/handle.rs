@@ -40,13 +40,14 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
-    /// Completes when another process may hold a worker ID, a shared counter or the state.
+    /// Completes once another process may have taken over a worker ID, a shared counter or the
+    /// state.
     pub async fn await_loss(&self) {
         self.0.lost.wait().await;
     }
 
-    /// Returns the reason why another process may hold a worker ID, a shared counter or the state,
-    /// if there is such a reason.
+    /// Returns the reason why another process may have taken over a worker ID, a shared counter or
+    /// the state. `None`: there is no such reason.
     pub fn lost(&self) -> Option<&str> {
         self.0.lost.get().map(String::as_str)
     }

@@ -115,7 +115,7 @@ impl Changes {
             return Vec::new();
         }
         let mut lines = Vec::new();
-        // This finding has no line, because the reload itself logs that it was refused.
+        // The finding `reload` has no line, because the reload itself logs that it was refused.
         for finding in status.findings.iter().filter(|finding| finding.name != "reload") {
             let logged = self.findings.entry(finding.full_name()).or_default();
             let level = Level::Found(finding.effect);

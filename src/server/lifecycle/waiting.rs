@@ -67,7 +67,8 @@ pub struct TakenNumbers {
 pub struct StartEnd {
     /// A server that is ready to hand out IDs, or the reason why the start failed.
     pub ready: Result<Ready, StartError>,
-    /// The inherited sockets, or the sockets of the wait before this start.
+    /// The inherited sockets or, if the daemon waited before this start, the sockets that it had
+    /// during the wait.
     pub sockets: Inherited,
     /// Remembers the worker IDs that earlier tries took.
     pub tries: Tries,

@@ -93,8 +93,8 @@ impl AsyncWrite for CountedSocket {
 /// Counts the records of a stream that is read in pieces.
 #[derive(Debug, Default)]
 pub(super) struct RecordCount {
-    /// The header's last two bytes that were read. At the end of the header, they are the length
-    /// field.
+    /// The last two bytes that were read of the current header. Once the whole header is read, they
+    /// are its length field.
     length: [u8; 2],
     /// The number of bytes of the current header that were read.
     of_header: usize,

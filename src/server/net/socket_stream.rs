@@ -20,9 +20,9 @@ use crate::access::Shown;
 /// would cause a reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The number of bytes that are read at full speed while a connection is being closed. So many
-/// bytes are enough for a message that the peer may have sent before it reads the last reply.
-/// Further bytes are read slowly, so that a peer gains nothing by flooding such a connection.
+/// The number of bytes that are read at full speed while a connection is being closed. This is
+/// enough for a message that the peer may have sent before it reads the last reply. Further bytes
+/// are read slowly, so that a peer gains nothing by flooding such a connection.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// The pause between two reads of further bytes.

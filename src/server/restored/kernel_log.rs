@@ -126,8 +126,8 @@ fn missed(buses: &Path) -> Heard {
     }
 }
 
-/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi` or, since Linux
-/// 6.10, `platform`.
+/// Returns whether the driver `vmgenid` has a device on any of the buses. It has one on `acpi` or,
+/// since Linux 6.10, on `platform`.
 fn has_generation_id(buses: &Path) -> io::Result<bool> {
     for bus in fs::read_dir(buses)? {
         let entries = match fs::read_dir(bus?.path().join("drivers/vmgenid")) {

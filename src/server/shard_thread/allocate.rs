@@ -61,7 +61,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns how many requests for one ID each can be served without reading the clock and
+    /// Returns how many requests for a single ID can be served without reading the clock and
     /// without a claim. Returns 0 for a client with limits, because its requests are checked one by
     /// one.
     #[inline]
@@ -159,8 +159,8 @@ impl Turn<'_> {
         };
         let (sender, finished) = oneshot::channel();
         self.state.waiters.insert((ask.source, id), sender);
-        // If the request needs IDs of the next tick, the ticker sleeps until that tick. Otherwise
-        // the ticker is woken now, to serve the request or to ask for a higher ceiling.
+        // If the request needs IDs of the next tick, the ticker need only wake up by then.
+        // Otherwise it is woken now, to serve the request or to ask for a higher ceiling.
         let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
         let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
         if !waits_for_tick || self.state.ticker_wakes_at.is_none_or(|at| event < at) {

@@ -30,8 +30,8 @@ impl<F> Backlog<F> {
                 let Some(from) = numbering.position_of(left.first) else {
                     unreachable!("granted IDs have positions");
                 };
-                // A run may skip a position that was not claimed, if the IDs of the positions
-                // beside it differ by the stride. `dense` ends before the first skipped position.
+                // A run may skip a position that was not claimed, if the IDs just before and
+                // after it differ by the stride. `dense` ends before the first skipped position.
                 let dense = numbering.run_at(from, left.count.into());
                 let count = if dense.stride == left.stride { dense.count } else { 1 };
                 left.count -= count;

@@ -56,7 +56,7 @@ pub(super) struct Connection<F: FrontEnd> {
 enum TurnEnd<F: FrontEnd> {
     /// All complete requests that were read are answered. More bytes may have arrived.
     Done,
-    /// More requests or IDs can be encoded as soon as the replies so far are written.
+    /// More requests can be served, or more IDs encoded, once the replies so far are written.
     Again,
     /// A request waits for its IDs.
     Parked(Parked<F::Form>),
@@ -137,7 +137,7 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
             };
-            // Half a long request needs a share of the budget.
+            // A long request of which only a part has arrived needs a share of the budget.
             if read && self.exchange.unread.len() > KEPT_FREELY {
                 Box::pin(self.await_share()).await?;
             }

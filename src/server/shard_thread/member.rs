@@ -18,8 +18,8 @@ pub(super) struct Member {
     kept_units: usize,
 }
 
-/// The unit in which the bytes that connections keep are counted. Less than a unit is not counted.
-/// So for most half requests, the thread does not write to memory that all threads share.
+/// The unit in which kept bytes are counted. Less than a unit is not counted. So for most half
+/// requests, the thread does not write to memory that all threads share.
 const KEPT_UNIT: usize = 4 * 1024;
 
 impl Member {

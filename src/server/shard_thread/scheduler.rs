@@ -31,12 +31,13 @@ use crate::server::net::counted_socket::TlsRead;
 pub(super) const TURN_COST: usize = 1_024;
 
 /// The cost of each byte of small requests in Snowbank's own protocol. It includes the claims and
-/// the small replies of these requests. Other front ends convert their requests to such bytes: see
+/// the small replies of these requests. Small requests take up to 12 ns per byte if they differ,
+/// and 5 ns if they are equal. Other front ends convert their requests to such bytes: see
 /// `BYTES_OF_COST` and `extra_cost_bytes` of `FrontEnd`.
 const REQUEST_BYTE_COST: usize = 3;
 
 /// The number of bytes of replies that add 1 to the cost. The IDs of a long reply take 0.5 ns per
-/// byte. Small requests take up to 12 ns per byte if they differ, and 5 ns if they are equal.
+/// byte.
 const REPLY_BYTES_OF_COST: usize = 4;
 
 /// The cost of a turn that reads as many bytes of small requests as a turn can. Such a turn takes
@@ -73,7 +74,7 @@ pub(super) const fn tls_cost(read: TlsRead) -> usize {
 }
 
 /// Returns the cost of reading this many bytes of half a request, or of decrypting this many bytes.
-/// Writing them costs about as much.
+/// A byte costs as much as a byte of a reply.
 pub(super) const fn scan_cost(bytes: usize) -> usize {
     bytes / REPLY_BYTES_OF_COST
 }

@@ -26,8 +26,8 @@ pub(crate) struct Common {
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) pending: PendingLimits,
     pub(crate) heartbeat: Heartbeat,
-    /// The reason why another process may hold a worker ID, a shared counter or the state. Once the
-    /// reason is set, the daemon stops.
+    /// The reason why another process may have taken over a worker ID, a shared counter or the
+    /// state. Once the reason is set, the daemon stops.
     pub(crate) lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one shard still
     /// answers requests, the other shards keep their connections open and refuse new requests.

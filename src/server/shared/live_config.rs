@@ -1,4 +1,4 @@
-//! The live configuration: everything that a reload can change and shards read.
+//! The live configuration: everything that a reload can change and that shards read.
 //!
 //! A `LiveConfig` is immutable. A reload creates a new `LiveConfig`, and each shard adopts the new
 //! one between two turns. So a turn has one configuration from its start to its end, and reads this

@@ -37,8 +37,8 @@ pub(super) struct FirstPosition {
     /// The stored bound that led to the position. If nothing was claimed, a clean stop stores this
     /// bound again.
     pub(super) id_bound: u64,
-    /// True if IDs were handed out right up to this position, because the previous run stopped
-    /// cleanly. After a crash, nothing shows how far below this position the last ID is.
+    /// True if IDs were handed out right up to this position, as a clean stop has recorded. After a
+    /// crash, nothing shows how far below this position the last ID is.
     pub(super) is_clean: bool,
 }
 
@@ -61,8 +61,8 @@ impl FirstPosition {
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
     /// With `on_step_back = "wait"`, this is the largest lead that crashes can cause without a step
-    /// of the clock: the horizon, and two ticks for a second crash. After a clean stop it is 0,
-    /// because a clock that is behind the last ID must have gone back.
+    /// of the clock: the horizon and, if a second crash follows, two more ticks. After a clean
+    /// stop it is 0, because a clock that is behind the last ID must have gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

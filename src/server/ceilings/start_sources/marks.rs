@@ -96,8 +96,8 @@ pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path:
     ))
 }
 
-/// Returns the refusal of a source whose worker IDs were moved away, or for which other worker IDs
-/// that can make the same IDs were moved away.
+/// Returns the refusal of a source because its worker IDs, or other worker IDs that can make the
+/// same IDs, were moved away.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {

@@ -14,7 +14,7 @@ use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
 
 /// The number of errors in a row after which a connection is closed, because an error costs more
-/// than a request. If an honest client has a defect, so many errors are enough to notice it.
+/// than a request. This many errors are enough to notice a defect of an honest client.
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
 /// The requests of a connection that are not answered yet, and the replies that are not written

@@ -108,7 +108,7 @@ impl<F: FrontEnd> Connection<F> {
     /// of the budget.
     ///
     /// # Errors
-    /// The share was too small for `stall_timeout`.
+    /// The share did not become large enough within `stall_timeout`.
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {

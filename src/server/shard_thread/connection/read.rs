@@ -54,8 +54,8 @@ impl<F: FrontEnd> Connection<F> {
         (config.version, deadline)
     }
 
-    /// Reads bytes, and takes a turn with them. If no bytes have arrived, but a configuration after
-    /// `version` was adopted, ends the turn at once, so that the next turn has the new deadline.
+    /// Reads bytes, and takes a turn with them. If no bytes have arrived, but a newer configuration
+    /// than `version` was adopted, ends the turn at once. The next turn then has the new deadline.
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
