@@ -192,7 +192,7 @@ impl Status {
         }
         let message = format!(
             "{} of {} bytes queued: the daemon reads no more requests of clients that do not take their replies, and \
-             closes them after limits.stall_timeout; see who they are, or raise limits.max_queued_bytes",
+             closes their connections after limits.stall_timeout; see who they are, or raise limits.max_queued_bytes",
             Grouped(queued_bytes),
             Grouped(queued_bytes_max)
         );

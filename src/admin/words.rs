@@ -116,7 +116,7 @@ fn clock_in_words(clock: &ClockStatus) -> String {
 
 fn ceilings_in_words(ceilings: &CeilingsStatus) -> String {
     let failures = match (&ceilings.failing, ceilings.failures) {
-        (Some(reason), count) => format!("failed {}, and now: {reason}", times(count)),
+        (Some(reason), count) => format!("failed {}, the last time with: {reason}", times(count)),
         (None, 0) => String::from("never failed"),
         (None, count) => format!("failed {}, not now", times(count)),
     };

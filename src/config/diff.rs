@@ -26,7 +26,7 @@ impl fmt::Display for Changed {
     }
 }
 
-const WHAT_TO_DO: &str = "restart the daemon, or put it back";
+const WHAT_TO_DO: &str = "restart the daemon, or put the setting back";
 
 /// Returns the changes of identities, which are compared by name. All these changes take effect at
 /// a reload.

@@ -139,6 +139,6 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
         ),
         Fault::NotRecovered => format!("the target did not recover within {RECOVERY_TIMEOUT:?}"),
         Fault::NotBegun { reason, is_ours: true } => reason.clone(),
-        Fault::NotBegun { reason, is_ours: false } => format!("the target accepts no connection: {reason}"),
+        Fault::NotBegun { reason, is_ours: false } => format!("the target could not be reached: {reason}"),
     }
 }

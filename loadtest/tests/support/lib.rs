@@ -194,7 +194,7 @@ impl Ran {
         const TIMES: [&str; 6] = [
             "this machine stood still",
             "of which the target took at least",
-            "of the asked rate",
+            "of the requested rate",
             "the generator was the bottleneck",
             "the target stalled: no answer within",
             "the target did not recover within",

@@ -63,7 +63,7 @@ impl<'a> Query<'a> {
             (None, Some(digits)) => digits.parse::<u32>().map(|seconds| seconds.saturating_mul(1000)),
             (digits, _) => digits.unwrap_or(text).parse::<u32>(),
         };
-        let allowed = "allowed: milliseconds, as 250, 250ms or 2s";
+        let allowed = "allowed: a time, as 250 (milliseconds), 250ms or 2s";
         wait_ms.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
     }
 

@@ -39,8 +39,7 @@ pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<
 pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
     let mut ask = Ask::new(0, 1);
     if let [name, rest @ ..] = operands
-        && !is_count(name)
-        && (!is_option(name) || is_source(name, facts))
+        && (is_source(name, facts) || !is_count(name) && !is_option(name))
     {
         ask.source = source_of(name, facts)?;
         operands = rest;
@@ -72,8 +71,7 @@ pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Rep
     Ok(Reply::Ids(ask, Form::List))
 }
 
-/// Returns true for a number. No source's name is all digits. A source may be called `-5`, but here
-/// that is a count.
+/// Returns true for a number, which may be negative.
 fn is_count(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)

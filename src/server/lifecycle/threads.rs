@@ -118,7 +118,7 @@ impl KeeperThread {
             // The keeper thread ends with the process, as after kill -9. Durable ceilings stay
             // durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
-                "storage did not answer in time, or the coordinator of a fleet; if the ceilings are not trimmed, the \
+                "storage or the fleet's coordinator did not answer in time; if the ceilings are not trimmed, the \
                  next start begins above them"
             ),
             Err(RecvTimeoutError::Disconnected) => {

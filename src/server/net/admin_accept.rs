@@ -68,7 +68,7 @@ async fn serve_pending(
     });
     tokio::select! {
         biased;
-        () = evicted => rejections::log(peer, "it sent no request to the admin listener, and a newcomer needed its place"),
+        () = evicted => rejections::log(peer, "it was idle at the admin listener, and a newcomer needed its place"),
         () = served => {}
     }
 }

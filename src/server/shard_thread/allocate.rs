@@ -290,7 +290,9 @@ impl<F: Copy> Queued<F> {
     /// Its deadline stays the same. The lost IDs do not count towards the client's rate.
     fn resume(&mut self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         let Some((taken, held)) = self.taken.take() else { unreachable!("a wait ends once") };
-        let Some(outcome) = self.outcome.take() else { unreachable!("a wait ends after it is over") };
+        let Some(outcome) = self.outcome.take() else {
+            unreachable!("a wait ends after its outcome is known")
+        };
         let ask = &self.request.ask;
         let (lane, _) = turn.state.shard.lane(ask.source);
         match lane.end_wait(taken, &outcome, &mut turn.state.runs) {

@@ -48,7 +48,7 @@ impl Crockford {
             return Ok(id);
         }
         Err(FormatError::new(format!(
-            "{:?} ends with the check symbol {last:?}, and the others need {wanted:?}; compare the text with the original",
+            "{:?} ends with the check symbol {last:?}, and the symbols before it need {wanted:?}; compare the text with the original",
             excerpt(text)
         )))
     }
