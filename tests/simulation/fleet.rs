@@ -4,11 +4,11 @@
 //! minutes and step. Machines are cut off from the coordinator. Daemons are killed, stopped, paused
 //! until their clocks are past their ceilings, and resumed twice from one memory snapshot. Disks
 //! are copied to other machines while their daemons run, and older copies are put back. There are
-//! more daemons than worker IDs, so daemons compete for them. A daemon whose worker ID the
-//! coordinator picks keeps one record, as `DiskStore` does. While a start pauses, other daemons
-//! act. In some fleets each daemon has two sources, each source has two worker IDs, every second
-//! machine has another horizon, or an operator replaces the ID space while daemons of the earlier
-//! ID space run.
+//! more daemons than worker IDs, so daemons compete for them. If the coordinator picks
+//! a daemon's worker ID, the daemon keeps one record, as `DiskStore` does. While a start pauses,
+//! other daemons act. In some fleets each daemon has two sources, each source has two worker IDs,
+//! every second machine has another horizon, or an operator replaces the ID space while daemons of
+//! the earlier ID space run.
 //!
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.

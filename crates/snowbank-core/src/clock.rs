@@ -126,14 +126,14 @@ const JUMP: Duration = Duration::from_secs(2);
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
 /// it, and the keeper writes it.
 ///
-/// A step is measured against the last believed time plus the boot clock's progress since, not
-/// against the last reading of the wall clock. So a wall clock that went back and returns is
-/// believed at once.
+/// A step is measured against the highest believed time plus the time that the boot clock has run
+/// since then, not against the last reading of the wall clock. So a wall clock that went back and
+/// returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Believed wall − boot in microseconds, from the last look that believed a wall time above all
-    /// earlier ones.
+    /// Believed wall − boot in microseconds. Only a look that believes a new highest wall time
+    /// changes it.
     carried_us: AtomicI64,
     /// Wall − boot in microseconds when the keeper last looked, believed or not.
     seen_us: AtomicI64,

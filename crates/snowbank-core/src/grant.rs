@@ -18,8 +18,8 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 pub struct Grant {
     /// Nothing at or above this position is claimed. This position rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts how often the grant was taken away. After that, threads drop the positions that they
-    /// claimed before.
+    /// Counts how often the grant was taken away. Each time, threads drop the positions that they
+    /// had claimed before.
     generation: AtomicU64,
     /// 1 if a claim has met the ceiling since the last raise.
     wanted: AtomicU64,
@@ -121,8 +121,8 @@ impl Grant {
 /// The rule for how far ahead of the clock a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// The distance of the ceiling above the wall clock. A sync may take this long before a request
-    /// has to wait for it.
+    /// The distance of the ceiling above the wall clock. Requests of a source in use wait for a
+    /// raise only if raises take longer than about half of this time.
     pub horizon: Duration,
     /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
@@ -141,7 +141,7 @@ impl CeilingRule {
     /// ceiling and wait for a sync. So a ceiling is also above ID time by at least a reserve: a
     /// quarter of the uptime, at most half the horizon. At half speed the ID clock needs a whole
     /// horizon to use up half a horizon. The reserve is rounded down to a tick, so that repeated
-    /// starts do not add to it.
+    /// starts do not push the ceiling ever further ahead.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);

@@ -65,7 +65,7 @@ impl Shard {
         self.index
     }
 
-    /// Starts a wake-up: later claims use `now`, and blocks that are too old by `now` are dropped.
+    /// Starts a wake-up: later claims use `now`, and blocks that are too old at `now` are dropped.
     #[inline]
     pub fn wake(&mut self, now: Now) {
         self.top_up();

@@ -11,9 +11,9 @@ use super::locked_file::HOLDER_BYTES;
 /// the list in parts, and can leave out a line if other locks are released between two parts.
 const LIST_READS: u32 = 5;
 
-/// Returns the holder of a held lock: ` (process 123)` if the kernel names the process, or `
-/// (process 123, as its file says)` if only the lock's file does. The text is empty if the holder
-/// is unknown.
+/// Returns the holder of a held lock: ` (process 123)` if the kernel names the process. If only the
+/// lock's file does, returns ` (process 123, as its file says)`. The text is empty if the holder is
+/// unknown.
 ///
 /// The kernel's list is current, so it is preferred to the file. But it leaves out the processes of
 /// other containers, and on some file systems the list shows other device numbers than the file's

@@ -164,8 +164,8 @@ impl DiskStore {
     }
 }
 
-/// Returns the records of `let_go` that a later start still needs. A record is needed as long as no
-/// record of a current source keeps IDs in the same order.
+/// Returns the records of `let_go` that a later start still needs. A record is needed until the
+/// record of a current source [keeps its order](Record::keeps_order_of).
 fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterator<Item = &'a Record> {
     let_go.iter().filter(|gone| !sources.iter().any(|record| record.keeps_order_of(gone)))
 }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_that_may_pass_may_pass_for_files_too() {
+    fn the_same_system_errors_may_pass_for_files() {
         let passing = [Errno::NOSPC, Errno::IO, Errno::STALE, Errno::MFILE, Errno::ADDRNOTAVAIL];
         let lasting = [Errno::ACCESS, Errno::ROFS, Errno::NOENT, Errno::ISDIR, Errno::NAMETOOLONG];
         let passing = passing.map(|errno| (errno, true));

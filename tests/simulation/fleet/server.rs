@@ -188,9 +188,9 @@ impl Coordinator for Link {
         BootMicros(0).after(self.passed)
     }
 
-    /// A daemon that lost a write notices the loss within the time of a poll and its answers. If a
-    /// pause ends at least that long after the pausing daemon's last write, but no daemon has
-    /// noticed, the pausing daemon is cut off.
+    /// A daemon that lost a write notices the loss within the time of a poll and its answers. If
+    /// that time has passed since the pausing daemon's last write, and no daemon has noticed the
+    /// loss, the pausing daemon is cut off at the end of its pause.
     fn pause(&mut self, time: Duration) {
         self.pass(time);
         let since_write = self.since_write;

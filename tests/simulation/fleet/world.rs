@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Saves the keys while a worker ID is free, which other daemons may take before a restore.
+    /// Saves the keys while a worker ID is free. Another daemon may take it before a restore.
     pub(crate) fn back_up_after_release(&mut self) {
         if self.goes_back_twice && !self.is_between_restores {
             self.backup = Some(self.link.server().keys.clone());

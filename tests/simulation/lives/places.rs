@@ -47,8 +47,8 @@ impl Place {
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
-    /// Forgets each source whose worker IDs a source of another name has now, as after a renaming.
-    /// Under its earlier name, the source would start without a record.
+    /// Forgets each source if a source of another name has all its worker IDs now, as after a
+    /// renaming. Under its earlier name, the source would start without a record.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {

@@ -11,7 +11,7 @@ const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
     /// Ends the faults. The wall clock then shows the highest time that it ever showed, or a time
-    /// that is behind by at most `max_ahead`. Checks that IDs flow again.
+    /// at most `max_ahead` behind the highest tick used. Checks that IDs flow again.
     pub(crate) fn recover(&mut self) {
         self.end_the_faults();
         if self.is_ended() {
@@ -100,8 +100,8 @@ impl World {
     pub(crate) fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
         // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
-        // most. Requests that come just before a tick are answered only in the step of the loop
-        // below that comes after the tick.
+        // most. Requests that come just before a tick are answered only after the tick, in the next
+        // step of the loop below.
         let until_us = self.machine.true_us + within_us + 3 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
@@ -113,8 +113,8 @@ impl World {
             // The last steps are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
-            // In this time the write that the keeper has just started ends, and the ID clock stays
-            // below the ceiling.
+            // This is long enough for the keeper's new write to end. The ID clock stays below the
+            // ceiling meanwhile.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();

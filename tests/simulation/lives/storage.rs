@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// Storage: what survives the process, its present reliability, and the writes in flight.
+/// Storage: what survives the process, how often writes fail, and the writes in flight.
 #[derive(Debug)]
 pub(crate) struct Storage {
     pub(crate) state: State,

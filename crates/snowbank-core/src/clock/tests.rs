@@ -209,7 +209,7 @@ fn a_catch_up_is_lowered_to_max_ahead_and_ended_by_the_wall_clock() {
         (id_time(now(after * SECOND_US, step_us), &catch_up, MAX_AHEAD).0 - START.wall.0) / SECOND_US
     };
     catch_up.bound(now(0, back_us), MAX_AHEAD);
-    assert_eq!(found(4, back_us), -13, "15 s below the start, and 2 s at half speed");
+    assert_eq!(found(4, back_us), -13, "15 s below the start, plus half of 4 s");
     catch_up.bound(now(4 * SECOND_US, back_us), MAX_AHEAD);
     assert_eq!(found(4, back_us), -13, "the wall clock is still behind");
     catch_up.bound(now(40 * SECOND_US, back_us), MAX_AHEAD);

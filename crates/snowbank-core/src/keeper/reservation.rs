@@ -13,9 +13,8 @@ use snowbank_id::layout::Position;
 /// skips at most this many numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. A core uses some 20
-/// million numbers a second at most. Even then, half of a reservation lasts longer than ten syncs
-/// of a good disk take. Even if a crash skips a whole reservation each second, the counter lasts
-/// for 29,000 years.
+/// million numbers a second at most. Even then, half of a reservation outlasts ten syncs of a good
+/// disk. Even if a crash skips a whole reservation each second, the counter lasts for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate. In half of this time the keeper
 /// looks at least twice, so a request hardly ever waits for a sync. An eighth of this time is the

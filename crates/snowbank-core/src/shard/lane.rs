@@ -14,8 +14,8 @@ use snowbank_id::layout::{Position, Run, append_run};
 pub type Rings = Arc<[Ring]>;
 
 /// A claim ahead lasts for the burst window divided by this number. The reserve for bursts loses
-/// IDs in two ways, each time at most the reserve divided by this number. A claim ahead skips ticks
-/// that would be too old before their IDs are used up. And a shard cannot take siblings' blocks
+/// IDs in two ways, in each at most the reserve divided by this number: a claim ahead skips ticks
+/// that would be too old before their IDs are used up, and a shard cannot take siblings' blocks
 /// that lie below its own IDs. `docs/guarantees.md` allows an eighth of the reserve for both
 /// together. A higher divisor needs more claims: at a sixteenth of 10 ms, a busy shard already
 /// claims about 3,200 times a second.

@@ -92,8 +92,8 @@ impl Source {
         InRanges { rest: self.left_in_range(), next: self.count_of(*next) }
     }
 
-    /// Returns how many numbers the next range has. The range counts only in the grant's generation
-    /// in which it was asked for.
+    /// Returns how many numbers the next range has: none if the grant was taken away after the
+    /// keeper asked for the range.
     fn count_of(&self, next: Option<Range>) -> u64 {
         let generation = self.grant.generation();
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
@@ -182,7 +182,7 @@ impl Source {
 }
 
 impl Source {
-    /// Returns a copy of this source, as a machine restored from a snapshot of its memory has it.
+    /// Returns the copy of this source that a machine restored from a snapshot of its memory has.
     /// For simulations. Returns `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;

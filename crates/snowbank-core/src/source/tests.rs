@@ -223,7 +223,7 @@ fn a_waiting_request_begins_a_catch_up_only_if_the_rules_allow_one() {
 }
 
 #[test]
-fn a_restored_counter_loses_its_grant_and_other_sources_for_a_moment() {
+fn after_a_restore_only_a_ticket_counter_loses_its_grant_for_good() {
     for (source, is_lost) in [(counter(100), true), (source(TWITTER, RULES), false)] {
         source.note_restored();
         assert_eq!(source.left(&source.window(START)), 0);

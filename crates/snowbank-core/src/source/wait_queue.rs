@@ -64,8 +64,8 @@ pub struct WaitQueue {
 
 impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        // The wake-up of the next tick can claim what is left of a tick, if the burst window is no
-        // shorter than the longest delay.
+        // If the burst window is no shorter than the longest delay, the wake-up of the next tick
+        // can still claim the rest of the tick before it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
         // If a late wake-up can miss whole ticks, about half of the ticks are lost, so only half of
         // them are promised.

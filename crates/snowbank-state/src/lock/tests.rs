@@ -29,7 +29,7 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
-/// A thread that locks a file that every user can write removes this file and makes a new one. So
+/// If every user can write a lock file, the thread that locks it removes it and makes a new one. So
 /// another thread may lock the removed file when the new file already has its name.
 #[test]
 fn a_lock_file_that_all_may_write_is_replaced_and_held_once() {

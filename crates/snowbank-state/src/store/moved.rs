@@ -8,9 +8,9 @@ use super::record::Record;
 use super::{StateDir, StateError};
 use crate::{Cause, HostIdentity, Owner};
 
-/// The version of an export. The state file has a version of its own. A new version of the export
-/// is needed only if an older program would misread the export, because an older program may import
-/// what a newer one has exported.
+/// The version of an export. The state file has a version of its own. An older program may import
+/// what a newer one has exported. So the export gets a new version only if older programs would
+/// misread it.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.

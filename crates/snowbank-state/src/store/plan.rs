@@ -235,8 +235,8 @@ fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock is `ahead`
-/// of the wall clock.
+/// Returns the wall clock time at which an ID clock reaches a position, if the ID clock is ahead of
+/// the wall clock by `ahead`.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))

@@ -43,7 +43,7 @@ fn ids_taken_before_a_wait_are_dropped_with_the_grant() {
     assert_eq!(finished.refusal, None, "the wait queue claimed the rest under the new grant");
     let mut runs = Vec::new();
     assert_eq!(shard.lane(0).0.end_wait(taken, &finished, &mut runs), Err(IdsLost));
-    assert_eq!(runs, [], "a partial request must get none of the lost IDs");
+    assert_eq!(runs, [], "the request must get none of the lost IDs");
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub enum Refusal {
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
-    /// Another process may have the worker IDs. Nothing is handed out any more.
+    /// Another process, or another copy of the machine, may hand out the same IDs. Nothing is
+    /// handed out any more.
     Lost,
     /// The layout has no ticks left.
     Ended,

@@ -16,7 +16,7 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 }
 
 #[test]
-fn a_bound_between_two_ids_starts_at_the_higher_one() {
+fn above_a_bound_between_two_ids_a_start_is_at_the_higher_id() {
     let stored = numbering("twitter", "2");
     let wanted = numbering("twitter", "1");
     // In each tick, the first ID of worker 2 lies above all IDs of worker 1.
@@ -121,7 +121,7 @@ fn after_a_crash_only_other_worker_ids_start_at_the_id_clock() {
     assert_eq!(
         start(&crashed(50, 100_500), &unused, "this boot", false),
         at(&unused, 50),
-        "nothing above that was granted"
+        "nothing was granted above that"
     );
     for its_own in [&used, &both] {
         assert!(
