@@ -91,8 +91,8 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
 
-    // As many turns come first and are not measured, because the buffers grow in them. With this
-    // pause between turns, the requests use half of the layout's rate, so no request waits.
+    // The first `TURNS` turns are not measured, because the buffers grow in them. With this pause
+    // between turns, the requests use half of the layout's rate, so no request waits.
     let ids = u64::from(count) * DEEP as u64;
     let pause = Duration::from_secs_f64(
         2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,

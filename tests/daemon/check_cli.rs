@@ -56,7 +56,7 @@ fn an_unreadable_file_is_refused() {
     }
 }
 
-/// The configuration of a fleet. Nothing listens at the endpoint, because `check` does not connect.
+/// The configuration of a fleet. Nothing needs to listen at the endpoint: `check` does not connect.
 const FLEET: &str = "[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n";
 
 /// Returns the result of `check` on this machine's state.

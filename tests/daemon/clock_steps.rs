@@ -168,8 +168,8 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let Some(machine) = Machine::with_clock() else { return Some(()) };
         let clock = machine.clock();
         let (daemon, few) = watch(&machine, "", &[SPARSE]);
-        // A catch-up is a clock at half speed. After 5 s the catch-up of the start is so far behind
-        // the wall clock that it does not reach the stopped clock before this test ends.
+        // After 5 s the catch-up of the start has ended. So the only catch-up below is the one that
+        // begins because the clock stands still.
         few.await_time(Duration::from_millis(5_000));
         let (stop, stands_at) = clock.stop();
         let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);

@@ -137,8 +137,8 @@ fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     runs
 }
 
-/// Removes or replaces a file of a running daemon. Checks that the daemon hands out nothing more,
-/// logs the reason and ends.
+/// Removes or replaces a file of a running daemon. Checks that the daemon stops handing out IDs,
+/// logs the reason and ends, and that the next daemon starts above its IDs.
 fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -178,7 +178,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
         std::fs::remove_file(path).expect("removed")
     });
-    assert_eq!(disk.calls(), calls, "storage did not hang until the daemon ended");
+    assert_eq!(disk.calls(), calls, "storage worked again before the daemon ended");
 }
 
 /// The horizon is two ticks of this layout, so a daemon serves for seconds while its storage hangs.

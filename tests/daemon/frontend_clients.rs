@@ -1,6 +1,6 @@
-//! Real clients of other protocols. Each client draws from two sources, pipelines, is refused, and
-//! continues after a restart and a kill -9. All IDs are distinct, and IDs of one connection
-//! increase.
+//! Real clients of other protocols. Each client draws from two sources, is refused, and continues
+//! after a restart and a kill -9. The Redis libraries also send pipelined requests. All IDs are
+//! distinct, and IDs of one connection increase.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

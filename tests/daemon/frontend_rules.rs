@@ -9,8 +9,7 @@ fn with(settings: &str) -> Setup {
     Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
 }
 
-/// The daemon counts each refused request. It does not count refused connections, because a client
-/// may open and close a connection for each request.
+/// The daemon counts each refused request, even if the connection stays open afterwards.
 #[test]
 fn ids_need_a_token_and_each_refusal_is_counted() {
     let setup = with("auth.token_file = \"tokens\"");

@@ -1,5 +1,5 @@
-//! The recipes of docs/clients.md draw IDs for rows from two daemons. One daemon is killed
-//! meanwhile, and no ID is missing or repeated.
+//! Each recipe of docs/clients.md draws its IDs from two daemons. One daemon is killed meanwhile,
+//! and no ID is missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -165,8 +165,8 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// Spymemcached comes from a Debian package. Debian has none of Jedis, so the test runs Jedis only
-/// if SNOWBANK_JEDIS has the absolute paths of its jars.
+/// Spymemcached comes from a Debian package. Debian has no package of Jedis, so the test runs Jedis
+/// only if SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
 fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
     let spymemcached = "/usr/share/java/spymemcached.jar";

@@ -160,7 +160,7 @@ pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 
-/// Returns a daemon with a TLS listener and the configuration of [`tls_section`].
+/// Sets up a daemon with a TLS listener and the configuration of [`tls_section`].
 pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
     Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, more))
 }

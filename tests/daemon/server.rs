@@ -96,8 +96,8 @@ fn info_has_exactly_the_keys_of_the_protocol() {
     assert_eq!(info, expected);
 }
 
-/// The daemons do not share a lock directory, like the daemons of two containers. The client tells
-/// them apart by the `instance` of their INFO.
+/// Each daemon has a lock directory of its own, as in two containers. The client tells the daemons
+/// apart by the `instance` of their INFO.
 #[tokio::test]
 async fn a_client_refuses_two_daemons_with_the_same_worker_id() {
     let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());

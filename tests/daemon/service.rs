@@ -42,7 +42,7 @@ fn ready_comes_first_then_watchdog_messages_then_the_stop() {
     daemon.signal(Signal::TERM);
     let stopping = manager.until("the stop", |message| message.says("STOPPING=1"));
     let extension: u64 = stopping.value("EXTEND_TIMEOUT_USEC").expect("time to drain").parse().expect("µs");
-    // The sum of the default drain_timeout, the time to trim, the time for the log, and a margin.
+    // The sum of the default drain_timeout, the times for storage and for the log, and a margin.
     assert!(extension >= 11_000_000, "{stopping:?}");
     assert_eq!(daemon.wait(), Some(0));
     while let Some(message) = manager.next_within(Duration::from_millis(1)) {
@@ -146,7 +146,7 @@ fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
             let messages = manager.all_within(5 * PERIOD);
             let sent = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
             let code = http::get(&daemon, "/healthz").code;
-            // Before it was frozen, the thread may have answered the last check. Then one message
+            // If the thread answered the last check just before it was frozen, one more message
             // follows.
             (sent <= 1 && code == 503, (sent, code))
         });

@@ -43,8 +43,8 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
 }
 
 /// Starts a daemon while the test holds the daemon's lock, and frees the lock a moment later.
-/// Returns the machine, the time of that moment in Unix ms, and the daemon. A start tries to get a
-/// lock for 40 ms only. So the result is `None` if a busy machine frees the lock too late.
+/// Returns the machine, the time of that moment in Unix ms, and the daemon. A start gives up after
+/// it has tried for 40 ms. So the result is `None` if a busy machine frees the lock too late.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();
@@ -63,7 +63,7 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
             released_ms
         });
         let started = setup(state).try_start();
-        (release.join().expect("the process ends"), started)
+        (release.join().expect("no panic"), started)
     });
     match started {
         Ok(daemon) => Some((machine, released_ms, daemon)),

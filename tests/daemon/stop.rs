@@ -66,7 +66,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
-    // The source needs a minute for these IDs, which is longer than any deadline of this test.
+    // The source needs a minute for these IDs. If the stop took as long, there would be no refusal.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     let mut half = daemon.connect();

@@ -258,7 +258,7 @@ fn a_counter_moves_to_another_machine_once() {
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
 }
 
-/// `ticket set` for the second half succeeds while a daemon serves the first half.
+/// `ticket set` for the even numbers succeeds while a daemon serves the odd numbers.
 #[test]
 fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     let machine = Machine::new();

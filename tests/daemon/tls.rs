@@ -65,7 +65,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn a_half_closed_client_and_a_stop_get_close_notify() {
+fn half_closed_clients_and_clients_at_a_stop_get_close_notify() {
     let mut house = House::with("");
     let mut wire = house.wire();
     for tag in 0..100 {

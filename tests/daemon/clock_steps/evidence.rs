@@ -119,6 +119,6 @@ pub(crate) fn await_caught_up(witness: &Witness, clock: &FakeClock, since: Insta
         sample.ids().is_some_and(|(_, last)| tick(last) <= wall(offset_ms, sample.asked))
     });
     // IDs lag behind the ID clock by up to the burst window. So the ID clock may still be ahead of
-    // the wall clock by that time.
+    // the wall clock by as much.
     witness.await_time(Duration::from_millis(50));
 }

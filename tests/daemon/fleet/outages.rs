@@ -21,8 +21,8 @@ fn a_hanging_connection_hides_no_loss_and_delays_no_raise() {
 }
 
 /// A new connection may mean that the machine was copied. So a daemon writes its key at once on a
-/// new connection, although no raise is due for minutes. After the write, another copy of the
-/// daemon ends.
+/// new connection, although no raise is due for minutes. The write would end another copy of the
+/// daemon.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {

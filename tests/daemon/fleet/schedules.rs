@@ -57,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Adds the line of `text` that has this part to the refusals.
+    /// Finds the line of `text` that has this part, and adds the line to the refusals.
     #[track_caller]
     fn refuse(&mut self, text: &str, part: &str) {
         let line = text.lines().find(|line| line.contains(part));
@@ -131,7 +131,7 @@ fn put_back(machine: &Machine) {
     }
 }
 
-/// A daemon notices a jump of its clock and is killed. Then its disk is saved, and both copies of
+/// A daemon notices a jump of its clock and is killed. Then its disk is saved, and two copies of
 /// the machine start from that disk.
 fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, "jump", Proxy::cut, tally);

@@ -87,7 +87,7 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
-    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("connected"));
+    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("bound"));
     (peer, setting)
 }
 
@@ -118,8 +118,8 @@ fn a_start_that_loses_its_worker_id_before_its_first_id_waits() {
     });
 }
 
-/// The test tries again with another worker ID if the signal comes too late, when the daemon
-/// already serves, or if the coordinator answers late.
+/// The test tries again with another worker ID if the coordinator answers late, or if the signal
+/// comes when the daemon already serves.
 #[test]
 fn sigterm_ends_a_start_that_waited_for_its_worker_id() {
     on_one(|at| {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
-/// Far more connections than the daemon allows send nothing or half a request. When the daemon
-/// closes one of them, the test opens another.
+/// The test opens far more connections than the daemon allows, and sends nothing or half a request
+/// on each. When the daemon closes one of them, the test opens another.
 #[test]
 fn silent_connections_do_not_delay_probes() {
     let daemon = Setup::new().admin().start();

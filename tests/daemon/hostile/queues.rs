@@ -75,7 +75,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
 /// pool of kernel memory.
 #[test]
 fn the_kernel_buffers_little_for_a_client_that_never_reads() {
-    /// Twice the bytes that the daemon lets the kernel buffer, because the peer's kernel also
+    /// Twice the limit that the daemon sets for the kernel's buffer, because the peer's kernel also
     /// buffers some bytes, and one more packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();

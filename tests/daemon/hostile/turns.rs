@@ -209,7 +209,7 @@ fn a_flood_does_not_delay_requests_of_other_clients() {
 
 /// Each peer of the flood has a request that waits, and many requests behind it. Another client has
 /// a request that waits, and one request behind it. Returns how many requests of the flood the
-/// daemon served before that last request. Returns `None` if the machine was too busy, so that some
+/// daemon served before that last request. Returns `None` if the machine was so busy that some
 /// requests did not wait.
 ///
 /// The disk delays the raise of the ceiling for seconds. After the raise, all waiting requests get

@@ -79,10 +79,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
     let calls = disk.calls();
     assert_order(&calls, "the first start");
     for made in ["sync .", "sync in"] {
-        assert!(
-            calls.iter().any(|call| call == made),
-            "{made:?} is not before the daemon listens: {calls:?}"
-        );
+        assert!(calls.iter().any(|call| call == made), "the start did not make the call {made:?}: {calls:?}");
     }
     // The daemon makes the calls in the same order for a new file after a failed sync.
     let mut wire = daemon.connect();

@@ -39,7 +39,7 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
     for requests in 8..80 {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
-        // Few replies fill a small buffer.
+        // With a small buffer, a few replies fill the socket.
         socket.set_recv_buffer_size(4_096).expect("a buffer");
         socket.connect(&house.daemon.tcp().into()).expect("connected");
         let mut secured = crate::secure::handshake(socket.into(), &client).expect("TLS");
