@@ -51,8 +51,8 @@ use shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::collect::InfoCollector;
 
-/// The capacity of the queue of calls. While there is no connection, twice as many calls have a
-/// place. Any further call waits for a place, at most until its deadline.
+/// The capacity of the queue of calls. While there is no connection, there is room for twice as
+/// many calls. Any further call waits for room, at most until its deadline.
 const MAX_QUEUED: usize = 1_024;
 
 /// A handle to one or several daemons. A client uses one daemon at a time, unless the calls

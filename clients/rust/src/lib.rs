@@ -41,8 +41,8 @@
 //!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns
 //!   [`Error::SameWorkerIds`].
-//! - The client passes over a server of another protocol while another endpoint serves.
-//!   [`Client::endpoint_errors`] names such a server.
+//! - The client skips an endpoint that speaks another protocol, as long as another endpoint serves.
+//!   [`Client::endpoint_errors`] names such an endpoint.
 //! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
 //!   child. The client notices forks that use the C library's `fork`, but not a bare `clone` system
 //!   call.

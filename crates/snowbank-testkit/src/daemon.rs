@@ -247,15 +247,15 @@ impl Ended {
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
     }
 
-    /// Checks that the daemon refused to start for a cause that does not pass by itself: exit code
-    /// 2, and one line on standard error that has all of `parts`.
+    /// Checks that the daemon refused to start for a cause that does not go away by itself: exit
+    /// code 2, and one line on standard error that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
     }
 
-    /// Checks that the daemon refused to start for a cause that may pass: exit code 3, and one line
-    /// on standard error that has all of `parts`.
+    /// Checks that the daemon refused to start for a cause that may go away by itself: exit code 3,
+    /// and one line on standard error that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal_for_now(&self, parts: &[&str]) {
         self.assert_refusal_with(3, parts);
@@ -334,7 +334,7 @@ impl Daemon {
     /// worker IDs. When the wait ends, the daemon closes the connections that it accepted during
     /// the wait.
     pub fn assert_has_numbers(&self) {
-        // A daemon logs this only once it has its worker IDs.
+        // A daemon logs this line only after it has its worker IDs.
         self.assert_logs("the kernel's log");
     }
 

@@ -30,7 +30,7 @@ impl FrontEndClient {
     /// Reads this many bytes.
     pub fn read(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
-        self.0.read_exact(&mut bytes).expect("the reply has as many bytes");
+        self.0.read_exact(&mut bytes).expect("the reply has this many bytes");
         bytes
     }
 

@@ -46,8 +46,8 @@ pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the bytes of a test vector, which has hexadecimal digits and spaces. `61*513` means 513
-/// bytes 0x61.
+/// Returns the bytes of a test vector, which has hexadecimal digits and spaces. `61*513` means the
+/// byte 0x61, repeated 513 times.
 pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
     let word = |word: &str| match word.split_once('*') {

@@ -12,8 +12,8 @@ use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
-/// The number of IDs whose time is measured at once. This is enough for the clock's resolution, and
-/// so few that most measurements see no refill.
+/// The number of IDs whose time is measured at once. It is large enough for the clock's resolution,
+/// and small enough that most measurements see no refill.
 const STRETCH: u32 = 1_000;
 const CALLS: u32 = 2_000;
 

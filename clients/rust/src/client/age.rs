@@ -7,10 +7,10 @@ use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
 /// The longest time for which one timer runs. Timers stand still while the machine sleeps. So after
-/// the machine wakes, the end of an age is noticed late, by at most this time.
+/// the machine wakes, an age that is over its limit is noticed late, by at most this time.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The clock that measures ages. The monotonic clock stands still while the machine sleeps.
+/// The clock that measures ages. Unlike the monotonic clock, it runs on while the machine sleeps.
 #[cfg(target_os = "linux")]
 const CLOCK: ClockId = ClockId::Boottime;
 

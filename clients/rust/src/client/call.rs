@@ -16,9 +16,8 @@ use crate::protocol::ErrorCode;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) exchange: Exchange,
-    /// The caller's deadline, or `None` if this attempt goes to the last endpoint that the call has
-    /// not asked yet. If a daemon has no IDs before this deadline, the call moves on to the next
-    /// endpoint.
+    /// The caller's deadline. If the daemon has no IDs before this deadline, the call moves on to
+    /// the next endpoint. `None` if no other endpoint is left: all others have had no IDs in time.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -117,9 +116,9 @@ impl Client {
 
     /// Returns the pause before the next attempt, or `None` for no further attempt.
     ///
-    /// After a refusal by the only endpoint, the client keeps the connection, and pauses for the
-    /// time that the daemon named and a back-off. In all other cases the driver chooses the next
-    /// endpoint and makes the pauses.
+    /// After a refusal by the only endpoint, the call pauses for a back-off plus the time that the
+    /// daemon named. The connection stays open, unless the daemon closes it. In all other cases the
+    /// driver chooses the next endpoint and makes the pauses.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

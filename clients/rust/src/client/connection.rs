@@ -66,8 +66,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text. If its name has several IP addresses, the daemon's IP address follows.
     pub(super) endpoint: Arc<str>,
-    /// The number of the IP address that accepted. Modulo the number of the name's addresses, it is
-    /// the index of that address.
+    /// The number of the IP address that accepted. The index of that address is this number modulo
+    /// the count of the name's addresses.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,

@@ -193,7 +193,7 @@ impl Error {
     /// draining, too busy, or has no usable clock or ceiling. It does not retry after other
     /// refusals, because every daemon would refuse in the same way. The result is false for
     /// `exhausted` too. But if that refusal's time to wait exceeds the deadline, the client asks
-    /// each other endpoint once.
+    /// every other endpoint once.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {

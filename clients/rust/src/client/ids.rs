@@ -35,10 +35,10 @@ pub use shared::SharedIds;
 ///
 /// - **Increasing**: IDs from one endpoint increase, also across reconnects. After a change to
 ///   another endpoint or IP address, IDs follow the clock of the daemon there. An endpoint's IDs
-///   can go back if another daemon answers there, with another layout or an older clock. Then the
-///   buffer repeats its request for up to a second, or half of its timeout if that is shorter. If
-///   the IDs are still lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later
-///   calls continue from the lower IDs.
+///   can go back if another daemon answers there, with another layout or with a clock that is
+///   behind. Then the buffer repeats its request for up to a second, or half of its timeout if that
+///   is shorter. If the IDs are still lower, [`next`](Self::next) returns [`Error::WentBack`] once,
+///   and later calls continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
 ///   client's runtime takes to run a timer. A blocked runtime runs no timer. An example is a
 ///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));
     }
 
-    /// The client must not pass over a TLS endpoint: the next endpoint may have no encryption.
+    /// The client must not skip a TLS endpoint: the next endpoint may have no encryption.
     #[cfg(not(feature = "tls"))]
     #[test]
     fn tls_endpoints_are_refused_without_the_feature() {

@@ -94,8 +94,8 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address that is tried first. Modulo the number of the name's
-    /// addresses, it is the index of that address.
+    /// Returns the number of the address that is tried first. The index of that address is this
+    /// number modulo the count of the name's addresses.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }

@@ -76,8 +76,8 @@ impl ErrorCode {
     /// Returns whether the daemon closes the connection after this code. After `malformed` it
     /// closes the connection only if the length was bad
     /// ([`Parsed::BadLength`](super::Parsed::BadLength)), so this function returns false for
-    /// `malformed`. The daemon also closes the connection after a thousand errors in a row,
-    /// whatever their codes.
+    /// `malformed`. The daemon also closes the connection after a thousand requests in a row that
+    /// are malformed, unsupported, or have a bad count or an unknown source.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

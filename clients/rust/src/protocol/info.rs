@@ -48,7 +48,8 @@ pub enum Order {
     /// An ID's tick may be older than the daemon's clock by up to the burst window. So a later
     /// request on another connection may get lower IDs.
     Relaxed,
-    /// A request that is sent after a reply was received gets larger IDs of the same source.
+    /// A request that is sent after a reply was received gets larger IDs than those in the reply,
+    /// if both are of one source.
     Strict,
 }
 

@@ -183,8 +183,8 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     Ok(())
 }
 
-/// Appends a RUNS frame, or nothing if the function returns an error. The caller encodes frames of
-/// one run, which are the most common and need no loop.
+/// Appends a RUNS frame, or nothing if the function returns an error. The caller itself encodes
+/// frames of one run, which are the most common and need no loop.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(NO_IDS);
@@ -238,7 +238,7 @@ pub fn encode_list_frame(
     more: bool,
 ) -> Result<(), Unencodable> {
     let start = out.len();
-    // The header has the size of the body, which is known only at the end. So the header is written
+    // The header contains the body's size, which is known only at the end. So the header is written
     // twice.
     out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
     let mut count = 0;

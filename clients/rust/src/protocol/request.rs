@@ -36,7 +36,7 @@ pub struct Next {
     pub source: u16,
     /// The time that the daemon may wait for the IDs.
     pub wait: Wait,
-    /// True for a reply of single IDs instead of runs.
+    /// True for a reply that lists every ID, instead of runs.
     pub explicit: bool,
     /// True to accept fewer IDs if the wait ends before all are available.
     pub partial: bool,

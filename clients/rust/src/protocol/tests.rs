@@ -51,8 +51,8 @@ proptest! {
     }
 }
 
-/// Returns increasing runs. Each element of `gaps` has the distance from the run before, the count
-/// and the stride of one run.
+/// Returns increasing runs. Each element of `gaps` describes one run: its distance from the
+/// previous run, its count and its stride.
 fn increasing(gaps: &[(u64, u32, u32)]) -> Vec<Run> {
     let mut above = 0;
     let mut runs = Vec::new();

@@ -19,7 +19,7 @@ fn lines(file: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 /// Returns the bytes of a vector. A vector is hex, with spaces anywhere between bytes. `61*513`
-/// repeats the byte 0x61 513 times.
+/// means the byte 0x61, repeated 513 times.
 fn bytes(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two hex digits");
     let word = |word: &str| match word.split_once('*') {

@@ -11,7 +11,7 @@
  * kernel's log, which a service manager may refuse; listen adds a listening socket to an epoll instance. WHAT is
  *     fail    does nothing, and fails with this errno
  *     lie     makes the call, and still fails with this errno
- *     short   writes at most this many bytes (no effect on other calls)
+ *     short   makes write and pwrite write at most this many bytes (no effect on other calls)
  *     stall   waits for this many milliseconds, and then makes the call
  *
  * If the file of orders is missing or empty, all calls work.

@@ -10,7 +10,7 @@ use crate::protocol::info::Source;
 use crate::protocol::{Info, one_line};
 
 /// The longest time that a daemon holds a request that names no wait, unless [`DEFAULT_WAIT_TICKS`]
-/// of the source take longer.
+/// ticks of the source take longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The number of ticks for which a daemon holds a request that names no wait, if these ticks take

@@ -26,9 +26,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The longest time for which a fetch repeats a request that brings lower IDs. A fetch never
-/// repeats a request for more than half of its timeout. This time exceeds any common burst window,
-/// within which a shard that is behind catches up.
+/// The longest time for which a fetch repeats a request that brings lower IDs. If half of its
+/// timeout is shorter, it repeats the request only for that half. This time exceeds any common
+/// burst window, within which a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request that follows a batch of lower IDs. The number is small because lower

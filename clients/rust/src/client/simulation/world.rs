@@ -136,8 +136,8 @@ pub(in crate::client) fn dial(endpoint: &Address, number: usize) -> Option<Diale
 }
 
 impl World {
-    /// Chooses a daemon at that address that is up. Behind a load balancer this is a random one,
-    /// otherwise the first from this number on.
+    /// Chooses one of the daemons at that address that are up: behind a load balancer a random one,
+    /// otherwise the first one from `number` on.
     fn choose(&mut self, address: usize, number: usize) -> Option<(usize, ChosenAddress)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
         let here: Vec<usize> =
@@ -160,8 +160,7 @@ impl World {
         self.replace(self.daemons.len() - 1, 0);
     }
 
-    /// Replaces this daemon by another one. The new daemon's clock, and so its IDs, differ by
-    /// `clock_ms`.
+    /// Replaces this daemon by another one, whose clock is `clock_ms` ahead of the simulated time.
     pub(super) fn replace(&mut self, index: usize, clock_ms: i64) {
         let worker = self.address_of.len() as u64;
         self.address_of.insert(worker, self.daemons[index].address);
