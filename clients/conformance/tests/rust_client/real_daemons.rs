@@ -44,8 +44,13 @@ fn no_id_comes_twice_while_daemons_die() {
             tasks.push(tokio::spawn(draw(endpoints.clone(), Arc::clone(&calm))));
         }
         let program = tokio::task::spawn_blocking(move || {
-            while program.line()["event"] != "calm" {}
-            program
+            loop {
+                let line = program.line();
+                // Null: the program has ended. Its `end` returns the reason.
+                if line["event"] == "calm" || line.is_null() {
+                    return program;
+                }
+            }
         });
         let program = program.await.expect("no panic");
         calm.store(true, Ordering::Relaxed);

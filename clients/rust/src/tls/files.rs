@@ -93,7 +93,9 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
         .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file"));
+        return Err(format!(
+            "found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file of at most that size"
+        ));
     }
     Ok(bytes)
 }
