@@ -108,8 +108,8 @@ pub(super) enum CounterLoss {
 }
 
 impl CounterLoss {
-    /// Returns true if Snowbank did not write the key's value. An operator can correct such a
-    /// value.
+    /// Returns true if no daemon of this release can have written the key's value. An operator can
+    /// correct such a value, or update the daemon.
     pub(super) fn is_of_others(&self) -> bool {
         matches!(self, CounterLoss::Unreadable(_) | CounterLoss::Leaps(_))
     }

@@ -49,7 +49,8 @@ pub struct NumberKey {
     pub horizon_ms: u64,
     /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
-    /// True if the holder released the number: all IDs that it handed out are below the bound.
+    /// True if the holder or an operator released the number. All IDs of the holder are below the
+    /// bound.
     pub released: bool,
     /// The holder's name for people: its machine and process.
     pub holder: String,
@@ -98,7 +99,7 @@ pub struct Marker {
     pub(super) write: String,
     /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
     /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
-    /// so no daemon finds it. No two of the spaces that were not replaced collide.
+    /// so no daemon finds it. Of the other spaces, no two collide.
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,

@@ -11,8 +11,8 @@
 //!   and not to one process, so a restarted daemon can continue its term.
 //! - *Reach*: how far the IDs of a daemon may be ahead of another daemon's clock.
 //! - The coordinator *goes back* if it is restored to an older state: it loses acknowledged writes.
-//! - A start *asks* the coordinator for its numbers, or it *goes on without asking*: then it hands
-//!   out IDs below the bound that the coordinator acknowledged to the process before it.
+//! - A start *asks* the coordinator for its numbers, or it *goes on without asking*. In the second
+//!   case, it has only IDs below the bound that the coordinator acknowledged to an earlier process.
 //!
 //! The modules:
 //!
@@ -149,9 +149,8 @@ pub enum FleetError {
     /// Only an operator can remove the cause.
     #[error("{0}")]
     Refused(String),
-    /// A number or a counter is gone, or another daemon has it or may have it. Or the number
-    /// belongs to this state or to a copy of it, and nothing proves that this state is the newest
-    /// copy.
+    /// A number or a counter is gone, or another daemon has it or may have it. Another case: this
+    /// state or a copy of it has the number, and nothing proves that this state is the newest.
     #[error("{0}")]
     Held(String),
     /// A number is lost because the coordinator went back. The daemon has raised the floor. If the
@@ -240,8 +239,8 @@ pub trait Coordinator: Send {
     }
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
-    /// checked the open connection. A second call has no effect before
-    /// [`Coordinator::leave_cluster`]. A simulated coordinator is one cluster, and does nothing.
+    /// checked the open connection. The first cluster counts until [`Coordinator::leave_cluster`].
+    /// A simulated coordinator is one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// Makes later calls accept connections to any cluster again.
@@ -269,6 +268,6 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap, without the marker. By default, etcd accepts 128 operations in a
-/// transaction.
+/// The most keys of one swap, not counting the marker. By default, etcd accepts 128 operations in
+/// a transaction.
 pub const SWAPS_MAX: usize = 100;

@@ -60,7 +60,7 @@ pub struct Member<C> {
     /// The last poll that had an answer. If no poll has had an answer, the last poll that the
     /// daemon tried. `None` until the first poll, or until the first number is taken.
     polled: Option<Polled>,
-    /// True during the pause for a longer reach.
+    /// True while the daemon waits until other daemons have read its longer reach.
     is_pausing: bool,
     /// The clocks as the caller last gave them. Each use adds the time since then, because a job
     /// may have waited in a queue, and a call may have waited for answers.
@@ -224,7 +224,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns whether all keys of these numbers have at least this bound. Returns false for a
-    /// source that went on without asking.
+    /// source that started without asking the coordinator, until it has written its keys.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -254,7 +254,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Releases the numbers: each key gets a bound above all IDs that were handed out. The number
     /// is free once a clock is near that bound. The caller must have stored the bound in the state
-    /// before. The notes forget the higher bound before the key is written.
+    /// already. Before a key is written, the notes forget the higher bound that it had.
     ///
     /// # Errors
     /// A release failed. The numbers that were not released stay this state's until their bounds

@@ -67,8 +67,8 @@ pub struct Note {
     /// the numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
-    /// True while no other daemon can take the numbers before `covered` has passed. False during
-    /// the pause after the daemon took the numbers, and after the daemon tried a release.
+    /// True if no other daemon can take the numbers until `covered` has passed. False during the
+    /// pause after the daemon took the numbers, and after the daemon tried a release.
     pub is_held: bool,
     /// The difference of the clocks, wall − boot, when the daemon requested `covered`, in
     /// microseconds.

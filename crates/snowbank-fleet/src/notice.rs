@@ -12,13 +12,13 @@
 //!     waited for the answer.
 //!   - One `period`: the next poll is due this long after that answer.
 //!   - Two answers: a step may be in flight when the poll becomes due, and a step waits for at most
-//!     two answers. All long jobs consist of steps: raises of many sources, ranges of a counter
-//!     that other daemons take first, pauses, and counts of the pool. Before each step the holder
-//!     checks whether a poll is due (`Member::poll_if_due`).
+//!     two answers. All long jobs consist of steps: raises of many sources, tries to take a range
+//!     of a counter while other daemons are faster, pauses, and counts of the pool. Before each
+//!     step the holder checks whether a poll is due (`Member::poll_if_due`).
 //!   - One answer: the next poll reads the keys. One answer: the holder raises the floor.
 //! - *Pause*: the time from the answer to the taker's write until the taker compares the marker and
-//!   its keys. The taker's write was done after the restore. If it was done before the restore, the
-//!   restore has lost it, and the comparison shows the loss.
+//!   its keys. The inequality assumes that the taker's write was done after the restore. A write
+//!   before the restore is lost, and the comparison shows the loss.
 //! - *Period*: the poll period in the marker, which the holder and the taker both use. It never
 //!   changes in a marker that keeps its identity, so a restored marker has the same period. If a
 //!   new marker replaces that marker, the daemons of the earlier marker end. The period follows the
@@ -39,8 +39,8 @@
 //! anything (`Member::check_taken`). The keeper's first look follows at once.
 //!
 //! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. Each poll reads the
-//! marker together with the keys. The first poll of a daemon that went on without asking reads the
-//! marker once more before that, which takes one more answer. While that poll has no answer, a poll
+//! marker together with the keys. If a daemon went on without asking, its first poll also reads the
+//! marker alone before the keys, which takes one more answer. Until that poll has an answer, a poll
 //! is due before each step.
 
 use std::time::Duration;

@@ -19,8 +19,8 @@
 //!   horizon ahead of its holder's clock ([`counts_from`]). Daemons may have different settings, so
 //!   the marker has the longest [`reach`] of all daemons.
 //!
-//! So a daemon may take a number whose earlier holder still runs: the two daemons have different
-//! positions. The clock only decides when a number counts as abandoned.
+//! So a daemon may take a number whose earlier holder still runs: that holder has only IDs below
+//! the bound. The clock only decides when a number counts as abandoned.
 //!
 //! A bound that is lower than an acknowledged bound shows that the coordinator went back
 //! ([`Seen::Older`]). A daemon that sees such a bound raises the floor before it does anything else
@@ -220,8 +220,8 @@ pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool 
 }
 
 /// Returns the latest instant that a granted bound can have. A later bound is refused, because
-/// otherwise one wrong write by hand would take the number out of use until that instant. `from` is
-/// the wall clock, or a later instant that IDs may have reached.
+/// otherwise one wrong write by hand would take the number out of use until that bound has passed.
+/// `from` is the wall clock, or a later instant that IDs may have reached.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))

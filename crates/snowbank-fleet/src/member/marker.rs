@@ -190,7 +190,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(marker_changes()))
     }
 
-    /// Notes the reach in the marker that a poll has read. The next write notices other changes.
+    /// Notes the reach of the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
     /// The marker has another identity than it had when the daemon took its numbers.
@@ -255,7 +255,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn poll_period(&self) -> Duration {
         match &self.marker {
             Some(known) => known.marker.poll_period(),
-            // If the daemon has only shared counters, no number depends on its polls.
+            // If the daemon has only shared counters, no worker ID depends on its polls.
             None if self.sources.is_empty() => POLL_PERIOD_MAX,
             None => POLL_PERIOD_MIN,
         }
@@ -305,8 +305,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that a passed bound is above the floor. If the bound is below the floor, the
-    /// coordinator went back, and other daemons may have had the number before it went back. So the
-    /// source must start again, above the floor.
+    /// coordinator may have gone back, and before that, other daemons may have had the number. So
+    /// the source must start again, above the floor.
     pub(super) fn check_floor(&self, passed: Bound) -> Result<(), FleetError> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());

@@ -30,7 +30,7 @@ pub struct Counted {
     pub source: usize,
     /// How many numbers the pool has.
     pub numbers: u64,
-    /// How many of the pool's numbers no daemon can take now.
+    /// How many of the pool's numbers are held, so that no daemon can take them now.
     pub held: u64,
 }
 

@@ -39,9 +39,9 @@ use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 /// A start must ask the coordinator unless its ceiling is ahead by at least the horizon divided by
-/// this. The ceiling of a running daemon is at least half of its horizon
-/// ahead. So a restart of that daemon may take a quarter of the horizon, and another quarter is
-/// left for the coordinator's first answer.
+/// this. The ceiling of a running daemon is at least half of its horizon ahead. So a restart of
+/// that daemon may take a quarter of the horizon, and another quarter is left for the coordinator's
+/// first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {

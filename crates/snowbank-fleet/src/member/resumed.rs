@@ -16,7 +16,7 @@ fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet)
 }
 
 #[test]
-fn a_start_asks_if_less_than_a_quarter_of_the_horizon_is_left() {
+fn a_start_with_less_than_a_quarter_of_the_horizon_left_asks() {
     let store = store();
     let (first, covered) = holder(&store);
     store.set(Fault::Away);
@@ -79,7 +79,7 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
 /// If the start went on below its own ceiling, it would collide with another daemon, which would
 /// start at the key's lower bound.
 #[test]
-fn a_start_asks_if_the_last_ceiling_was_not_acknowledged() {
+fn a_start_whose_last_ceiling_was_not_acknowledged_asks() {
     let store = store();
     let (first, _) = holder(&store);
     let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
@@ -186,7 +186,7 @@ fn a_look_of_a_start_that_did_not_ask_records_its_longer_horizon() {
 
 /// The number is lost before the start compares its keys the second time.
 #[test]
-fn the_next_start_asks_if_a_number_was_lost_during_a_start() {
+fn a_start_after_one_that_lost_a_number_asks() {
     let store = store();
     let (mut first, covered) = holder(&store);
     let newest = want(WALL, true);

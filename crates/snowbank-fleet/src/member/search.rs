@@ -11,8 +11,8 @@
 //! passes within an event. So the search lets the pause of a start end only after a daemon that
 //! lost a write has asked the coordinator. `member/noticed.rs` tests that daemons ask in time. The
 //! coordinator goes back only if no two clocks differ by more than the shortest `max_ahead`. The
-//! coordinator never comes back as another cluster: `member/went_back.rs` tests that. No daemon
-//! with a longer reach restarts between the record of that reach and a restore.
+//! coordinator never comes back as another cluster: `member/went_back.rs` tests that. Once a daemon
+//! has recorded a longer reach, it does not restart before a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
 //! number of faults. `tests/long` searches deeper than `cargo test`.
@@ -42,8 +42,8 @@ const CHUNK: usize = 20_000;
 struct Visited(HashMap<u128, u8>);
 
 impl Visited {
-    /// Notes a visit of a state. Returns `false` if an earlier visit had as many faults left,
-    /// because then nothing new can follow.
+    /// Notes a visit of a state. Returns `false` if an earlier visit had at least as many faults
+    /// left, because then nothing new can follow.
     fn is_new(&mut self, hash: u128, faults_left: u8) -> bool {
         match self.0.entry(hash) {
             Entry::Occupied(most) if *most.get() >= faults_left => false,
@@ -55,7 +55,7 @@ impl Visited {
     }
 }
 
-/// Visits every state that up to `depth` events lead to. Returns the number of states.
+/// Visits every state that at most `depth` events can reach. Returns the number of states.
 fn search(start: World, depth: usize) -> usize {
     let mut visited = Visited::default();
     visited.is_new(canonical::hash(&start), start.server.faults_left);

@@ -49,8 +49,8 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Pauses if one of these sources did not hold its numbers before. Then raises the floor of
-    /// each of those sources to the fleet's floor.
+    /// Pauses if one of these sources did not hold its numbers before. After the pause, raises the
+    /// floor of each such source to the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -139,8 +139,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // The wait ends with a sleep, and not with an answer. So the comparison that follows
-            // comes after the time that other daemons have to notice a loss.
+            // The wait ends with a sleep, and not with an answer. So when the comparison follows,
+            // other daemons have had enough time to notice a loss.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);

@@ -68,7 +68,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// may have lowered the bound.
     ///
     /// A start that ends early notices no lost writes of its own, but it has handed out nothing.
-    /// The next start notices here if writes of earlier processes were lost.
+    /// Here the next start notices lost writes of earlier processes.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), FleetError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };

@@ -87,8 +87,8 @@ impl Want<'_> {
 
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than
     /// the keys' bounds. The returned bound is at most `max_ahead` and a horizon ahead of the
-    /// clock, unless a key's bound is further ahead. So repeated starts do not push the bound
-    /// further ahead.
+    /// clock, unless a key's bound or the floor is further ahead. So repeated starts do not push
+    /// the bound further ahead.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);

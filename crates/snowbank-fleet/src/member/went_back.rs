@@ -28,8 +28,8 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let store = store();
         let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
-        // The daemon starts at the bound of the holder before it, so its first bound is further
-        // ahead than a bound that a keeper requests.
+        // The daemon starts at the previous holder's bound, so its first bound is further ahead
+        // than a bound that a keeper requests.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
@@ -189,7 +189,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
 
 /// The daemon's first call asks for a range of a counter.
 #[test]
-fn a_start_that_did_not_ask_raises_the_floor_by_its_clock() {
+fn a_start_that_did_not_ask_raises_the_floor_ahead_of_its_clock() {
     let store = store();
     let (first, _) = holder(&store);
     let wall = at(WALL, 100);

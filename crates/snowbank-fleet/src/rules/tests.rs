@@ -111,7 +111,7 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[test]
-fn a_number_is_lost_if_its_key_is_gone_or_anothers() {
+fn a_number_is_lost_if_its_key_is_gone_or_somebody_else_wrote_it() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
@@ -202,7 +202,7 @@ fn the_floor_after_a_loss_is_above_every_grant() {
 
 /// The holder's clock may be behind the clock of the other daemon.
 #[test]
-fn a_number_that_another_clock_frees_may_be_abandoned() {
+fn a_number_that_is_free_by_another_clock_may_be_abandoned() {
     let other = key("w", 77);
     for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
         let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
@@ -213,7 +213,7 @@ fn a_number_that_another_clock_frees_may_be_abandoned() {
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
         }
     }
-    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock in the fleet frees the number");
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "the number is free by no clock in the fleet");
 }
 
 proptest! {

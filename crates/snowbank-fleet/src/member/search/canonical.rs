@@ -234,8 +234,8 @@ impl<'a> Form<'a> {
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 
-    /// Adds a source. Leaves out the worker IDs, which `numbers` has, `since_unix_s`, which is for
-    /// people, and `drawn_on`, because no connection is made again.
+    /// Adds a source. The worker IDs are left out because `numbers` has them, `since_unix_s`
+    /// because it is for people, and `drawn_on` because no connection is made again.
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,

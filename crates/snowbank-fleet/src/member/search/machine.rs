@@ -357,7 +357,8 @@ impl Machine {
         self.notes = daemon.member.notes().clone();
         if ended.as_ref().is_err_and(FleetError::is_loss) {
             self.daemon = None;
-            // The daemon has noticed its loss. If it raised no floor, no daemon will.
+            // The daemon has noticed its loss. If it raised no floor, no daemon will raise one for
+            // this loss, so no pause waits for that.
             let has_noticed = std::mem::take(&mut self.has_lost);
             wire::with_server(|server| server.lost_writes &= !has_noticed);
         }

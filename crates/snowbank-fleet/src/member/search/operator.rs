@@ -53,7 +53,7 @@ impl Coordinator for Console<'_> {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut wire = self.call();
-        // If an operator raises the floor, no daemon has noticed the loss yet.
+        // A floor that an operator raises does not mean that a daemon has noticed the loss.
         let lost_writes = wire::with_server(|server| server.lost_writes);
         let swapped = wire.swap(swaps);
         wire::with_server(|server| server.lost_writes = lost_writes);

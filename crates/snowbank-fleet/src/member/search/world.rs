@@ -331,8 +331,9 @@ impl World {
         events
     }
 
-    /// Returns the events of a daemon. After its first look, a look can only end the daemon, as a
-    /// raise can. So there are no later looks, unless the coordinator has lost writes.
+    /// Returns the events of a daemon. After the first look, a later look could only end the
+    /// daemon, which a raise does too. So there are no later looks, unless the coordinator has lost
+    /// writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
@@ -512,7 +513,7 @@ impl World {
         (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
     }
 
-    /// Hands out the IDs of ticks, after their ceiling was made durable and marked.
+    /// Makes a local ceiling durable and marks it, and hands out the IDs of the ticks below it.
     fn use_up(&mut self, at: usize, amount: Amount) {
         let machine = self.machine(at);
         let Some(daemon) = &mut machine.daemon else { return };
