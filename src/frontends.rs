@@ -252,8 +252,9 @@ pub trait FrontEnd: Default {
     }
 
     /// Returns what the connection's requests have cost so far, apart from their bytes. The unit is
-    /// one byte of a small request in Snowbank's own protocol. The cost never falls. Front ends need
-    /// this if a request can cost more than its bytes say, such as a request of a single byte.
+    /// one byte of a small request in Snowbank's own protocol. The cost never falls.
+    /// A front end needs this if a request can cost more than its bytes say, such as a request of
+    /// a single byte.
     fn extra_cost_bytes(&self) -> usize {
         0
     }

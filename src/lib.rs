@@ -77,8 +77,8 @@
 //! - What happens when the wall clock jumps forward? `clock.rs` of the core: `Wall`.
 //! - What is written before an ID may be used? A higher ceiling, in both copies of the state file:
 //!   `crates/snowbank-state/src/store/file.rs`.
-//! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those that
-//!   only root, this user, and the group of a shared directory can write.
+//! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those
+//!   that only root, this user, and the group of a shared directory can write.
 //! - Who raises ceilings, and when? `keeper.rs` of the core decides,
 //!   `server/ceilings/keeper_thread.rs` runs it.
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
