@@ -12,12 +12,12 @@
 //! docs/snowbank.toml follow from the rows. A new setting needs a row, and code that uses it.
 //! `settle` has the rules between settings.
 //!
-//! A daemon picks worker IDs from the machine later, when it starts
-//! ([`Settings::pick_worker_ids`]).
+//! Worker IDs that come from the machine, such as from its address, are picked later, when the
+//! daemon starts ([`Settings::pick_worker_ids`]).
 //!
 //! Nothing here connects, resolves a name or reads a clock. Only [`read_file`],
-//! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
-//! environment.
+//! [`load_with_secrets`] and that later step read files. Only [`Overrides`] and [`Machine::here`]
+//! read the environment.
 
 #[macro_use]
 pub(crate) mod setting;
@@ -89,7 +89,8 @@ use snowbank_client::layout::UnixMicros;
 ///
 /// # Errors
 /// There are three kinds of mistakes: lines that are not TOML, mistakes in values, and mistakes
-/// between settings. The error has all mistakes of the first kind that occurs, each with its place.
+/// between settings. They are checked in this order. The check ends after a kind that has mistakes,
+/// and the error has all of these, each with its place.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -127,7 +128,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
 }
 
 /// The largest configuration or token file. This limit is far above the size of any real file. A
-/// larger file is probably a disk.
+/// larger file is probably a disk device, named by mistake.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The reason why a file cannot be read as text.

@@ -43,7 +43,7 @@ impl Effect {
         matches!(self, Effect::CouldRepeat | Effect::Refuses)
     }
 
-    /// Returns whether the effect is so urgent that alerts page somebody.
+    /// Returns whether the effect is urgent enough for an alert to wake somebody.
     pub(crate) fn is_urgent(self) -> bool {
         self != Effect::Look
     }

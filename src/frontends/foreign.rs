@@ -13,7 +13,7 @@ pub(super) fn known(bytes: &[u8], listener: Protocol) -> Option<String> {
         // A TLS handshake record of any version.
         [0x16, 0x03, 0x00..=0x04, ..] => {
             return Some(String::from(
-                "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
+                "a TLS client on a listener without TLS; remove tls: from the client's address, or give the daemon a listener \
                  with tls:",
             ));
         }

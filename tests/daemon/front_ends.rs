@@ -316,7 +316,7 @@ const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
         "no valid request",
         "a client that sent no valid request on a listener for clients of Redis",
     ),
-    ("resp", TLS, "give the client the address without tls:", "a TLS client on a listener without TLS"),
+    ("resp", TLS, "remove tls: from the client's address", "a TLS client on a listener without TLS"),
     ("resp", NATIVE, "of the setting listen", "a client of Snowbank's own protocol"),
     ("http", REDIS, "HTTP/1.1 400", "a Redis client on a listener for clients of HTTP"),
     ("http", TLS, "HTTP/1.1 400", "a TLS client on a listener without TLS"),

@@ -24,7 +24,7 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         let mut silent = daemon.connect();
         idle.assert_open();
         silent.assert_open();
-        // Requests more IDs than the source has before the signal, so this request waits.
+        // This request waits, because it is for more IDs than the source has before the signal.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);

@@ -25,7 +25,7 @@ struct Edit {
 }
 
 /// A test by its full name: `config::tests::…` of the daemon's library,
-/// `snowbank_id::layout::tests::…` of another crate's, or `tests/simulation::lives::…`.
+/// `snowbank_id::layout::tests::…` of another library, or `tests/simulation::lives::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 

@@ -79,11 +79,6 @@ pub struct Now {
 }
 
 impl Now {
-    /// Returns wall − boot, as far as the wall clock is believed: see [`Reading::offset_us`].
-    pub fn offset_us(self) -> i64 {
-        Reading { wall: self.wall, boot: self.boot }.offset_us()
-    }
-
     /// Returns the reading after `duration`, if no clock steps meanwhile.
     pub fn after(self, duration: Duration) -> Now {
         let wall = UnixMicros(self.wall.0.saturating_add(micros(duration)));

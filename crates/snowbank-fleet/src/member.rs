@@ -1,5 +1,5 @@
-//! A daemon at its coordinator. It takes numbers, raises their bounds, checks their keys, and
-//! releases the numbers. Each call blocks until the coordinator answers, for a bounded time at
+//! What a daemon does at its coordinator. It takes numbers, raises their bounds, checks their keys,
+//! and releases the numbers. Each call blocks until the coordinator answers, for a bounded time at
 //! most. `rules` decides what the answers mean.
 
 mod clusters;
@@ -31,7 +31,7 @@ pub use tried::Tried;
 pub use want::{Taken, Want};
 
 /// A daemon tries one write at most this many times. A write is refused if an earlier write of this
-/// daemon was done without an answer, or if the marker has changed. Both are rare.
+/// daemon took effect but its answer was lost, or if the marker has changed. Both are rare.
 const TRIES_MAX: usize = 5;
 
 /// A daemon of a fleet. `C` is a boxed [`Coordinator`], or a simulated one in tests, which can be
@@ -53,7 +53,8 @@ pub struct Member<C> {
     tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
-    /// True once the endpoints need no comparison, because each new connection is checked.
+    /// True once the endpoints are known to lead to one cluster. From then on, each new connection
+    /// is checked instead.
     are_compared: bool,
     /// The marker, as it was last read. Each write of a number's key compares the marker.
     marker: Option<Known>,
@@ -88,7 +89,8 @@ struct Polled {
 /// The clocks at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// The wall clock. During a held step, it is the clock without the step.
+    /// The wall clock. While a step of the clock is held, this is the clock as if it had not
+    /// stepped.
     pub wall: UnixMicros,
     /// The boot clock, which keeps running while the machine sleeps.
     pub boot: BootMicros,
@@ -102,7 +104,7 @@ impl Clocks {
         Clocks { wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
     }
 
-    /// Returns the clocks at a later moment, if they have not jumped since.
+    /// Returns the clocks at a later moment, provided that they do not jump meanwhile.
     fn at_boot(self, boot: BootMicros) -> Clocks {
         let passed_us = clock::micros(boot.since(self.boot));
         Clocks { wall: UnixMicros(self.wall.0.saturating_add(passed_us)), boot, ..self }
@@ -175,17 +177,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         placed
     }
 
-    /// Raises the bounds of sources. `generation` changes when a grant is taken away, because the
-    /// machine may have been restored from a snapshot. The write then gets a new identity, so that
-    /// only one of two copies of this process recognises the write as its own.
+    /// Raises the bounds of sources. If the machine may have been restored from a snapshot, grants
+    /// are taken away, and `generation` changes. The write then gets a new identity, so that only
+    /// one of two copies of this process recognises the write as its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Result<(), FleetError> {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             // After this raise was requested, a start may have written a higher bound. A later
-            // start may go on without asking below that higher bound, so no key may get a lower
-            // bound.
+            // start may hand out IDs below that higher bound without asking the coordinator, so no
+            // key may get a lower bound.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
@@ -253,8 +255,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Releases the numbers: each key gets a bound above all IDs that were handed out. The number
-    /// is free once a clock is near that bound. The caller must have stored the bound in the state
-    /// already. Before a key is written, the notes forget the higher bound that it had.
+    /// is free for another daemon whose clock is near that bound. The caller must have stored the
+    /// bound in the state already. Before a key is written, the notes forget the higher bound that
+    /// it had.
     ///
     /// # Errors
     /// A release failed. The numbers that were not released stay this state's until their bounds

@@ -27,8 +27,8 @@ const SILENT_FOR: Duration = Duration::from_millis(20);
 
 /// The number of places of a limit is `max_connections` divided by this.
 const PLACES_SHARE: usize = 8;
-/// The least number of places of a limit, unless `max_connections` is lower. A client needs its
-/// place for a round trip, while other clients connect.
+/// The least number of places of a limit, unless `max_connections` is lower. A client keeps its
+/// place for a round trip, so other clients that connect meanwhile need places too.
 const PLACES_MIN: usize = 64;
 
 /// Returns how many of `max_connections` may be pending under one limit.

@@ -42,7 +42,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
     poll("an empty queue after a whole reply", || (queued() == 0.0).then_some(()));
-    // IDs are longest in this format, which has two digits, both of which JSON escapes.
+    // IDs are longest in base 2, and here JSON escapes both digits.
     let over_http =
         "GET /v1/ids?count=100000&wait=9s&format=dictionary:%22%5C HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for (listener, request) in daemon.addresses.iter().zip([requests(), over_http.into()]) {

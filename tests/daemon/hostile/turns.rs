@@ -232,8 +232,8 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // The disk is fast again from now on. Only the sync that has begun stays slow, but the sync of
-    // the second copy of the ceilings is fast.
+    // The disk is fast again from now on. The sync that has already begun stays slow. The next
+    // sync, of the second copy of the ceilings, is fast.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();

@@ -82,8 +82,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
-        // All these requests have the same length, so the shard takes all 65 of them for requests
-        // for IDs. The shard claims 65 IDs, and 64 of them stay in its block.
+        // The shard estimates from the length of the first request how many requests for IDs
+        // follow. All 65 have the same length, so it claims 65 IDs, and 64 stay in its block.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));

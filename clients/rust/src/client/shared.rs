@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn only_prefer_first_begins_with_a_names_first_address() {
+    fn only_prefer_first_starts_at_the_first_address_of_a_name() {
         let first =
             |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).address_number(0);
         assert_ne!(first(false), first(false));
@@ -183,7 +183,10 @@ mod tests {
         assert_eq!(fail(), 1, "the first address did not serve");
         shared.serves(0, &"ids:7660 (10.0.0.1)".into());
         let serving = shared.endpoint_or_failure().expect("an endpoint serves");
-        assert_eq!(&*serving, "ids:7660 (10.0.0.1)", "the error of a deadline says which address it is");
+        assert_eq!(
+            &*serving, "ids:7660 (10.0.0.1)",
+            "an error of a passed deadline names the address in use"
+        );
         assert_eq!(fail(), 0);
     }
 

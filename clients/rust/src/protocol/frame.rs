@@ -49,7 +49,7 @@ pub enum Fault {
         kind: u8,
         /// The size of the body in bytes.
         size: usize,
-        /// The sizes that fit, in words.
+        /// The sizes that fit, as a text.
         allowed: &'static str,
     },
 }

@@ -197,6 +197,8 @@ fn a_start_ahead_of_the_clock_begins_at_once_or_waits_for_its_tick() {
     for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
         let (start, source) = ahead(RULES.max_ahead, on_step_back, 5_000);
         assert_eq!(source.unavailable_for(START), Duration::ZERO);
+        let back = Now { wall: UnixMicros(START.wall.0 - 7_000_000), ..START };
+        assert_eq!(source.unavailable_for(back), Duration::from_secs(2), "12 s ahead, and 10 s are allowed");
         assert_eq!(source.claim(&source.window(START), 1, &mut rng()), Some(start));
     }
     let (start, source) = ahead(Duration::ZERO, OnStepBack::Ride, 1);

@@ -21,7 +21,7 @@ const DIGITS_MAX: usize = 63;
 /// Marks a byte that is no digit.
 const NO_DIGIT: u8 = u8::MAX;
 
-/// The dictionary of `base62-shuffled`, which was published for short keys.
+/// The dictionary of `base62-shuffled`: a published one that short links use.
 const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
 
 /// A positional notation with 2 to 94 distinct characters as digits.
