@@ -136,6 +136,18 @@ fn sealing_an_unused_source_returns_the_bound_it_started_from() {
 }
 
 #[test]
+fn after_a_loss_nothing_is_written_or_claimed() {
+    let mut world = World::new();
+    assert_eq!(world.keeper.lost(), None);
+    let taken_over = TakenOver(String::from("another process has the state"));
+    world.keeper.lose(taken_over.clone());
+    assert_eq!(world.keeper.lost(), Some(&taken_over));
+    assert!(world.look(later(SECOND_US, 0)).writes.is_empty());
+    assert_eq!(world.claim(later(SECOND_US, 0), 1), None);
+    assert_eq!(world.keeper.restored(), [0]);
+}
+
+#[test]
 fn all_ceilings_rise_when_one_source_needs_it() {
     let mut world = World::of(vec![managed(0), managed(0)], &[Reach::Local]);
     world.settle(later(SECOND_US, 0));

@@ -58,6 +58,47 @@ fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     assert_eq!(raises, [1, 0, 0, 1, 0]);
 }
 
+/// Returns how many writes of a look are for the coordinator.
+fn to_coordinator(looked: &Looked) -> usize {
+    looked.writes.iter().filter(|write| writer_of(write) == Reach::Fleet(HORIZON)).count()
+}
+
+fn writer_of(write: &Write) -> Reach {
+    [Reach::Local, Reach::Fleet(HORIZON)][write.writer]
+}
+
+#[test]
+fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
+    let half_used = later(200 * SECOND_US, 0);
+    let (managed_here, covered) = covered();
+    let mut world = under_fleet(managed_here, covered);
+    assert_eq!(to_coordinator(&world.look(START)), 0, "the horizon has just begun");
+    let looked = world.look(half_used);
+    assert_eq!((to_coordinator(&looked), &looked.fleet_ceilings[..]), (1, &[covered][..]));
+    world.keeper.seal();
+    assert_eq!(to_coordinator(&world.settle(half_used)), 0, "a stop raises nothing");
+    let mut own = World::of(vec![managed(0)], &[Reach::Local, Reach::Fleet(HORIZON)]);
+    assert_eq!(to_coordinator(&own.look(half_used)), 0, "the coordinator has no key of the source");
+    assert_eq!(World::new().look(START).fleet_ceilings, []);
+}
+
+#[test]
+fn a_look_tells_failures_of_the_coordinator_from_those_of_the_disk() {
+    let half_used = later(200 * SECOND_US, 0);
+    for failing in [Reach::Local, Reach::Fleet(HORIZON)] {
+        let (managed, covered) = covered();
+        let mut world = under_fleet(managed, covered);
+        world.source.grant().want_more();
+        for write in world.look(half_used).writes {
+            let result = if writer_of(&write) == failing { failed() } else { Ok(()) };
+            world.end(&write, result, half_used).expect("the write is in flight");
+        }
+        let looked = world.look(half_used);
+        let is_local = failing == Reach::Local;
+        assert_eq!((looked.failure.is_some(), looked.fleet_failure.is_some()), (is_local, !is_local));
+    }
+}
+
 /// The daemon is paused while its write is in flight. When the daemon wakes, the write ended long
 /// ago, and another daemon may hold the worker ID.
 #[test]
