@@ -61,6 +61,14 @@ fn wait_for(world: &World, count: u64, reading: Reading) -> bool {
 }
 
 #[test]
+fn a_look_tells_whether_requests_wait() {
+    let mut world = world(counter(0));
+    assert!(!world.look(START).some_wait);
+    assert!(!wait_for(&world, 1_000_000, START), "more than the reservation");
+    assert!(world.look(START).some_wait);
+}
+
+#[test]
 fn a_shared_counter_asks_for_a_range_as_demand_needs() {
     const LASTS: Duration = Duration::from_secs(4);
     let second = |seconds: i64| later(seconds * SECOND_US, 0);
