@@ -152,6 +152,7 @@ mod tests {
         assert_eq!(reservation.size, 40_000, "four seconds of 10,000 a second");
         let lasting = [0, 5_000, u64::MAX].map(|numbers| reservation.time_for(numbers));
         assert_eq!(lasting, [Duration::ZERO, Duration::from_millis(500), LASTS]);
+        assert_eq!([1, 5].map(|times| reservation.lasting(times * LASTS).lasts()), [LASTS, 5 * LASTS]);
         reservation.look(Position(29_999), at(1_050));
         assert_eq!(reservation.size, 40_000, "less than half, and less than a second later");
         reservation.look(Position(30_000), at(1_050));
