@@ -1,6 +1,7 @@
 //! The plan of a start: which stored bounds bind which source.
 
 use super::*;
+use snowbank_id::numbering::TicketCounter;
 
 #[test]
 fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
@@ -141,4 +142,12 @@ fn after_a_crash_only_other_worker_ids_start_at_the_id_clock() {
         at(&unused, 3_000),
         "records of other assigned worker IDs may be gone"
     );
+}
+
+#[test]
+fn a_counter_without_a_record_starts_only_with_a_coordinator() {
+    let counter = Numbering::from(TicketCounter::new("orders", 1, 1).unwrap());
+    let planned = |in_fleet| plan(&[], &[Claimant { in_fleet, ..claimant("orders", &counter) }], WALL);
+    assert_eq!(planned(false).unwrap_err().cause(), Cause::Setting);
+    assert_eq!(planned(true).unwrap().starts, [Some(Position(0))]);
 }
