@@ -31,6 +31,16 @@ fn a_range_begins_at_the_next_free_number() {
 }
 
 #[test]
+fn a_claims_text_names_the_counter_the_range_and_the_write() {
+    let mut counter = counter(0);
+    assert_eq!(step(&mut counter, &stored(101, "w0"), 0, "w1"), writes("w1", 101));
+    let text = counter.text(&claim("w1", 101), "host-b");
+    let range = NumberRange { from: 101, to: 111 };
+    assert_eq!(CounterKey::parse(&text), Ok(CounterKey::new("c", range, "w1", "host-b")));
+    assert_eq!(CounterKey::identity_in(&text), Ok(String::from("c")));
+}
+
+#[test]
 fn an_unanswered_write_counts_only_in_its_own_generation() {
     let tried = || {
         let mut counter = counter(0);
