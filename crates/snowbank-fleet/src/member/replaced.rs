@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, draw, five, holder, is_lost, key_five, lengthen_reach, marker_at,
+    HORIZON, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five, lengthen_reach, marker_at,
     marker_key, member, numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
@@ -103,6 +103,24 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
     let numbering = numbering();
     let taken = member(&store, Notes::default()).take(want(WALL, false), &five()).unwrap();
     assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
+}
+
+/// The daemon was suspended. Until its bound passed, nobody else could have its number. After that
+/// another daemon may have had the number, whose IDs only the floor shows.
+#[test]
+fn a_passed_bound_below_the_floor_is_a_loss() {
+    for (seconds, is_passed) in [(100, false), (3_600, true)] {
+        let store = store();
+        let (mut member, covered) = holder(&store);
+        let now = at(WALL, 3_600);
+        let floor = init(&store, &twitter(), Preparing { now, ..preparing(Some(Begins::Above(now))) });
+        assert!(floor.is_ok_and(|prepared| prepared.is_floor_changed));
+        let bound = Bound { source: 0, id_bound: covered + 1 };
+        let raised = member.raise(&[bound], 0, clocks(at(WALL, seconds)));
+        let lost = raised.err().map(|error| error.to_string());
+        assert_eq!(lost.is_some(), is_passed, "after {seconds} s: {lost:?}");
+        assert!(lost.is_none_or(|reason| reason.contains("the fleet's floor has been raised above it")));
+    }
 }
 
 #[test]
