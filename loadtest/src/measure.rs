@@ -51,7 +51,8 @@ pub(crate) struct SecondFigures {
     /// include those of requests that ended without an answer.
     pub(crate) answered: u64,
     pub(crate) refused: u64,
-    /// The median of the response times, in microseconds; `None` for a second without an answer.
+    /// The median of the response times, in microseconds; `None` for a second without a response
+    /// time.
     pub(crate) p50_us: Option<f64>,
     /// 90 % of the response times were at most this.
     pub(crate) p90_us: Option<f64>,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 /// Something that an operator should know. The page, `snowbank status`, the log, the metrics and
-/// the alerts all show the same findings.
+/// the alerts show the same findings, except that the last three leave out `stop`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
     /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or

@@ -130,7 +130,7 @@ fn a_lock_path_that_is_no_regular_file_exits_with_3() {
     ];
     for (index, (make, part)) in kinds.into_iter().enumerate() {
         make(&lock);
-        start().end().assert_refusal_for_now(&[part, text, "who put it there"]);
+        start().end().assert_refusal_for_now(&[part, text, "who put this there"]);
         fs::rename(&lock, setup.path(&format!("kind-{index}"))).expect("put away");
     }
     start().start().stop();

@@ -164,7 +164,7 @@ fn only_members_share_a_groups_lock_directory() {
         set_mode(&lock, 0);
         daemon(worker, second, GROUP)
             .end()
-            .assert_refusal_for_now(&["Permission denied", "who put it there"]);
+            .assert_refusal_for_now(&["Permission denied", "who put this there"]);
         assert_eq!(mode(&lock), 0);
         fs::remove_file(&lock).expect("removed");
     }

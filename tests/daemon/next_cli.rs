@@ -170,7 +170,7 @@ fn a_caller_chooses_the_table_suffix() {
 fn an_invalid_set_option_is_refused() {
     let daemon = Setup::configured(SOURCES).start();
     for (source, choices, part) in [
-        ("trades", &["--set", "machine=1"][..], "\"machine\" is not a random field; only random fields"),
+        ("trades", &["--set", "machine=1"][..], "\"machine\" is not a random field of this layout"),
         ("trades", &["--set", "table"], "a number, as in table=316"),
         ("trades", &["--set", "table=1", "--set", "table=2"], "\"table\" is set twice"),
         ("batches", &["--set", "table=1"], "is not a random field of this layout; its random fields: none"),

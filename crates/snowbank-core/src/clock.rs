@@ -195,8 +195,8 @@ pub enum Observed {
     /// The wall clock runs as expected.
     #[default]
     Steady,
-    /// The wall clock is behind the highest believed time by this much: it stepped back, or stands
-    /// still.
+    /// The wall clock is behind by this much: behind the highest believed time after a step back,
+    /// or behind the boot clock if it stands still.
     Behind(Duration),
     /// The wall clock stepped forward by this much, and is not believed yet.
     Held(Duration),

@@ -147,6 +147,20 @@ fn a_request_gets_its_count_and_the_rest_of_the_claim_stays() {
     assert_once(&runs);
 }
 
+/// The rest of a claim lies below the IDs that other shards get after the wake-up.
+#[test]
+fn in_strict_order_a_shard_keeps_nothing_after_its_wake_up() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Strict);
+    shards[0].wake(START);
+    let (lane, rng) = shards[0].lane(0);
+    lane.take(3, || 5_000, rng, &mut Vec::new()).expect("there is room");
+    shards[0].top_up();
+    let others = take(&mut shards[1], START, 1).expect("there is room");
+    let again = take(&mut shards[0], START, 1).expect("there is room");
+    assert!(again[0].first > others[0].last(), "{again:?} after {others:?}");
+}
+
 #[test]
 fn a_request_for_tickets_gets_its_count() {
     let mut shard = shards(&Arc::new(counter(100)), 1, Order::Relaxed).remove(0);
