@@ -186,6 +186,17 @@ fn a_step_back_shuts_the_window_only_beyond_the_rules() {
 }
 
 #[test]
+fn a_catch_up_that_the_wall_clock_has_passed_is_not_resumed() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let back = |now: Now| Now { wall: UnixMicros(START.wall.0 - 9_000_000), ..now };
+    source.window(back(START));
+    let later = START.after(Duration::from_secs(60));
+    source.bound_catch_up(later);
+    assert_eq!(source.id_time(back(later)), START.wall, "the tick of the last position claimed");
+}
+
+#[test]
 fn a_start_ahead_of_the_clock_begins_at_once_or_waits_for_its_tick() {
     let ahead = |max_ahead, on_step_back, by_ms| {
         let start = first_at(after_ms(by_ms).wall);
