@@ -79,6 +79,6 @@ mod tests {
         }
         assert_eq!(refusal("table", 1000), "found table=1000, and table is a number from 0 to 999");
         let twitter = Layout::resolve("twitter").unwrap();
-        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("in this layout: none"));
+        assert!(twitter.choose("table", 1).unwrap_err().to_string().ends_with("its random fields: none"));
     }
 }
