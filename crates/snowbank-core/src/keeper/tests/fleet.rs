@@ -1,6 +1,8 @@
 use super::*;
 
 const HORIZON: Duration = Duration::from_secs(300);
+/// The index of the coordinator among the writers of [`under_fleet`].
+const COORDINATOR: usize = 1;
 
 /// Returns a world whose second writer is a fleet's coordinator, which has the ceiling `covered`
 /// already.
@@ -14,6 +16,11 @@ fn covered() -> (ManagedSource, Position) {
     let managed = managed(0);
     let covered = far::ceiling(managed.source().numbering(), START.wall, HORIZON);
     (managed, covered)
+}
+
+/// Returns how many writes of a look are for the coordinator.
+fn to_coordinator(looked: &Looked) -> usize {
+    looked.writes.iter().filter(|write| write.writer == COORDINATOR).count()
 }
 
 #[test]
@@ -44,10 +51,10 @@ fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     let mut world = under_fleet(managed, covered);
     let mut raise = |reading| {
         world.source.grant().want_more();
-        let writes = world.look(reading).writes;
-        let raises = writes.iter().filter(|write| write.writer == 1).count();
-        for write in &writes {
-            let result = if write.writer == 1 { failed() } else { Ok(()) };
+        let looked = world.look(reading);
+        let raises = to_coordinator(&looked);
+        for write in &looked.writes {
+            let result = if write.writer == COORDINATOR { failed() } else { Ok(()) };
             world.end(write, result, reading).expect("the write is in flight");
         }
         raises
@@ -58,25 +65,20 @@ fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     assert_eq!(raises, [1, 0, 0, 1, 0]);
 }
 
-/// Returns how many writes of a look are for the coordinator.
-fn to_coordinator(looked: &Looked) -> usize {
-    looked.writes.iter().filter(|write| writer_of(write) == Reach::Fleet(HORIZON)).count()
-}
-
-fn writer_of(write: &Write) -> Reach {
-    [Reach::Local, Reach::Fleet(HORIZON)][write.writer]
-}
-
 #[test]
 fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
     let half_used = later(200 * SECOND_US, 0);
-    let (managed_here, covered) = covered();
-    let mut world = under_fleet(managed_here, covered);
+    let (of_fleet, covered) = covered();
+    let mut world = under_fleet(of_fleet, covered);
     assert_eq!(to_coordinator(&world.look(START)), 0, "the horizon has just begun");
     let looked = world.look(half_used);
     assert_eq!((to_coordinator(&looked), &looked.fleet_ceilings[..]), (1, &[covered][..]));
+    for write in &looked.writes {
+        world.end(write, failed(), half_used).expect("the write is in flight");
+    }
     world.keeper.seal();
-    assert_eq!(to_coordinator(&world.settle(half_used)), 0, "a stop raises nothing");
+    let retried = later(210 * SECOND_US, 0);
+    assert_eq!(to_coordinator(&world.look(retried)), 0, "a stop raises nothing");
     let mut own = World::of(vec![managed(0)], &[Reach::Local, Reach::Fleet(HORIZON)]);
     assert_eq!(to_coordinator(&own.look(half_used)), 0, "the coordinator has no key of the source");
     assert_eq!(World::new().look(START).fleet_ceilings, []);
@@ -85,16 +87,16 @@ fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
 #[test]
 fn a_look_tells_failures_of_the_coordinator_from_those_of_the_disk() {
     let half_used = later(200 * SECOND_US, 0);
-    for failing in [Reach::Local, Reach::Fleet(HORIZON)] {
+    for is_local in [true, false] {
         let (managed, covered) = covered();
         let mut world = under_fleet(managed, covered);
         world.source.grant().want_more();
         for write in world.look(half_used).writes {
-            let result = if writer_of(&write) == failing { failed() } else { Ok(()) };
+            let fails = (write.writer != COORDINATOR) == is_local;
+            let result = if fails { failed() } else { Ok(()) };
             world.end(&write, result, half_used).expect("the write is in flight");
         }
         let looked = world.look(half_used);
-        let is_local = failing == Reach::Local;
         assert_eq!((looked.failure.is_some(), looked.fleet_failure.is_some()), (is_local, !is_local));
     }
 }
