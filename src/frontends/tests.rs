@@ -100,3 +100,27 @@ fn a_noeqd_request_costs_more_than_its_single_byte() {
         assert_eq!(requests + front.extra_cost_bytes(), requests * 16);
     }
 }
+
+#[test]
+fn a_source_may_be_called_like_a_negative_count() {
+    let mut settings = Settings {
+        sources: vec![SourceSettings::default(), SourceSettings::default()],
+        ..Settings::default()
+    };
+    settings.sources[1].name = String::from("-5");
+    let facts = Facts::new(&settings, b"{}".to_vec(), Rules::default());
+    let mut session = Session::new(&facts.access, 0, None, true);
+    let incr_connections = IncrConnections::default();
+    let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
+    let request = b"SNOWBANK.NEXT -5 2\r\n";
+    let Step::Ids { ask, .. } = Resp::default().step(request, &mut conditions, &mut Vec::new()) else {
+        panic!("a count was found where the source stands");
+    };
+    assert_eq!((ask.source, ask.count), (1, 2));
+}
+
+#[test]
+fn a_time_to_retry_is_rounded_up_to_milliseconds() {
+    let in_ms = [0, 1, 1_000_000, 1_000_001].map(|ns| words::ceil_to_ms(Duration::from_nanos(ns)));
+    assert_eq!(in_ms, [0, 1, 1, 2]);
+}

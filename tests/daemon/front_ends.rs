@@ -297,7 +297,7 @@ const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
 /// Clients of other protocols. Each row: the listener, the bytes sent to it, a part of the reply,
 /// and a part of the log line.
-const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
+const FOREIGN: [(&str, &[u8], &str, &str); 21] = [
     ("native", TLS, "", "a TLS client on a listener without TLS"),
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
     ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
@@ -309,6 +309,12 @@ const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
         "a client that sent no valid request on a listener of Snowbank's own",
     ),
     ("resp", HTTP, "an HTTP client", "an HTTP client on a listener for clients of Redis"),
+    (
+        "resp",
+        b"TRACE / HTTP/1.1\r\n\r\n",
+        "an HTTP client",
+        "an HTTP client on a listener for clients of Redis",
+    ),
     ("resp", b"get fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
     (
         "resp",
