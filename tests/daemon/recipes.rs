@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::secure::write_secret;
 use crate::support::clients::{can_run, newest, script};
-use crate::support::{Setup, skip};
+use crate::support::{Setup, has_program, skip};
 
 /// The number of IDs that a recipe draws.
 const DRAWN: usize = 6_000;
@@ -158,6 +158,9 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
     if !sources.join("src/github.com/gomodule/redigo").exists() {
         return skip("redigo is missing: install Debian's golang-github-gomodule-redigo-dev");
     }
+    if !has_program("go", "golang") {
+        return;
+    }
     let folder = written("go redigo", "ids.go", "recipe.go");
     let mut build = Command::new("go");
     build.args(["build", "-o", "recipe", "."]).current_dir(folder.path());
@@ -169,6 +172,9 @@ fn recipe_for_go_draws_all_ids_if_a_daemon_dies() {
 /// only if SNOWBANK_JEDIS has the absolute paths of its jars.
 #[test]
 fn recipes_for_java_draw_all_ids_if_a_daemon_dies() {
+    if !has_program("javac", "openjdk-17-jdk-headless") {
+        return;
+    }
     let spymemcached = "/usr/share/java/spymemcached.jar";
     if Path::new(spymemcached).exists() {
         numbers_rows_in_java("memcached", "spymemcached", spymemcached);
