@@ -47,6 +47,9 @@ pub(super) struct Keys {
     stale: Option<String>,
     /// A write that is done right after the next read.
     late: Option<(String, String)>,
+    boot: BootMicros,
+    /// How long the client's machine sleeps during the next swap.
+    sleep: Duration,
 }
 
 /// A client of the store, with the count of its connections.
@@ -81,6 +84,11 @@ impl Store {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
     }
 
+    /// Makes the client's machine sleep during the next swap.
+    pub(super) fn sleep_late(&self, time: Duration) {
+        self.0.lock().unwrap().sleep = time;
+    }
+
     pub(super) fn remove(&self, key: &str) {
         self.0.lock().unwrap().found.remove(key);
     }
@@ -93,9 +101,8 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    /// Always returns the same time.
     fn now(&self) -> BootMicros {
-        BootMicros(0)
+        self.0.lock().unwrap().boot
     }
 
     fn connections(&self) -> u64 {
@@ -144,6 +151,7 @@ impl Coordinator for Store {
         if store.fault == Fault::Foreign {
             return Err(NoAnswer::foreign("another cluster"));
         }
+        store.boot = store.boot.after(std::mem::take(&mut store.sleep));
         let is_written = swaps.iter().any(|swap| swap.text.is_some());
         if store.fault == Fault::ReadOnly || store.fault == Fault::Stalled && is_written {
             return Err(NoAnswer::passing("reads alone"));

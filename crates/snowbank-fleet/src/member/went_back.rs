@@ -161,6 +161,19 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     }
 }
 
+/// Another daemon writes the restored marker after this daemon has read it.
+#[test]
+fn the_floor_of_a_restored_marker_is_raised_although_it_changes() {
+    let (store, mut daemon, backup, wall) = prepared_again();
+    restore(&store, &backup);
+    let restored = store.text(&marker_key());
+    lengthen_reach(&store, 2 * HORIZON);
+    store.put_late(&marker_key(), &store.text(&marker_key()));
+    store.put(&marker_key(), &restored);
+    assert!(is_lost(&daemon.look(clocks(wall))));
+    assert!(floor(&store) > wall);
+}
+
 /// All of the daemon's new connections lead to another cluster.
 #[test]
 fn a_daemon_raises_the_floor_of_a_cluster_that_replaced_its_own() {
@@ -230,6 +243,34 @@ fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     let mut third = member(&store, again.notes().clone());
     take(&mut third, want(at(wall, 1), true), &WorkerSet::single(6));
     assert_eq!(floor(&store), raised);
+}
+
+#[test]
+fn a_start_that_is_refused_after_it_raised_the_floor_raises_it_once() {
+    let (store, daemon, backup, wall) = prepared_again();
+    restore(&store, &backup);
+    take(&mut other(&store), want(wall, false), &five());
+    let mut notes = daemon.notes().clone();
+    let mut raised = Vec::new();
+    for second in 0..2 {
+        let mut again = member(&store, notes);
+        let refused = again.take(want(at(wall, second), true), &five());
+        assert!(matches!(refused, Err(FleetError::Held(_))), "{refused:?}");
+        notes = again.notes().clone();
+        raised.push(floor(&store));
+    }
+    assert!(raised[0] > wall && raised[0] == raised[1], "{raised:?}");
+}
+
+/// The coordinator lost the number's key while the daemon was stopped.
+#[test]
+fn a_start_that_picks_a_number_raises_the_floor_ahead_of_its_clock() {
+    let store = store();
+    let (first, _) = holder(&store);
+    store.remove(&key_five());
+    let wall = at(WALL, 200);
+    assert!(pick(&mut member(&store, first.notes().clone()), want(wall, true)).is_ok());
+    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
 /// The coordinator was away during the pause. Without a state, only the process knows which number

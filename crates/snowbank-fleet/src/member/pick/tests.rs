@@ -60,3 +60,13 @@ fn a_start_lists_all_keys_if_one_read_finds_too_few_unused() {
     [17, 300].iter().for_each(|&number| store.remove(&key(number)));
     assert_eq!(pick(2), ("17,300".to_owned(), [1, 1]), "one read finds only one unused number");
 }
+
+#[test]
+fn a_start_that_finds_too_few_free_numbers_takes_none() {
+    let store = store();
+    let mut member = member(&store, Notes::default());
+    let all = |_: &Numbering| Ok::<bool, FleetError>(true);
+    let refused = member.pick(want(WALL, false), 2, None, |id| id < 1, all).unwrap_err();
+    assert!(refused.to_string().contains("fewer than 2 free worker IDs"), "{refused}");
+    assert_eq!(member.notes().clone(), Notes::default());
+}
