@@ -10,13 +10,13 @@
 //!   was done.
 //! - After the machine was restored from a snapshot, the daemon abandons the range of a write that
 //!   it made before. Another copy of this process may find the same identity, and use that range.
-//! - The daemon ends in three cases: the key is gone, the key was made again, or its next number is
-//!   below this daemon's numbers. A daemon never makes the key itself.
+//! - The daemon ends if the key is gone, cannot be read, or was made again, or if the key's next
+//!   number is below this daemon's numbers. A daemon never makes the key itself.
 //!
 //! If the key has reached a source's maximum, the source gets an empty range, and nothing is
 //! written.
 //!
-//! A daemon takes no range from a value that no daemon can have written ([`CounterLoss::Leaps`]):
+//! The daemon also ends if no daemon can have written the key's value ([`CounterLoss::Leaps`]):
 //! otherwise one wrong write by hand would use up the numbers for good.
 
 use std::fmt;
@@ -30,7 +30,7 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 pub use snowbank_core::keeper::NumberRange;
 
 /// The largest difference between the end of a range and its first ID. The ranges that daemons take
-/// are far shorter: they have at most 10 million numbers, and those that waiting requests want.
+/// are far shorter: at most 10 million numbers, plus those that waiting requests want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.

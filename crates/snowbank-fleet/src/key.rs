@@ -94,8 +94,8 @@ pub struct Marker {
     /// The identity of the fleet: 128 bits, drawn when the fleet was prepared. So two prepared
     /// clusters have different identities.
     pub identity: String,
-    /// The identity of this write, as in [`NumberKey`]. Because of it, no two writes of the marker
-    /// have the same text.
+    /// The identity of the last change, drawn as in [`NumberKey`]. So each change of the marker
+    /// makes a new text.
     pub(super) write: String,
     /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
     /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,

@@ -17,7 +17,7 @@ pub struct CoordinatorKind {
     /// The schemes of the kind's endpoints: the scheme without TLS, and the scheme with TLS.
     pub(super) schemes: [&'static str; 2],
     /// Makes a client of such a coordinator. The client connects at its first call. Fails if the
-    /// system has no reactor left.
+    /// system allows no more open files.
     pub(super) open: fn(Access) -> io::Result<Box<dyn Coordinator>>,
 }
 

@@ -110,7 +110,7 @@ pub enum Swapped {
 pub struct NoAnswer {
     /// The reason, in one line.
     pub reason: String,
-    /// True if only an operator can remove the cause: a wrong password, a wrong certificate.
+    /// True if only an operator can remove the cause, such as a wrong password.
     pub is_lasting: bool,
     /// True if the endpoint belongs to another cluster than the earlier connections did. In an
     /// error for all endpoints: true if every endpoint belongs to another cluster.
@@ -128,7 +128,7 @@ impl NoAnswer {
         NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
     }
 
-    /// Returns the error for endpoints that all lead to another cluster.
+    /// Returns the error for an endpoint that leads to another cluster.
     pub fn foreign(reason: impl Into<String>) -> Self {
         NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
     }
@@ -239,8 +239,8 @@ pub trait Coordinator: Send {
     }
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
-    /// checked the open connection. The first cluster counts until [`Coordinator::leave_cluster`].
-    /// A simulated coordinator is one cluster, and does nothing.
+    /// checked the open connection. A second call changes nothing, unless
+    /// [`Coordinator::leave_cluster`] came before it. A simulated coordinator does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// Makes later calls accept connections to any cluster again.
@@ -263,7 +263,7 @@ pub trait Coordinator: Send {
 /// Makes a client of a coordinator. The client connects at its first call.
 ///
 /// # Errors
-/// The system has no reactor left.
+/// The system allows no more open files.
 pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }

@@ -256,8 +256,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Releases the numbers: each key gets a bound above all IDs that were handed out. The number
     /// is free for another daemon whose clock is near that bound. The caller must have stored the
-    /// bound in the state already. Before a key is written, the notes forget the higher bound that
-    /// it had.
+    /// bound in the state already. Before a key is written, the notes forget its higher bound.
     ///
     /// # Errors
     /// A release failed. The numbers that were not released stay this state's until their bounds

@@ -9,8 +9,8 @@
 //! starts like a new daemon, and its start takes longer. The daemon then does not know the longest
 //! reach of the fleet. This matters if a restored marker has lost that reach too.
 //!
-//! A ceiling is noted once the coordinator has acknowledged it. A start may go on without asking
-//! below a noted ceiling. So the ceiling counts only in the same fleet at the same endpoints, and
+//! A ceiling is noted once the coordinator has acknowledged it. Below a noted ceiling, a start may
+//! go on without asking. So the ceiling counts only in the same fleet at the same endpoints, and
 //! only while the difference of the clocks is the one that was noted with the ceiling. If the
 //! difference has jumped, the machine may have been restored from a snapshot, perhaps twice. The
 //! difference in the state file is not enough: the daemon replaces it right after a jump, and may
@@ -53,9 +53,9 @@ pub struct Note {
     pub term: String,
     /// The identity of the marker under which the coordinator acknowledged the bound.
     pub identity: String,
-    /// The highest acknowledged bound that was not released. If a key has a lower bound, the
-    /// coordinator went back. This field counts in every boot and directory, because it is a fact
-    /// about the coordinator.
+    /// The highest bound that the coordinator acknowledged for all numbers. A release lowers it. If
+    /// a key has a lower bound, the coordinator went back. This field counts in every boot and
+    /// directory, because it is a fact about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
     /// The lowest bound at which the source may start with these worker IDs. The daemon notes this
@@ -171,12 +171,12 @@ impl Notes {
         self.longest_reach() > before
     }
 
-    /// Returns the longest reach that other daemons have had time to poll.
+    /// Returns the longest reach that other daemons have had time to read in a poll.
     pub(super) fn settled_reach(&self) -> Duration {
         Duration::from_millis(self.document.settled_reach_ms)
     }
 
-    /// Notes that this state has waited until other daemons have polled a reach.
+    /// Notes that other daemons have had time to read this reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
         self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_read_back_but_their_writes_only_in_the_same_boot() {
+    fn notes_read_back_but_writes_count_only_in_one_boot() {
         let directory = tempfile::tempdir().unwrap();
         let read = |boot| Notes::read(Some(directory.path()), boot, "fleet");
         let mut notes = read(Some("boot"));

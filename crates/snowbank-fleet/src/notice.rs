@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use super::line::ANSWER_MIN;
 
-/// The shortest period. A daemon that has not read the marker polls at this period.
+/// The shortest period. A daemon with worker IDs polls at this period until it reads the marker.
 pub const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// The longest period. Each start with a new number pauses for at least a period. Polls at this
@@ -70,7 +70,7 @@ const ANSWERS: u32 = 1 + 2 + 1 + 1;
 // a new connection.
 const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
 
-/// The shortest horizon of all fleets.
+/// The shortest horizon that a fleet may have.
 pub const HORIZON_MIN: Duration = shortest_horizon(POLL_PERIOD_MIN);
 
 // A fleet always allows the horizon with which it was prepared.

@@ -76,10 +76,10 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 }
 
 impl PeerAccess {
-    /// Returns the token, if it may be sent to an address to which the configured address with
-    /// index `place` led. A client sends the token before it knows who answers. So both addresses
-    /// must be private ([`is_private`]): a name that resolves to a loopback address today may
-    /// resolve to another address tomorrow.
+    /// Returns the token, if it may be sent to `address`. The configured address with index `place`
+    /// resolved to `address`. A client sends the token before it knows who answers. So both
+    /// addresses must be private ([`is_private`]): a name that resolves to a loopback address today
+    /// may resolve to another address tomorrow.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
@@ -91,7 +91,7 @@ pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns a client for an address to which the configured address with index `place` led. The
+/// Returns a client for an address that the configured address with index `place` resolved to. The
 /// server's certificate must have the configured name.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
     let PeerAccess { addresses, tls, .. } = access;

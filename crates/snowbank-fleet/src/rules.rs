@@ -4,9 +4,10 @@
 //! Five facts keep IDs unique:
 //! - All IDs that were granted to a holder are below its key's bound, because the holder writes a
 //!   bound before it is granted the IDs below that bound.
-//! - A daemon that takes a number starts at the key's bound. It starts lower only if two things are
-//!   true: its own state made the key's last write, and this machine's marks show that no copy of
-//!   the state was granted more ([`Proof::Newest`]).
+//! - A daemon that takes a number starts at the key's bound. It starts lower only after a write of
+//!   its own state: the key's last write, or a write that the coordinator lost. This machine's
+//!   marks must show that no copy of the state was granted more ([`Proof::Newest`]), or the same
+//!   process must have made the write ([`Tried`](super::Tried)).
 //! - A start that does not ask the coordinator hands out only IDs below the bound that was
 //!   acknowledged last. The marks must also show that no clean stop has returned the number
 //!   ([`Proof::Held`], `member::resume`). So such a start has only IDs that the process before it
@@ -174,7 +175,7 @@ pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
 
-/// Returns the instant of a bound: at that instant the clock is past all IDs below the bound.
+/// Returns the instant of a bound: the start of the tick with the first ID at or above the bound.
 pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }

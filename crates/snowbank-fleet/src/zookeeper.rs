@@ -120,7 +120,7 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
             (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.version),
             (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
             // A key that must be missing was compared when the nodes were read, and is not compared
-            // again. No caller compares a missing key that other daemons may create.
+            // again. Callers ask only whether an earlier read without the key was right.
             (None, None) => writer,
         };
     }

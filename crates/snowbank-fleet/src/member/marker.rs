@@ -59,8 +59,7 @@ pub(super) enum Noticed {
     OldAnswer,
 }
 
-/// Returns the instant at which the clock is past all IDs of a layout below a bound, whatever their
-/// worker IDs.
+/// Returns the instant of a bound ([`rules::instant_of`]), whatever the worker ID of its number.
 pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))

@@ -106,7 +106,7 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
 }
 
 /// The daemon was suspended. Until its bound passed, nobody else could have its number. After that
-/// another daemon may have had the number, whose IDs only the floor shows.
+/// another daemon may have had the number, and only the floor shows that daemon's IDs.
 #[test]
 fn a_passed_bound_below_the_floor_is_a_loss() {
     let rows = [

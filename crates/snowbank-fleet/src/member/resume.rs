@@ -12,7 +12,7 @@
 //!   answer to a release was lost, the next start must ask, because another daemon may have the
 //!   number at a lower bound. The machine has not been booted since the note was made, and
 //!   nothing reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So
-//!   the ceiling in the state directory is above all IDs that were granted under the note.
+//!   the state's own ceiling is above all IDs that were granted under the note.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
 //!   state was copied together with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the

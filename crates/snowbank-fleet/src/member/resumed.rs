@@ -47,7 +47,7 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
-/// Each daemon is killed, the second daemon during a raise.
+/// The first two daemons are killed, the second one during a raise.
 #[test]
 fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     let store = store();

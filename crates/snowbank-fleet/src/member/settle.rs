@@ -23,11 +23,11 @@ use crate::{Coordinator, FleetError, SWAPS_MAX, Swap, Swapped, noticed_within, p
 /// value has changed or no answer comes.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. If the coordinator becomes slow for some
-/// time, the taker asks a question at most this long after the slow time began, and gets the answer
-/// when the slow time ends. The pause then lasts longer than five such answers. If the slow time is
-/// longer than a second, five such answers take longer than the slow time. A shorter slow time does
-/// not matter, because [`noticed_within`] always allows for a second.
+/// The time from one question to the next in a pause. If the coordinator stalls, the taker asks at
+/// most this long after the stall began, and gets the answer when the stall ends. The pause then
+/// lasts longer than five such answers. If the stall is longer than a second, five such answers
+/// take longer than the stall. A shorter stall does not matter, because [`noticed_within`] always
+/// allows for a second.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// The progress of a pause.

@@ -67,8 +67,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// acknowledged to this state. Does nothing without [`Proof::Held`], because a later clean stop
     /// may have lowered the bound.
     ///
-    /// A start that ends early notices no lost writes of its own, but it has handed out nothing.
-    /// Here the next start notices lost writes of earlier processes.
+    /// Here a start notices lost writes of earlier processes. If the start ends early, nobody needs
+    /// to notice that its own writes are lost: it has handed out nothing.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), FleetError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
@@ -186,7 +186,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             bounds.floor = bounds.floor.max(noted_floor);
             let until = rules::instant_of(numbering, lowest);
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
-            // `is_held` is false also if an earlier pause was cut short.
+            // `is_held` is also false if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             if is_released || !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);

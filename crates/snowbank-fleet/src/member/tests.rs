@@ -19,7 +19,7 @@ pub(super) const HORIZON: Duration = Duration::from_secs(300);
 pub(super) enum Fault {
     #[default]
     None,
-    /// The store does writes, but answers nothing.
+    /// The store answers no reads. It does writes, but does not answer them.
     Away,
     /// All connections lead to another cluster, until the client leaves its cluster.
     Foreign,

@@ -1,4 +1,4 @@
-//! Tests: a coordinator that went back, and daemons whose clocks differ by less than `max_ahead`.
+//! Tests: a coordinator that went back.
 
 use super::tests::{
     Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five,

@@ -140,7 +140,7 @@ impl Operator<'_> {
     }
 
     /// Replaces the rivals of ID spaces. Returns the rivals that daemons could use until now. Also
-    /// returns, for each replacing layout, the instant at which it makes its rivals' highest ID.
+    /// returns, for each replacing layout, the instant at which it is past its rivals' IDs.
     ///
     /// If none of the rivals' numbers is held, writes the marker without the rivals. After that no
     /// daemon can start in the rivals, because each daemon's write compares the marker. So a second
@@ -172,7 +172,7 @@ impl Operator<'_> {
         }
     }
 
-    /// Returns, for each layout with rivals, the instant at which it makes the rivals' highest ID.
+    /// Returns, for each layout with rivals, the instant at which it is past the rivals' IDs.
     /// Refuses if one of the rivals' numbers is held.
     fn floors_unless_held(
         &mut self,

@@ -183,7 +183,7 @@ impl Daemon {
         self.granted = 0;
     }
 
-    /// Takes a ceiling that was acknowledged, as the keeper does.
+    /// Uses a ceiling that was acknowledged, as the keeper does.
     pub(super) fn acknowledge(&mut self, ceiling: u64) {
         (self.newest, self.granted) = (ceiling, ceiling);
     }
