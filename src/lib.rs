@@ -84,11 +84,11 @@
 //! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
-//! - Which connection is closed when there are too many? `server/net/pending.rs`: the one that has
-//!   owed its token or its TLS handshake for longest.
+//! - Which connection is closed when there are too many? `server/net/pending.rs`: of those that owe
+//!   their token or their TLS handshake, the one that has been silent for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
-//! - What happens when the disk is full? `keeper.rs` keeps what is granted, and
-//!   `server/ceilings/storage_thread.rs` tries the write again.
+//! - What happens when the disk is full? `keeper.rs` keeps what is granted, and asks for another
+//!   write. `crates/snowbank-state/src/store/file.rs` then replaces the file.
 //! - What happens when the coordinator is gone? `rules.rs` of the fleet; calls are made in
 //!   `server/ceilings/fleet_thread.rs`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of

@@ -8,8 +8,8 @@
 //!
 //! - `start_sources`: starts sources above the stored bounds.
 //! - `start_notes`: lines for the operator about a start.
-//! - `keeper_thread`: drives the keeper, which decides what to write and what to grant. This thread
-//!   never waits for a write.
+//! - `keeper_thread`: drives the keeper, which decides what to write and what to grant. Until the
+//!   stop, this thread waits for no write.
 //! - `join_fleet`: takes worker IDs from the coordinator at the start. `fleet_thread`: raises
 //!   their ceilings at the coordinator, and checks that the worker IDs still belong to this daemon.
 //! - `storage_thread`: writes the state, and checks that the state still belongs to this daemon.

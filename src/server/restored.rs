@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             behind,
             [Heard::NewGeneration, Heard::Other, Heard::Nothing],
-            "records after the announcement were not read"
+            "the wait leaves the records after the announcement"
         );
     }
 }

@@ -4,7 +4,8 @@
 //!   part of a stop.
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn of a connection, and
 //!   the buffers that the connection borrows for this turn.
-//! - `member`: a connection's membership in the thread, by which stops and reloads wake it.
+//! - `member`: a connection's membership in the thread. By it, a stop or a reload wakes the
+//!   connection.
 //! - `connection`: one connection, from bytes read to bytes written. This is the only module that
 //!   sees both a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.

@@ -145,9 +145,9 @@ impl Fleet {
     /// loss, which is an error.
     ///
     /// # Errors
-    /// After a failed Confirm, the stop must leave the state as a kill would leave it. After a
-    /// failed Release, it is unknown whether the coordinator released the worker IDs. If it did,
-    /// other daemons can take them at once. If not, only after the clock has passed the bounds.
+    /// After a failed Confirm, the stop must not release the worker IDs. After a failed Release, it
+    /// is unknown whether the coordinator released them. If it did, other daemons can take them at
+    /// once. If not, only after the clock has passed the bounds.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

@@ -44,8 +44,8 @@ pub(crate) struct Joined {
 
 impl Joined {
     /// Takes the worker IDs of all sources, and sets them in `settings`. Continues with the worker
-    /// IDs that earlier tries of this process took. If this try fails, `tried` remembers the worker
-    /// IDs that it took.
+    /// IDs that earlier tries of this process took. If this try cannot take them all, `tried`
+    /// remembers those that it took.
     ///
     /// # Errors
     /// Another daemon holds one of the worker IDs. Or the coordinator does not answer, and nothing

@@ -12,7 +12,7 @@ use crate::keeper::{Looked, PERIOD, Reach, Written};
 const STEP_US: i64 = 100_000;
 /// The time for which the lengths of raises are kept.
 const MINUTE: Duration = Duration::from_secs(60);
-/// The part of [`MINUTE`] for which only the longest raise is kept.
+/// Of the raises within this time, only the longest is kept.
 const SLOT: Duration = Duration::from_secs(5);
 
 /// The last observations of the keeper thread, and its counts since the start.
@@ -80,8 +80,8 @@ impl RaiseLengths {
         slots.map(|(_, longest)| *longest).max().unwrap_or_default()
     }
 
-    /// Returns the length of the shorter of the last two raises, or 0 if one of them ended more
-    /// than a minute ago. A single slow raise does not change the result.
+    /// Returns the length of the shorter of the last two raises, or 0 unless both ended in the last
+    /// minute. A single slow raise does not change the result.
     pub(crate) fn usual(&self, now: BootMicros) -> Duration {
         let is_recent =
             self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);

@@ -57,7 +57,7 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
 }
 
 /// Returns the rules of access. `before` has the rules so far: an identity that has the same name
-/// there keeps its counts. The new rate of an identity holds once [`Rules::apply_rates`] is called.
+/// there keeps its counts. New rates take effect with [`Rules::apply_rates`].
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,

@@ -30,7 +30,7 @@ pub struct Reloader {
     live_config: watch::Sender<Arc<LiveConfig>>,
     /// Receives a version from each shard that has adopted the configuration with this version.
     adopted: mpsc::Receiver<u64>,
-    /// The digests of the files for the fleet's coordinator, as the last reload read them.
+    /// The digests of the files for the fleet's coordinator, as they were last read.
     fleet_files: Vec<FileDigest>,
 }
 

@@ -210,7 +210,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     Ok(locked)
 }
 
-/// The facts that a daemon needs to open its listeners, after its first ceilings are durable.
+/// The facts that a daemon needs to open its listeners.
 pub(super) struct Opening {
     pub(super) settings: Settings,
     pub(super) instance: String,

@@ -25,8 +25,8 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// The connections end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
-    // A web page can lead a browser here by a DNS name of its own (DNS rebinding), but not over
-    // TLS, because the browser checks the name in the certificate.
+    // The site checks the Host header at loopback, because a web page can lead a browser here by a
+    // DNS name of its own (DNS rebinding). Over TLS, the browser checks the name.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();

@@ -2,7 +2,7 @@
 //! these sockets before the daemon runs and while it restarts. Requests wait until the daemon runs.
 //!
 //! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the name of its
-//! protocol. A socket that speaks TLS has the suffix `-tls`, as in `native-tls`.
+//! protocol, or `admin`. A socket that speaks TLS has the suffix `-tls`, as in `native-tls`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

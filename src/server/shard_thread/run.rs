@@ -55,7 +55,7 @@ async fn serve(
                 let config = Arc::clone(&configs.borrow_and_update());
                 let version = config.version;
                 thread.adopt(config);
-                // Sending fails if no reload waits for the version any more.
+                // Sending fails if the reloader is gone.
                 let _ = adopted.send(version);
             }
             admitted = inbox.recv() => match admitted {

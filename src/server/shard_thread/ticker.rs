@@ -29,7 +29,7 @@ pub(super) async fn run(thread: Rc<ThreadState>) {
     }
 }
 
-/// Advances every wait queue that holds requests of this shard. Returns the time until the next
+/// Advances all wait queues, if any request of this shard waits. Returns the time until the next
 /// call. `None`: no request waits.
 pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
     let turn = &mut *thread.turn.borrow_mut();

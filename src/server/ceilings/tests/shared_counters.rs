@@ -198,8 +198,8 @@ impl Daemon {
         }
     }
 
-    /// Serves a request that may not wait. Returns the request's numbers, or none if the daemon has
-    /// too few.
+    /// Serves a request that must not wait. Returns the request's numbers, or none if the daemon
+    /// has too few.
     fn serve(&mut self, count: u64, reading: Reading) -> Vec<u64> {
         let now = self.wall.believe(reading);
         let mut rng = fastrand::Rng::with_seed(1);

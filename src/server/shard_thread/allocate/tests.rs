@@ -107,7 +107,7 @@ fn a_reading_older_than_a_clock_step_refuses_no_request() {
     source.grant().raise(source.numbering().end());
     let now = thread.now();
     let mut rng = fastrand::Rng::with_seed(1);
-    source.claim(&source.window(now), 1, &mut rng).expect("another thread has seen the step");
+    source.claim(&source.window(now), 1, &mut rng).expect("an ID for a thread that has seen the step");
     let late = Now {
         wall: UnixMicros(now.wall.0 - 5 * SECOND_US / 2),
         boot: BootMicros(now.boot.0 - SECOND_US / 10),

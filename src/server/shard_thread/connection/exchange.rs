@@ -119,8 +119,8 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the rest of a reply whose first part was encoded earlier. Returns how the turn
-    /// ended, or `None` if the next request may be served.
+    /// Encodes frames of the backlog, if there is one. Returns how the turn ended, or `None` if the
+    /// next request may be served.
     #[inline]
     fn end_reply(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         if self.backlog.is_some() && !self.encode_backlog(turn) {
