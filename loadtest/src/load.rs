@@ -1,7 +1,7 @@
-//! The threads of the load. Each has a schedule, some connections and one epoll.
+//! The threads of the load. Each has some connections, one epoll and, in an open loop, a schedule.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives. Spinning
-//! would take a core from a target on the same machine. In each turn, the thread first sends all
+//! would take a core from a target on the same machine. In each turn, the thread first sends the
 //! requests that are due, with one `send` for each connection, and then reads the replies. In an
 //! open loop, the thread never waits for an answer before it sends. Most late requests are late
 //! because something else uses the core of their thread. So a thread also sends the overdue

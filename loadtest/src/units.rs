@@ -9,8 +9,8 @@ use crate::measure::micros;
 /// The most digits that are shown after the point.
 const DECIMALS_MAX: f64 = 12.0;
 
-/// Formats a number with three significant digits, as precise as a histogram, but with every digit
-/// before the point: `0.0123`, `31.3`, `4,096,000`.
+/// Formats a number with three significant digits, the precision of a histogram. Every digit before
+/// the point is shown, too: `0.0123`, `31.3`, `4,096,000`.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = (2.0 - number.abs().log10().floor()).clamp(0.0, DECIMALS_MAX);
     format!("{:.*}", decimals as usize, HumanFloatCount(number))

@@ -80,7 +80,7 @@ struct TlsOptions {
     server_name: Option<String>,
 }
 
-/// The protocol of the target, and where INFO describes its IDs if it is not Snowbank's own.
+/// The protocol of the target. If it is not Snowbank's own, `info` says where to ask for INFO.
 #[derive(Debug, Args)]
 struct FrontEnds {
     /// Use the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis itself gets INCR and INCRBY of a

@@ -80,7 +80,7 @@ impl FrontEnd for Memcached {
     }
 
     fn max_count(&self) -> u32 {
-        // A `get` consists of the command, a blank before each key, and the end of the line.
+        // A `get` consists of the command, a blank and the key for each ID, and the line's end.
         ((MAX_GET_SIZE - "get\r\n".len()) / (self.key.len() + 1)) as u32
     }
 }

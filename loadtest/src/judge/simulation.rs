@@ -150,7 +150,7 @@ fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
         Target::PausesThatBurn => (1..8).map(|turn| (turn * 500 * MS, (turn * 500 + 20) * MS)).collect(),
         Target::BurnsInRealTime => (1..20).map(|turn| (turn * 200 * MS, (turn * 200 + 20) * MS)).collect(),
         Target::Burns | Target::BurnsOneCore => {
-            // The threads that burn run in the slices of a fair scheduler.
+            // A fair scheduler gives slices to the burning threads.
             let turn = |turn| (turn * 8 * MS, turn * 8 * MS + random.u64(4 * MS..7 * MS));
             (0..RUN_NS / (8 * MS)).map(turn).collect()
         }

@@ -101,7 +101,7 @@ mod tests {
         see(&mut clocks, 0, 2, -250_000, false);
         assert_eq!(clocks.known_us, None);
         see(&mut clocks, 1, 9, -7, true);
-        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "wider on both sides");
+        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000));
     }
 
     #[test]

@@ -25,8 +25,7 @@ const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     thread: usize,
-    /// False for a closed loop. There, a request is due when it leaves, so there is no slip, and
-    /// all of the response time is the target's part.
+    /// False for a closed loop. There, a request is due when it leaves, so there is no slip.
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
@@ -170,8 +169,8 @@ impl Meter {
         }
     }
 
-    /// Subtracts the stalls from each slow request that is so old that all stalls that touched it
-    /// are recorded.
+    /// Subtracts the stalls from the slow requests that are so old that all their stalls are
+    /// recorded.
     pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
         self.counts.settling.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }

@@ -263,7 +263,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Returns how long the thread waited for a core after an answer woke it. Returns 0 if no
-    /// answer woke it, or after a short sleep: its planned end is close enough to the answer's
+    /// answer woke it, or after a short sleep, whose planned end is close enough to the answer's
     /// arrival.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_read_after_a_long_turn_waited_since_it_began() {
+    fn answers_after_a_long_turn_count_from_its_start() {
         const MS: u64 = 1_000_000;
         assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 19 * MS + 1), Some(5 * MS));
         assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 21 * MS), None, "the answers came during the sleep");

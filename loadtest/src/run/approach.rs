@@ -57,8 +57,7 @@ fn clock_of(owner: Owner) -> Clock {
 /// there first, because that INFO names the source to draw from.
 ///
 /// # Errors
-/// [`Failure`] for one of three reasons: the target speaks another protocol, its IDs cannot be
-/// checked, or it does not allow requests as large as the scenario's.
+/// [`Failure`], also if the target does not allow requests as large as the scenario's.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
     let endpoint = scenario.addresses[number].clone();
     let Scenario { protocol, tls, token, .. } = scenario;

@@ -149,7 +149,7 @@ fn short_between(rate: f64, low: f64, high: f64) -> f64 {
     if low < short && short < high { short } else { rate }
 }
 
-/// Rounds to three significant digits: finer than any resolution, and readable.
+/// Rounds to three significant digits, for people.
 fn rounded(rate: f64) -> f64 {
     let unit = 10_f64.powf(rate.log10().floor() - 2.0);
     let rounded = (rate / unit).round() * unit;

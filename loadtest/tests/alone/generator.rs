@@ -142,8 +142,8 @@ fn a_starved_generator_is_named_as_the_limit() {
     let load = format!("--address {} --batch 5000 --connections 4 --threads 2", target.name());
     let ran = loadtest(&format!("{search} {load}"));
     let file = ran.json();
-    // If a step without a verdict ended the climb, the target can do at least the saturation point.
-    // If other programs run, a step with late answers may end the climb first.
+    // If a step without a verdict ended the climb, the saturation point is a lower bound. If other
+    // programs run, a step with late answers may end the climb first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
     // If the cores were busy, mostly with the generator, the limit of a step must not be latency.

@@ -1,4 +1,4 @@
-//! Targets that answer requests by a script. The script is a function that the test passes.
+//! Targets that answer requests by a script: a function that each test writes.
 
 #[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;

@@ -7,7 +7,7 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, resolution:
 /// Far more steps than any search may take.
 const TOO_MANY_STEPS: usize = 200;
 
-/// Runs a search. `answer` returns the limit that the target meets at a rate. Returns every step,
+/// Runs a search. `answer` returns the limit that a rate hits. Returns every step,
 /// and the finished search.
 fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
@@ -58,8 +58,8 @@ fn a_search_ends_at_its_bounds() {
     assert_eq!(found, (Some(10_000_000.0), true, None));
 }
 
-/// The target holds up to 20,000, and from 80,000 to 100,000. A rate above the gap is no saturation
-/// point.
+/// Rates up to 20,000 hold, and so do rates from 80,000 to 100,000. A rate above the gap is no
+/// saturation point.
 #[test]
 fn the_saturation_point_lies_below_the_first_gap() {
     let answer = |rate: f64| match rate {
@@ -71,8 +71,8 @@ fn the_saturation_point_lies_below_the_first_gap() {
     assert!(found.saturation() > Some(18_500.0), "{found:?}");
 }
 
-/// The target holds up to 10,000 until the confirmation. From then on, it holds only far below
-/// 10,000, or at no rate.
+/// Rates up to 10,000 hold until the confirmation. From then on, only rates far below 10,000 hold,
+/// or none.
 #[test]
 fn a_rate_that_is_not_confirmed_makes_the_search_descend() {
     for later in [5_000.0, 0.0] {
