@@ -4,7 +4,7 @@
 //! identity: a name, a rate, and the sources that clients of this identity may draw from. Requests
 //! of clients without limits skip the checks of this module.
 //!
-//! - `pace`: a rate of IDs, a pure function of the boot clock.
+//! - `pace`: a rate of IDs, measured by the boot clock.
 //! - `usage`: the IDs that an identity drew, and how often it was denied or slowed.
 //! - `rules`: the identities and tokens of one configuration.
 //! - `session`: the identity of one connection. A reload that removes the token or the certificate

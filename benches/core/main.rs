@@ -111,7 +111,7 @@ impl Taker {
     }
 }
 
-/// Measures how fast a shard takes IDs from its current block, its ring or a claim, with [`DEEP`]
+/// Measures how fast a shard takes IDs from its current run, its ring or a claim, with [`DEEP`]
 /// requests per wake-up.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that an operator should know. The page, `snowbank status`, the log, the metrics and
-/// the alerts show the same findings, except that the last three leave out `stop`.
+/// Something that an operator should know. The page and `snowbank status` show all findings. The
+/// metrics and the alerts leave out `stop`. The log leaves out `stop` and `reload`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
     /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or

@@ -1,4 +1,4 @@
-//! Derives the findings from a status. All thresholds are in this file. The page, `snowbank
+//! Derives the findings from a status. Most thresholds are in this file. The page, `snowbank
 //! status`, `/readyz`, the log and the metric `snowbank_finding` show the findings. The alerts use
 //! this metric.
 
@@ -280,7 +280,7 @@ impl Status {
         (left_s < FLEET_CERTIFICATE_S).then_some((Effect::Look, message))
     }
 
-    /// Finds that the certificate of TLS listeners expires soon or has expired. Open connections
+    /// Finds that clients refuse the certificate of TLS listeners, or soon will. Open connections
     /// and connections without TLS are still served.
     fn find_certificate(&self) -> Found {
         let warning = self.certificate.as_ref()?.warning.as_ref()?;

@@ -121,7 +121,7 @@ pub(crate) struct CeilingsStatus {
 pub(crate) struct CertificateStatus {
     /// When the certificate expires.
     pub(crate) ends_unix_s: f64,
-    /// The warning for the operator, if the certificate expires soon.
+    /// The warning for the operator, if clients refuse the certificate or soon will.
     pub(crate) warning: Option<String>,
 }
 
@@ -166,7 +166,8 @@ pub(crate) struct SnowflakeStatus {
     pub(crate) worker_ids: String,
     /// The most IDs per second that the source's layout and worker IDs allow.
     pub(crate) ids_per_second: u64,
-    /// The time that it takes at the full rate to make the IDs for which requests wait.
+    /// The time that it takes to make the IDs for which requests wait: at the full rate, or at half
+    /// of it during a catch-up.
     pub(crate) wait_queue_s: f64,
     /// The time for which IDs last without a raise: the ceiling's time minus the ID clock's, but at
     /// least 0.
@@ -315,7 +316,7 @@ pub(crate) struct Connections {
 /// The status of a fleet: its ceilings and worker IDs at the coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FleetStatus {
-    /// The number of durable raises at the coordinator.
+    /// The number of durable raises at the coordinator, and of ranges taken from it.
     pub(crate) raises: u64,
     /// The time for which every source can hand out IDs without the coordinator.
     pub(crate) left_s: f64,

@@ -138,7 +138,7 @@ impl Wall {
     /// Starts from the offset remembered from the same boot of the machine, or else from the first
     /// reading.
     ///
-    /// If a ceiling granted before the boot is above the first reading, the believed time starts at
+    /// If a ceiling granted before the boot is above the first reading, steps are measured from
     /// that ceiling. So a clock that was slow after a boot is believed at once when it is
     /// corrected. No IDs are skipped, because all ticks below the ceiling were granted already.
     pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {

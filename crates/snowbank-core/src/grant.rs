@@ -140,8 +140,8 @@ impl CeilingRule {
     /// clock stands still because it was further ahead. In both states each request would meet the
     /// ceiling and wait for a sync. So a ceiling is also above ID time by at least a reserve: a
     /// quarter of the uptime, at most half the horizon. At half speed the ID clock needs a whole
-    /// horizon to use up half a horizon. The reserve is rounded down to a tick, so that repeated
-    /// starts do not push the ceiling ever further ahead.
+    /// horizon to use up half a horizon. The reserve is rounded down to whole ticks, so that
+    /// repeated starts do not push the ceiling ever further ahead.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);

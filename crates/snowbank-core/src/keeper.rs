@@ -62,7 +62,7 @@ pub struct Looked {
     pub fleet_ceilings: Vec<Position>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
-    /// True once all grants that were taken away have been raised again.
+    /// True in the first look after all grants that were taken away were raised again.
     pub is_renewed: bool,
     /// True if requests wait. The caller should advance their wait queues.
     pub some_wait: bool,

@@ -7,9 +7,10 @@
 //! Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
 //! [`Shard::top_up`] after the replies are flushed.
 //!
-//! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
-//! increase too. The positions of the current run lie below those of the ring, and these lie below
-//! every later claim. A shard drops blocks that lie below IDs that it has already handed out.
+//! A shard hands out a source's IDs in increasing order, so each connection's IDs increase too.
+//! Only a request that waited may get lower IDs than other connections got meanwhile. The positions
+//! of the current run lie below those of the ring, and these lie below every later claim. A shard
+//! drops blocks that lie below IDs that it has already handed out.
 
 mod lane;
 mod ring;

@@ -13,7 +13,7 @@ const TIME_STEPS_S = [60, 120, 300, 600, 1200, 1800];
 const TIME_WIDTH = 64;
 // The daemon's own history is fetched this often, because it grows this often.
 const HISTORY_PERIOD_S = 30;
-// Percentiles are computed from the requests of the last seconds, of which there are this many.
+// Percentiles are computed from the requests of this many seconds.
 const LATENCY_S = 5;
 const LINES_MAX = 8;
 
@@ -65,7 +65,7 @@ let past = [];
 let seen = [];
 let span = SPANS[0];
 
-// Returns the moments of the chosen span. The hour comes from the history. The minutes come from `seen`, and before that from the history.
+// Returns the moments of the chosen span. The hour comes from the history. The minutes come from `seen` or, before `seen` begins, from the history.
 function moments() {
   const now_s = seen.at(-1)?.at_s ?? performance.now() / 1000;
   const from_s = now_s - span.shown_s;
@@ -114,7 +114,7 @@ function note(status) {
   seen = seen.filter((one) => one.at_s > at_s - SPANS[1].shown_s - 5);
 }
 
-// Computes a percentile of the last seconds' requests, as Prometheus' histogram_quantile does.
+// Computes the percentiles of the last seconds' requests, as Prometheus' histogram_quantile does.
 function percentiles(moment) {
   const from = seen.findLast((one) => one.at_s <= moment.at_s - LATENCY_S + 0.5) ?? seen[0];
   const latency = moment.status.latency;

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from the time of a busy
-/// turn to the longest wait of a request. With their steps of 1, 2 and 5, a percentile is wrong by
-/// a factor of 2.5 at most.
+/// turn to the default of `max_wait`. With their steps of 1, 2 and 5, a percentile is wrong by a
+/// factor of 2.5 at most.
 ///
-/// 2 ms is a bound, because a request for one ID is promised an answer within 2 ms, even while
-/// other clients send large requests. Another bound is just above the default wait. Without this
-/// bound, requests that waited for the whole default wait would seem to take up to twice as long.
+/// 2 ms is a bound, because an alert counts the requests that take longer. Another bound is just
+/// above the default wait. Without this bound, requests that waited for the whole default wait
+/// would seem to take up to twice as long.
 pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,

@@ -195,7 +195,7 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
     assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
-    // Now the machine was also off for longer than `max_step`, so nothing proves the time.
+    // Now the grant ended before the first reading, so it proves no later time.
     let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
     assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "a step is held as usual");

@@ -16,8 +16,8 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
 /// The longest pause of the keeper between two looks, between two raises of a source in use, and
-/// between a failed write and the next write. An idle daemon that has neither a service manager nor
-/// peers has no other timer.
+/// between a failed write and the next write. An idle daemon without a service manager has no other
+/// timer.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
 /// near. The ceiling then rises each time half of the remaining way is used up, so that no request

@@ -9,16 +9,15 @@ use std::time::Duration;
 use crate::clock::{BootMicros, Now};
 use snowbank_id::layout::Position;
 
-/// The smallest reservation. A start makes a reservation of this size, so a crash of an idle daemon
-/// skips at most this many numbers.
+/// The smallest reservation. A start makes a reservation of this size, so a crash of an unused
+/// daemon skips at most this many numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
 /// The largest reservation, apart from the numbers that requests wait for. A core uses some 20
 /// million numbers a second at most. Even then, half of a reservation outlasts ten syncs of a good
 /// disk. Even if a crash skips a whole reservation each second, the counter lasts for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate. In half of this time the keeper
-/// looks at least twice, so a request hardly ever waits for a sync. An eighth of this time is the
-/// shortest pause between two looks.
+/// looks at least twice, so a request hardly ever waits for a sync.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured. Over a shorter time, a single burst would look
 /// like a high rate.

@@ -13,12 +13,12 @@ use snowbank_id::layout::{Position, Run, append_run};
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// A claim ahead lasts for the burst window divided by this number. The reserve for bursts loses
-/// IDs in two ways, in each at most the reserve divided by this number: a claim ahead skips ticks
-/// that would be too old before their IDs are used up, and a shard cannot take siblings' blocks
-/// that lie below its own IDs. `docs/guarantees.md` allows an eighth of the reserve for both
-/// together. A higher divisor needs more claims: at a sixteenth of 10 ms, a busy shard already
-/// claims about 3,200 times a second.
+/// A claim ahead lasts for the burst window divided by this number. The reserve for bursts loses at
+/// most a sixteenth of its IDs in each of two ways: a claim ahead skips ticks that would be too old
+/// before their IDs are used up, and a shard cannot take siblings' blocks that lie below its own
+/// IDs. `docs/guarantees.md` allows an eighth of the reserve for both together. A higher divisor
+/// needs more claims: at a sixteenth of 10 ms, a busy shard already claims about 3,200 times a
+/// second.
 const AHEAD_SHARE: u64 = 16;
 
 /// The most blocks into which a claim ahead is cut, so that siblings can take parts of it. A ring
@@ -75,8 +75,8 @@ pub struct Lane {
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// The number of IDs that have entered the current run since `demand_since`, whether they were
-    /// handed out or not.
+    /// The number of IDs that were handed out since `demand_since`, plus those left in the current
+    /// run.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
@@ -109,7 +109,6 @@ impl Lane {
         &self.source
     }
 
-    /// Returns true from the lane's first use in a wake-up to the wake-up's end.
     #[inline]
     pub(super) fn is_awake(&self) -> bool {
         self.is_awake

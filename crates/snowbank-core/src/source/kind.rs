@@ -28,8 +28,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a source with this numbering. In a fleet, the coordinator keeps the
-    /// counter of a ticket source.
+    /// Returns the kind of a source with this numbering. If a ticket source is `in_fleet`, its
+    /// counter is at the coordinator.
     pub fn of(numbering: &Numbering, in_fleet: bool) -> Kind {
         match (numbering.ticket(), in_fleet) {
             (None, _) => Kind::Snowflake,

@@ -182,8 +182,8 @@ impl Source {
 }
 
 impl Source {
-    /// Returns the copy of this source that a machine restored from a snapshot of its memory has.
-    /// For simulations. Returns `None` for a sealed source.
+    /// For simulations: returns a copy of this source, as after a restore of the machine from a
+    /// snapshot of its memory. Returns `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;
         let grant = Grant::new(Position(0));

@@ -7,9 +7,8 @@
 //! queue, so each connection gets the same share, however much its request wants.
 //!
 //! Any shard may advance the queue. The shard then claims positions for every request in the queue,
-//! so no shard waits for the thread of another shard. The queue has a lock for requests that must
-//! wait and for the wake-up of a tick. A request that is served at once uses only the queue's
-//! atomics.
+//! so no shard waits for the thread of another shard. Requests that must wait, and the wake-up of a
+//! tick, take the queue's lock. A request that is served at once uses only the queue's atomics.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick. A
 //! new request is served before the waiting ones on two conditions: it wants no more than an even

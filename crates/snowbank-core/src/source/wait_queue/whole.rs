@@ -45,12 +45,12 @@ impl Source {
             true
         });
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
-        // All later requests must queue behind the waiting requests.
+        // All later requests must join the queue.
         self.let_pass(queue.waiting.len(), 0);
     }
 
-    /// Returns the fewest numbers for which the wait of a request ends. A partial request also
-    /// waits for all its numbers, but gains nothing by waiting once no more numbers come.
+    /// Returns the fewest numbers for which the wait of a request ends. Even a partial request
+    /// waits for all its numbers, unless no more numbers come.
     fn least_of(&self, request: &WaitRequest, bound: Bound) -> u64 {
         let no_more_come = bound == Bound::Ended || self.has_last_range();
         if no_more_come { request.promised() } else { request.count }
