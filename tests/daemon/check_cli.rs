@@ -79,8 +79,7 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
     assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
 }
 
-/// Checks most states twice: with a configuration or options with which `serve` refuses the state,
-/// and with others with which `serve` starts.
+/// Checks most states twice: `serve` refuses the state with some settings, and starts with others.
 #[test]
 fn check_reports_each_state_that_serve_refuses() {
     let machine = Machine::new();

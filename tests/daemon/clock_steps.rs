@@ -45,15 +45,15 @@ impl Scene {
         Some(Scene { machine, daemon, witness })
     }
 
-    /// Plays the scene again, up to five times, if the machine was too busy to serve a request.
-    /// Skips the test if no clock can be set.
+    /// Plays the scene up to five times, until the machine serves every request in time. Skips the
+    /// test if no clock can be set.
     fn play(toml: &str, loads: &[Load], act: impl Fn(Scene) -> Option<()>) {
         play_until_fed(|| Scene::begin(toml, loads).map_or(Some(()), &act));
     }
 
     /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns
     /// them with the time at which the requests ended. Returns `None` if the machine was too busy
-    /// to serve a request.
+    /// to serve every request.
     fn end(self) -> Option<(Testimony, Instant)> {
         let testimony = self.witness.stop();
         let end = Instant::now();

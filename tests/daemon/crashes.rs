@@ -166,7 +166,7 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     }
 }
 
-/// The daemon also checks the locks of its worker IDs while storage hangs.
+/// Even while storage hangs, the daemon checks the locks of its worker IDs.
 #[test]
 fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
@@ -197,8 +197,7 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     disk.stall_syncs(4_000, || {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
     // The other daemon has another lock_dir, so it does not see that the worker ID is locked. When
-    // the hanging write of the first daemon continues, the other daemon may notice this write of
-    // another process, and stop as well.
+    // the first daemon's hanging write continues, the other daemon may notice it, and stop as well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();

@@ -142,8 +142,8 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
         let single = Ask::of(1).wait_ms(10_000);
         let pause = Duration::from_millis(1);
         let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
-        // The waits of two requests are too short for a million IDs. The other three requests can
-        // wait for long enough.
+        // Two requests may wait for too short a time to get a million IDs. The other three can wait
+        // for long enough.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
             .into_iter()

@@ -4,7 +4,7 @@
 //! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of
 //! coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while some of the fleet's three
+//! In the other test the coordinator is restored to older states, while some of the fleet's three
 //! to six daemons are paused, cut off or killed. One daemon stays healthy, because a fleet does not
 //! promise unique IDs after a restore that no daemon notices. `SNOWBANK_RESTORES=200 cargo test
 //! --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.

@@ -205,10 +205,10 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// If the IDs of such a request did not count, a client could use up a source in spite of the
-/// client's rate: it would reset its connection before each reply.
+/// A client that resets its connection before each reply must not use up a source in spite of its
+/// rate.
 #[test]
-fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
+fn ids_for_a_reset_connection_count_towards_its_clients_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\
                          layout = \"time:31,worker:10,sequence:2;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
     let identities = identity("anonymous", "rate = 10");

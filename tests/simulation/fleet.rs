@@ -1,14 +1,14 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a
 //! simulated coordinator. Answers are lost, writes are done late, reads return old values, and
-//! leaders change. The coordinator goes away, or loses its data. Clocks of machines differ by
-//! minutes and step. Machines are cut off from the coordinator. Daemons are killed, stopped, paused
+//! leaders change. The coordinator goes away, or loses its data. Machines have clocks that step and
+//! differ by minutes, and are cut off from the coordinator. Daemons are killed, stopped, paused
 //! until their clocks are past their ceilings, and resumed twice from one memory snapshot. Disks
 //! are copied to other machines while their daemons run, and older copies are put back. There are
-//! more daemons than worker IDs, so daemons compete for them. If the coordinator picks
-//! a daemon's worker ID, the daemon keeps one record, as `DiskStore` does. While a start pauses,
-//! other daemons act. In some fleets each daemon has two sources, each source has two worker IDs,
-//! every second machine has another horizon, or an operator replaces the ID space while daemons of
-//! the earlier ID space run.
+//! more daemons than worker IDs, so daemons compete for them. If the coordinator picks a daemon's
+//! worker ID, the daemon keeps one record, as `DiskStore` does. While a start pauses, other daemons
+//! act. In some fleets each daemon has two sources, each source has two worker IDs, every second
+//! machine has another horizon, or an operator replaces the ID space while daemons of the earlier
+//! ID space run.
 //!
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.
@@ -65,7 +65,7 @@ fn draw() -> String {
     })
 }
 
-/// The layout of a source. Both layouts of a source can make the same IDs.
+/// A layout of a source. Each source has two, which can make the same IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourceLayout {
     source: usize,

@@ -174,7 +174,7 @@ fn a_clock_that_is_slow_at_boot_is_followed_once_corrected() {
 }
 
 #[test]
-fn a_far_step_back_slows_the_id_clock_and_refuses_no_request() {
+fn after_a_far_step_back_the_lead_shrinks_and_raises_delay_no_request() {
     seeds::run_fixed(0..40, lead::step_back_far);
 }
 

@@ -1,5 +1,5 @@
-//! Tidy: checks that links lead somewhere, that names and paths in comments and pages exist, and
-//! that lines, functions and files are not too long.
+//! Tidy: checks that links lead somewhere, that paths in comments and pages and names in pages
+//! exist, and that lines, functions and files are not too long.
 //!
 //! `cargo test --test tidy` fails with a line for each offence: the file, the line, what was found,
 //! and what to write.

@@ -45,7 +45,7 @@ fn a_state_keeps_one_record_when_its_worker_id_changes_often() {
         for number in [9, 3, 12, 0, 7] {
             let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
-            // The daemon starts at the clock, although its previous ceiling is seconds ahead.
+            // The daemon starts at the clock, even if its previous ceiling is seconds ahead.
             let ahead_ms = twitter_unix_ms(runs[runs.len() - 1].last()) as i64 - unix_ms() as i64;
             assert!(ahead_ms < 500, "worker ID {number} is {ahead_ms} ms ahead of the clock");
             assert_eq!(shown(&machine), one(number), "while it runs");

@@ -1,5 +1,5 @@
-//! Restarts with the worker ID of the state while the coordinator does not answer, and starts from
-//! copied states.
+//! Restarts while the coordinator does not answer, starts from copied states, and interrupted
+//! starts.
 
 use std::net::TcpListener;
 use std::thread;

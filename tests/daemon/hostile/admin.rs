@@ -27,8 +27,7 @@ fn silent_connections_do_not_delay_probes() {
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
         daemon.assert_logs("it was idle at the admin listener");
         for _ in 0..50 {
-            // The daemon may close the connection of a probe whose request a busy machine sends
-            // late.
+            // If a busy machine sends a probe's request late, the daemon may close the connection.
             poll("the answer to a probe", || is_answered(admin).then_some(()));
         }
     });

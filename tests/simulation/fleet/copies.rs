@@ -71,7 +71,7 @@ impl World {
         self.saved.take_if(|saved| saved.is_resumed);
     }
 
-    /// Copies a machine's state directory. The two files in it are not copied at the same instant.
+    /// Copies a machine's state directory. The two files in it may be copied at two instants.
     pub(crate) fn copy(&mut self, machine: usize) {
         let disk = self.machines[machine].disk.clone();
         match &mut self.copied {
@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// Puts the copy where a daemon may start on it: on a machine in place of its own state, in a
-    /// container with its own locks beside the original, or on a new machine.
+    /// Puts the copy where a daemon may start on it: in place of a machine's state, in a container
+    /// with its own locks beside the original, or on a new machine.
     pub(crate) fn put_back(&mut self, machine: usize) {
         let Some((of, disk)) = self.copied.clone() else { return };
         let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine)

@@ -66,7 +66,7 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Begins with worker IDs that were taken, by the rules of `start_sources`. Returns `None` if
+    /// By the rules of `start_sources`, begins with worker IDs that were taken. Returns `None` if
     /// the state is an older copy.
     fn after_start(machine: &Machine, of: SourceLayout, taken: Taken, wall: UnixMicros) -> Option<Begin> {
         let workers = Workers { of, ids: taken.worker_ids };
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Begins a start. Returns `None` if it must wait for its worker IDs.
+    /// Begins a start. Returns `None` if it must wait for its worker IDs, or is undone.
     pub(crate) fn begin(&mut self, machine: usize) -> Option<Starting> {
         let before = (self.machines[machine].clone(), self.link.server().clone());
         self.call_from(machine);
@@ -156,7 +156,7 @@ impl World {
         Some(Starting { machine, member, layouts, taken })
     }
 
-    /// Ends the pause of a start, if there was a pause. Then the daemon serves.
+    /// Ends a start, after its pause if it has one.
     pub(crate) fn settle(&mut self, starting: Starting) {
         let Starting { machine, mut member, layouts, mut taken } = starting;
         self.call_from(machine);

@@ -22,7 +22,7 @@ pub(crate) struct Server {
     /// The keys as they were some writes ago.
     pub(crate) older: Keys,
     pub(crate) writes: u64,
-    /// True from a restore that lost a write until a daemon has raised the floor.
+    /// True from a restore that lost a write until the loss is noticed.
     pub(crate) lost_writes: bool,
     /// While `lost_writes` is true: the terms of the worker IDs whose writes were lost by restores.
     pub(crate) lost_terms: Vec<String>,

@@ -173,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// Makes the dirty sectors that reach the disk durable. Afterwards no sector is dirty.
+    /// Makes durable the dirty sectors that reach the disk. Afterwards no sector is dirty.
     fn sync_sectors(&self, mut reaches_disk: impl FnMut() -> bool) {
         let cached = self.cached.borrow();
         let mut durable = self.durable.borrow_mut();

@@ -9,10 +9,9 @@ const TICKS_MS: [u64; 9] = [1, 2, 5, 10, 100, 1_000, 60_000, 3_600_000, 86_400_0
 /// Sizes of the node field: each holds worker IDs 0 to 5.
 const NODES: [&str; 5] = ["3", "10", "1d", "3d", "=6"];
 
-/// Sizes of the sequence that only layouts with short ticks get: a tick has a few IDs.
+/// Sizes of the sequence with few IDs in a tick, for layouts with short ticks only.
 const SCARCE: [&str; 4] = ["2", "8", "1d", "=7"];
-/// Sizes of the sequence for ticks of any length. A life requests hundreds of IDs, and waits less
-/// than a second.
+/// Sizes of the sequence for ticks of any length.
 const PLENTY: [&str; 4] = ["12", "3d", "=1000", "=5000"];
 /// The longest tick with a scarce sequence, in milliseconds.
 const SCARCE_TICK_MAX_MS: u64 = 10;

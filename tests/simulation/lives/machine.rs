@@ -28,7 +28,7 @@ impl Machine {
         Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
     }
 
-    /// Reads both clocks. Between them, the thread may lose the processor for up to 1 ms.
+    /// Reads both clocks. In between, the thread may lose the processor for up to 1 ms.
     pub(crate) fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
         let boot = self.read().boot;
         if rng.u8(..8) == 0 {

@@ -110,7 +110,7 @@ impl World {
                 self.machine.true_us < until_us,
                 "seed {seed}: no ID within {within_us} us after the end of the faults"
             );
-            // The last steps are a second apart.
+            // The last steps take at most a second.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
             // This is long enough for the keeper's new write to end. The ID clock stays below the

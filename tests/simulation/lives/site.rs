@@ -261,8 +261,8 @@ impl Site {
                 );
             }
         }
-        // After a change of the ID space, a source's IDs always lie above its earlier IDs. After a
-        // change of worker IDs in the same space, they need not.
+        // With a state, a source's IDs lie above its earlier IDs after a change of the ID space.
+        // After a change of worker IDs in the same space, they need not.
         let first = runs[0].first;
         let last = runs.iter().map(|run| run.last()).max().expect("a run");
         let settings = &process.settings.sources[source];
