@@ -151,7 +151,7 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
             stream.write_all(&refusal).await?;
             stream.shutdown().await?;
-            // To close now would reset the connection if bytes are unread, and the client could
+            // Closing now would reset the connection if bytes are unread, and the client could
             // lose the refusal.
             let mut rest = Vec::new();
             drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);

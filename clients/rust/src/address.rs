@@ -9,8 +9,8 @@ use std::str::FromStr;
 /// them is a zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or
-/// `unix:/path`.
+/// An address. Its text is, for example, `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`,
+/// `tls:host.name:7661` or `unix:/path`.
 ///
 /// This module resolves no host names. The code that opens the socket resolves them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -113,7 +113,7 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    /// Returns what is wrong and what to write instead, without repeating the text.
+    /// Returns what is wrong and what to write instead.
     pub fn reason(&self) -> &str {
         &self.reason
     }

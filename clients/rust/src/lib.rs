@@ -8,7 +8,7 @@
 //! async fn main() -> Result<(), Error> {
 //!     let client = Client::new(ClientOptions::new(["127.0.0.1:7660", "ids-2:7660"])?)?;
 //!     for id in client.batch(1_000).await? {
-//!         println!("{id}"); // 1,000 IDs in one round trip, increasing, that no other client has
+//!         println!("{id}"); // 1,000 increasing IDs that no other client has
 //!     }
 //!     let mut ids = client.ids(IdsOptions::default())?;
 //!     println!("{}", ids.next().await?); // one ID from a buffer that is refilled ahead

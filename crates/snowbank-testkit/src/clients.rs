@@ -28,8 +28,8 @@ pub fn newest(part: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a command succeeds, for example because the library that it loads is installed.
-/// Calls [`skip`] if the command fails.
+/// Returns whether a command succeeds. Calls [`skip`] if it fails, for example because the library
+/// that it loads is not installed.
 pub fn can_run(command: &mut Command, what: &str) -> bool {
     let can = command.output().is_ok_and(|output| output.status.success());
     if !can {

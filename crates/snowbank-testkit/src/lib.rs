@@ -1,8 +1,8 @@
 //! Helpers of the black-box tests: the real daemon as a child process, an independent client of the
-//! protocol, and the arithmetic of a few layouts. None of them uses Snowbank's own library, because
-//! then a test would not notice a mistake that both sides of the wire share. Every wait ends at
-//! [`DEADLINE`], which a working daemon never reaches. A deadline only ends a failed test, and
-//! measures nothing.
+//! protocol, and the arithmetic of Twitter's layout. None of them uses Snowbank's own library,
+//! because then a test would not notice a mistake that both sides of the wire share. Every wait
+//! ends at [`DEADLINE`], which a working daemon never reaches. A deadline only ends a failed test,
+//! and measures nothing.
 
 #![allow(clippy::new_without_default, reason = "`new` makes directories and sockets")]
 #![allow(clippy::should_implement_trait, reason = "`Random` is no iterator")]
@@ -69,7 +69,7 @@ pub fn copy(from: &Path, to: &Path) {
     assert!(copied.is_ok_and(|status| status.success()), "cannot copy {from:?} to {to:?}");
 }
 
-/// Returns the lock files of a directory, in the order of their worker IDs.
+/// Returns the lock files of a directory, sorted by name.
 pub fn lock_files(locks: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(locks).expect("the lock directory can be read");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();

@@ -75,7 +75,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGQUIT stops the server at once. The data may be lost, because no test reads it later.
+        // SIGQUIT stops the server at once. It may lose data, but no test reads the data later.
         let _ = kill_process(Pid::from_child(&self.server), Signal::QUIT);
         let _ = self.server.wait();
     }

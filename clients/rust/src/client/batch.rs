@@ -63,7 +63,7 @@ impl Batch {
     ///
     /// # Errors
     /// Returns an error if the layout has no random field of this name, if the value is too large
-    /// for the field, or if the IDs are not of this layout.
+    /// for the field, if an ID is too large for the layout, or if the IDs would not increase.
     pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
         let chosen = layout.choose(name, value)?;
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;

@@ -164,7 +164,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A forked child does not have this thread. To drop `stop` in the child would wake the
+        // A forked child does not have this thread. Dropping `stop` in the child would wake the
         // parent's thread.
         if forked(&self.process) {
             std::mem::forget(self.stop.take());

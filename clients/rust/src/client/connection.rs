@@ -66,8 +66,7 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text. If its name has several IP addresses, the daemon's IP address follows.
     pub(super) endpoint: Arc<str>,
-    /// The number of the IP address that accepted. The index of that address is this number modulo
-    /// the count of the name's addresses.
+    /// The [number](Shared::address_number) of the IP address that accepted the connection.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,

@@ -24,7 +24,7 @@ pub(super) struct Streams {
 pub(super) struct ChosenAddress {
     /// The IP address, if the name has several addresses.
     pub(super) ip: Option<IpAddr>,
-    /// The number of this address. With this number, [`connect`] tries the address first.
+    /// The number with which [`connect`] tries this address first.
     pub(super) number: usize,
 }
 
@@ -233,7 +233,7 @@ mod tests {
             assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
         let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("the address accepts");
-        assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
+        assert_eq!(chosen.ip, None, "a name with one address needs no IP address");
         // Nobody listens at the address that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
         let (stream, chosen) = connect_any(&addresses, &dial(3)).await.expect("the others accept");

@@ -62,7 +62,7 @@ pub enum Error {
         endpoint: Arc<str>,
         /// The requested name.
         name: Arc<str>,
-        /// The names of the daemon's sources.
+        /// The names of the daemon's sources, at most 20 of them.
         known: Arc<str>,
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had

@@ -39,12 +39,12 @@ pub use shared::SharedIds;
 ///   behind. Then the buffer repeats its request for up to a second, or half of its timeout if that
 ///   is shorter. If the IDs are still lower, [`next`](Self::next) returns [`Error::WentBack`] once,
 ///   and later calls continue from the lower IDs.
-/// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
-///   client's runtime takes to run a timer. A blocked runtime runs no timer. An example is a
-///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the
-///   buffer also reads the clock every 256 IDs. On Linux, the age includes the time for which the
-///   machine sleeps, and the buffer notices a sleep within 50 ms after it. IDs that are too old are
-///   dropped, and the next call fetches again.
+/// - **Not old**: the buffer keeps an ID for at most `max_age` after its reply arrived, plus the
+///   time that the client's runtime takes to run a timer. A blocked runtime runs no timer. An
+///   example is a current-thread runtime whose only thread calls `next` in a loop that never
+///   yields. So the buffer also reads the clock every 256 IDs. On Linux, the age includes the time
+///   for which the machine sleeps, and the buffer notices a sleep within 50 ms after it. IDs that
+///   are too old are dropped, and the next call fetches again.
 /// - **Cloned machines**: if the snapshot of a virtual machine is resumed twice, both copies hand
 ///   out the IDs of the buffer until they are too old. If your machines are copied while they run,
 ///   fetch batches, or drop the `Ids` before the snapshot.

@@ -100,8 +100,7 @@ impl Shared {
         self.progress().address_numbers[index]
     }
 
-    /// Records the number of the address that accepted. After the next failure, the address after
-    /// this one is tried first, unless the options prefer the first address.
+    /// Records the number of the address that accepted the connection.
     pub(super) fn set_address_number(&self, index: usize, number: usize) {
         self.progress().address_numbers[index] = number;
     }

@@ -8,8 +8,8 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 /// of the pieces, the count that each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
-/// as requested (or fewer, if the request allows that). To encode and read the IDs again does not
-/// change them. They take at most twice the memory that the requested number of IDs needs.
+/// as requested (or fewer, if the request allows that). Encoding the IDs and reading them again
+/// does not change them. They take at most twice the memory that the requested number of IDs needs.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;

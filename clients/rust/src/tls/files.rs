@@ -13,8 +13,8 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without a
-/// limit, to read a whole disk would take very long, and to read an endless device would never end.
+/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without this
+/// limit, reading an endless device would never end.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.

@@ -39,7 +39,7 @@ async fn exhausted_daemons_still_serve_smaller_calls() {
 /// A refused call goes to the next daemon. The reply that another call waits for still arrives on
 /// the connection to the refusing daemon.
 #[tokio::test]
-async fn other_calls_keep_the_connection_of_an_exhausted_call() {
+async fn a_daemon_exhausted_for_one_call_answers_the_others() {
     let other = Arc::new(FakeDaemon::honest(77));
     let asked_next = Arc::clone(&other);
     let refusing = FakeDaemon::start(move |_, peer| {

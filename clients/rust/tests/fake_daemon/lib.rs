@@ -14,7 +14,7 @@ use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request
 pub(crate) const INFO: &str =
     r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
 
-/// A request that the daemon has read, with a copy of the request's bytes.
+/// A request that the daemon has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Next(Next),

@@ -16,8 +16,9 @@
  *
  * If the file of orders is missing or empty, all calls work.
  *
- * FAILING_DISK_RECORD names a file to which each call adds a line: its CALL, and the path within the directory. The path
- * of the directory itself is ".". The line of a rename has the new name.
+ * FAILING_DISK_RECORD names a file to which each call under the directory adds a line: its CALL
+ * (sync instead of name), and the path within the directory. The path of the directory itself is
+ * ".". The line of a rename has the new name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

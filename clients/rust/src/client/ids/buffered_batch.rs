@@ -9,9 +9,9 @@ use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::age::Birth;
 
-/// The number of IDs between two checks of the clock and of the count of IDs left. The two checks
-/// cost some 40 ns. With smaller slices the checks would cost more for each ID. With larger slices
-/// the buffer would hand out more IDs that are too old while the runtime is blocked.
+/// The number of IDs after which the buffer reads the clock and counts the IDs left. That costs
+/// some 40 ns. With smaller slices it would cost more for each ID. With larger slices the buffer
+/// would hand out more IDs that are too old while the runtime is blocked.
 const SLICE: usize = 256;
 
 /// The largest factor by which a fetch may ask for more IDs than the fetch before it.
