@@ -172,8 +172,8 @@ impl Numbering {
     }
 
     /// Returns the lowest ID that `position` and the positions above it can have. All IDs of lower
-    /// positions are below this bound, whatever their random fields hold. For the end, returns the
-    /// number after the last ID.
+    /// positions are below this bound, whatever their random fields hold. For the end, returns a
+    /// number above the last ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,

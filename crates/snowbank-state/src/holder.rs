@@ -7,8 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// How often the kernel's list of locks is read, at most, to find a file in it. The kernel returns
-/// the list in parts, and can leave out a line if other locks are released between two parts.
+/// The kernel's list of locks is read at most this many times to find a file in it. The kernel
+/// returns the list in parts, and can leave out a line if other locks are released between two
+/// parts.
 const LIST_READS: u32 = 5;
 
 /// Returns the holder of a held lock: ` (process 123)` if the kernel names the process. If only the
@@ -56,8 +57,8 @@ fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> 
     (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
 }
 
-/// Returns the process that the kernel's list names for a file: `1: FLOCK  ADVISORY  WRITE 708
-/// 00:16:1234 0 EOF`.
+/// Returns the process that the kernel's list names for a file. A line of the list is
+/// `1: FLOCK  ADVISORY  WRITE 708 00:16:1234 0 EOF`.
 fn listed_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -63,7 +63,7 @@ impl WorkerLocks {
     }
 
     /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a
-    /// sync, and it lasts only until the next boot.
+    /// sync, because a mark need not survive a boot.
     ///
     /// # Errors
     /// Some worker IDs could not be marked, and keep their old marks.

@@ -18,11 +18,11 @@ use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
 /// The length of a holder's line. The line is padded with spaces to this length, so that the mark
-/// after it stays in place when the line of another holder replaces it. There is room for the
-/// longest ID space: 62 fields of one bit each.
+/// after it stays in place when the next holder writes its line. There is room for the longest ID
+/// space: 62 fields of one bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of attempts to lock a file. An attempt fails if somebody removes the file meanwhile.
-/// It also fails while `snowbank state show` holds the lock to find out whether a daemon holds it.
+/// It also fails while another process takes the lock only to check whether a daemon holds it.
 const ATTEMPTS: usize = 5;
 /// The pause between two attempts to lock a file. A process that only checks whether a lock is held
 /// keeps that lock for microseconds.
@@ -35,9 +35,9 @@ pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Gives a file that root has just made to the owner of its directory. After an export or an import
-/// by root, the daemon, which runs as another user, can then use the files. If the system refuses,
-/// the file still belongs to root.
+/// If root has just made this file, gives it to the owner of its directory. After an export or an
+/// import by root, the daemon, which runs as another user, can then use the files. If the system
+/// refuses, the file still belongs to root.
 pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0
@@ -102,8 +102,8 @@ impl LockedFile {
             }
             let metadata = file.metadata()?;
             let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
-            // Somebody may have removed the file after it was opened and before it was locked. Then
-            // the lock protects nothing.
+            // If somebody removed the file after it was opened and before it was locked, the lock
+            // protects nothing.
             if locked.still_ours().is_err() {
                 continue;
             }

@@ -97,8 +97,8 @@ pub enum Marked {
     /// Another state granted IDs at or above the source's start. The source may start at this
     /// position.
     ByAnother(Position),
-    /// The source's own state granted IDs below this position that the records do not cover: the
-    /// records are an older copy.
+    /// The source's own state granted IDs that the records do not cover: the records are an older
+    /// copy. All granted IDs are below this position.
     SinceThisCopy(Position),
     /// A worker ID of the source, or its counter, was moved away.
     Released,
@@ -148,7 +148,7 @@ pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
 }
 
 /// Returns the position of the highest mark if it is beyond both the source's start and the instant
-/// `latest`. A start does not believe such a mark.
+/// `latest`. A start with such a mark is refused.
 pub fn beyond(
     marks: &[Mark],
     numbering: &Numbering,
@@ -159,8 +159,8 @@ pub fn beyond(
     (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter,
-/// this instant is earlier than any time that a clock can show.
+/// Returns the start of the tick of a position. For a ticket counter, this instant is earlier than
+/// any time that a clock can show.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }

@@ -56,7 +56,8 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     seen
 }
 
-/// Returns the marks that a start of a source reads, as far as this user may see and believe them.
+/// Returns the marks of a source's worker IDs or counter, as far as this user may see and believe
+/// them.
 ///
 /// # Errors
 /// A mark is damaged.

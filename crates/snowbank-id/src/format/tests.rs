@@ -115,7 +115,7 @@ fn crockford_forgives_what_people_misread() {
     assert_eq!(read("1O-il"), read("1011"));
     assert_eq!(read("7zzzzzzzzzzzz"), Ok(LAST_ID));
     let checked = codec("base32-crockford-check", "twitter");
-    // These IDs have each of the 37 check symbols twice. Each text is read in both cases.
+    // These IDs have each of the 37 check symbols twice. Each text is read in upper and lower case.
     for id in 0..74 {
         let text = checked.text(id).unwrap();
         assert_eq!((checked.read(&text), checked.read(&text.to_lowercase())), (Ok(id), Ok(id)), "{text}");

@@ -26,12 +26,12 @@ pub struct Decoded<'a> {
 pub enum Life {
     /// The epoch is in the future.
     NotBegun,
-    /// IDs can be made for more than one more year.
+    /// The life ends in more than a year (365 days).
     Running {
         /// The time until the first instant without an ID.
         left: Duration,
     },
-    /// IDs can be made for at most one more year (365 days). It is time to choose another layout.
+    /// The life ends within a year. It is time to choose another layout.
     LastYear {
         /// The time until the first instant without an ID.
         left: Duration,

@@ -112,7 +112,7 @@ impl Field {
         self.spec.role
     }
 
-    /// Returns the number of values, at least 2. A decimal time field may have more values than the
+    /// Returns the number of values, at least 2. The time field may have more values than the
     /// layout has ticks; see [`Layout::last`].
     ///
     /// [`Layout::last`]: super::Layout::last

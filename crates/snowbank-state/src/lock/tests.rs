@@ -29,8 +29,8 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
-/// If every user can write a lock file, the thread that locks it removes it and makes a new one. So
-/// another thread may lock the removed file when the new file already has its name.
+/// If every user can write a lock file, the thread that locks it removes it and makes a new one.
+/// Another thread may then lock the removed file, although the new file has its name.
 #[test]
 fn a_lock_file_that_all_may_write_is_replaced_and_held_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -155,8 +155,8 @@ fn a_held_lock_names_its_holder() {
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 
-/// Before the counter was moved away, a daemon may have counted up to the same bound with the other
-/// increment.
+/// An equal bound does not show that the counter is back: a daemon may have counted up to it before
+/// the counter was moved away.
 #[test]
 fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     let directory = tempfile::tempdir().unwrap();

@@ -27,8 +27,8 @@ use super::record::Record;
 /// The version of the document. A change of the document gets a new version only if an older
 /// program would misread it.
 const FORMAT: u32 = 1;
-/// The number of bytes in which a reader looks for the end of the header line: twice the length of
-/// the longest header line that a writer writes.
+/// The number of bytes in which a reader looks for the end of the header line: more than twice the
+/// length of the longest header line that a writer writes.
 const HEADER_BYTES_MAX: usize = 320;
 /// The length of each blank line after a document. The line ends are there for people who read the
 /// file.

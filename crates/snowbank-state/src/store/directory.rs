@@ -39,8 +39,8 @@ impl StateDir {
     /// directory's name durable; [`await_names`](StateDir::await_names) waits for this thread.
     ///
     /// # Errors
-    /// There are three reasons: another process holds the directory, another user can write it or
-    /// owns it, or the system returns an error.
+    /// Another process holds the directory, every user can write it, another user owns it, or the
+    /// system returns an error.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let shown = path.display();
         make(path).map_err(|error| match error.kind() {
@@ -67,8 +67,8 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // The syncs begin only when this process holds the lock, because the last holder may have
-        // been killed between a rename and the sync of the new name.
+        // The syncs begin only when this process holds the lock: until then, the last holder may
+        // rename a file, and may be killed before it syncs the new name.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -158,9 +158,9 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and the missing directories above it. Makes the names of those above
-/// durable. Also makes the name of the lowest existing one durable, because an interrupted start
-/// may have made that one without a sync.
+/// Makes the directory, and the missing directories above it with durable names. Also makes the
+/// name of the lowest existing directory durable, because an interrupted start may have made that
+/// directory without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

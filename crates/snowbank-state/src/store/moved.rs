@@ -193,7 +193,7 @@ mod tests {
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
-            let (layout, _) = record.numbering.snowflake().expect("a layout's");
+            let (layout, _) = record.numbering.snowflake().expect("a record of a layout");
             for number in record.numbering.numbers_in_space() {
                 let bound = bounds.entry((layout.space().to_string(), number)).or_insert(0);
                 *bound = record.id_bound.max(*bound);

@@ -111,7 +111,7 @@ impl StateError {
 /// Decides where every claimant starts.
 ///
 /// A record binds each claimant that has the same name. It also binds each claimant that can hand
-/// out the same IDs, now or later
+/// out the same IDs at about the same time
 /// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record
 /// binds in this way may be a source whose name and worker IDs were changed at the same time. Such
 /// a claimant is bound by all records that bind no other claimant and were not released. The start
@@ -209,8 +209,8 @@ fn highest(records: Vec<Record>) -> Option<Record> {
 }
 
 /// Returns a record with the ceiling that binds the claimant. If the record keeps IDs unique, the
-/// ceiling is the record's own, and outside a fleet at least the `assigned_bound`. Otherwise, the
-/// ceiling is the record's order ceiling.
+/// ceiling is the record's own, raised to the `assigned_bound` unless the claimant is in a fleet.
+/// Otherwise, it is the record's order ceiling.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);

@@ -31,7 +31,7 @@ pub struct Record {
     /// The process that raised the ceiling last.
     pub owner: Owner,
     /// The boot in which that process raised the ceiling. `None` if the kernel does not report the
-    /// boot, or after an import in a boot in which no other record was written before.
+    /// boot, or after an import in a boot in which no record was written before.
     pub boot: Option<String>,
     /// The machine on which that process raised the ceiling.
     pub machine: Option<String>,
@@ -62,7 +62,7 @@ pub struct Record {
     /// fleet, the bound binds the source under any worker IDs. `None` if a fleet never assigned
     /// worker IDs to the source.
     pub assigned_bound: Option<u64>,
-    /// True if no source of the daemon that wrote the file last had these worker IDs.
+    /// True if the daemon that last wrote the file had no source with these worker IDs.
     pub retired: bool,
 }
 

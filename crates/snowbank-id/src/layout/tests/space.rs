@@ -167,8 +167,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     /// Both layouts' IDs grow at the same rate, and their epochs are arbitrary. `collision` must
-    /// find every pair of workers that have an ID in common. If of any two weights one divides the
-    /// other, and the ticks are equal, it must find no other pair.
+    /// find every pair of workers that have an ID in common. If the ticks are equal, and one of any
+    /// two weights divides the other, it must find no other pair.
     #[test]
     fn workers_with_a_common_id_collide(
         (left, right, times) in small_factors(),

@@ -50,8 +50,8 @@ proptest! {
 
     /// A process may die at any point of a write, and any sectors of that write may reach the disk.
     /// The ceiling in the file must never be below what was granted. This must also hold if, in
-    /// addition, one copy is damaged or has lost its last write. But then the file may be refused
-    /// if the last write was cut short.
+    /// addition, one copy is damaged or has lost its last write. But if the last write was also cut
+    /// short, the file may be refused.
     #[test]
     fn a_power_failure_never_lowers_a_granted_ceiling(
         lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
