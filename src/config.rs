@@ -88,9 +88,8 @@ use snowbank_client::layout::UnixMicros;
 /// ended.
 ///
 /// # Errors
-/// There are three kinds of mistakes: lines that are not TOML, mistakes in values, and mistakes
-/// between settings. They are checked in this order. The check ends after a kind that has mistakes,
-/// and the error has all of these, each with its place.
+/// All mistakes that were found, each with its place. The values of a file are checked only if the
+/// file is TOML, and the rules between settings only if there is no mistake so far.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,

@@ -123,8 +123,8 @@ pub struct Conditions<'f> {
     pub session: &'f mut Session,
     /// True if requests for IDs are refused because the daemon stops.
     pub draining: bool,
-    /// True if the daemon stops. While it is true, the reply to a message that nothing follows is
-    /// the connection's last.
+    /// True if the daemon stops. If nothing follows a message, its reply is then the connection's
+    /// last.
     pub is_stopping: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,

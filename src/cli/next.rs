@@ -172,7 +172,7 @@ async fn fetch(
     Ok(())
 }
 
-/// Reads a source: digits are an index, anything else is a name.
+/// Reads a source: a number up to 65,535 is an index, anything else is a name.
 fn choose(source: &str) -> SourceChoice {
     source.parse().map_or_else(|_| source.into(), SourceChoice::Index)
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_given_in_digits_is_an_index() {
+    fn a_source_given_as_a_small_number_is_an_index() {
         assert_eq!(choose("1"), SourceChoice::Index(1));
         assert_eq!(choose("orders"), SourceChoice::Name("orders".into()));
         assert_eq!(choose("65536"), SourceChoice::Name("65536".into()));

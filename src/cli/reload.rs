@@ -59,8 +59,8 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Requests a reload at each SIGHUP. A reload that was requested and has not begun serves this
-/// signal too, because it has read nothing yet. Never completes.
+/// Requests a reload at each SIGHUP. If a requested reload has not begun, it serves this signal
+/// too, because it has read nothing yet. Never completes.
 pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
     while hangups.recv().await.is_some() {
         if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {

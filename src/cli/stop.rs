@@ -52,8 +52,8 @@ impl Stops {
         }
     }
 
-    /// Completes when the listeners must close. Reports to the service manager, and runs `beside`,
-    /// until the stop begins.
+    /// Completes when the listeners must close. Until then, reports to the service manager. Runs
+    /// `beside` until a stop is requested.
     pub(super) async fn run(
         mut self,
         notifier: &Notifier,

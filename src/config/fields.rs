@@ -50,7 +50,7 @@ pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
 pub struct WorkerIds {
     /// The worker IDs.
     pub set: WorkerSet,
-    /// True if the configuration gives the worker IDs. False for worker 0, the default.
+    /// True if the worker IDs are configured, or were picked. False for the default, worker 0.
     pub are_given: bool,
     /// The text of worker IDs that the configuration gives field by field, as in "datacenter=1".
     /// `settle` turns it into `set` once the layout is known. The text is kept if the machine gives
@@ -78,7 +78,7 @@ impl WorkerIds {
 /// The form of a log message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For the journal where standard error leads there, else as text.
+    /// As `Journald` if standard error leads to the journal, else as `Text`.
     Auto,
     /// Lines for people, with colours on a terminal.
     Text,

@@ -8,8 +8,8 @@ use super::read_bounded;
 use super::value::excerpt;
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom, low_bits};
 
-/// The environment variable with the machine's address, for machines such as pods, whose interfaces
-/// do not show that address.
+/// The environment variable with the machine's address. It replaces the addresses of the
+/// interfaces.
 pub(super) const IPV4_VARIABLE: &str = "SNOWBANK_IPV4";
 
 /// The facts of a machine that worker IDs can come from.
@@ -179,7 +179,7 @@ fn number_of_host_name(name: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// There are three reasons: the file is missing or empty, which may change without the operator; it
-/// cannot be read; or it has more than a number.
+/// cannot be read; or its text is not one number.
 fn number_in_file(path: &Path) -> Result<u64, NoNumber> {
     let shown = path.display();
     let bytes = read_bounded(path).map_err(|error| NoNumber {

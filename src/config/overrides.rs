@@ -37,10 +37,10 @@ pub struct Override {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
-/// A setting that has an option: key, option, name of its value, help.
+/// A setting's key, its option, the name of the option's value, and the help.
 type CommandOption = (&'static str, &'static str, &'static str, &'static str);
 
-/// The settings with an option that come before those of the front ends.
+/// The options before those of the front ends.
 #[rustfmt::skip]
 const FIRST_OPTIONS: [CommandOption; 7] = [
     ("listen", "listen", "ADDR", "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable)"),
@@ -52,7 +52,7 @@ const FIRST_OPTIONS: [CommandOption; 7] = [
     ("lock_dir", "lock-dir", "DIR", "Keep the locks of worker IDs here, shared by all daemons of the machine"),
 ];
 
-/// The settings with an option that come after those of the front ends.
+/// The options after those of the front ends.
 #[rustfmt::skip]
 const LAST_OPTIONS: [CommandOption; 3] = [
     ("admin.listen", "admin", "ADDR", "Report the daemon's state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere"),
@@ -87,8 +87,8 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns a warning for each of these names of environment variables that begins with `SNOWBANK_`,
-/// if Snowbank does not read that variable.
+/// Returns a warning for each name that begins with `SNOWBANK_`, but is no variable that Snowbank
+/// reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)

@@ -91,8 +91,8 @@ impl Row {
 /// Defines a struct of settings and its table of rows: for each field its meaning, type and
 /// default, when a change takes effect, and how a value is read within its bounds.
 ///
-/// The expression after `at` is the struct's place in [`Settings`], for the index of a source or an
-/// identity. The fields after `and` are not settings.
+/// The expression after `at` finds the struct in [`Settings`], by the index of its source or
+/// identity if it has one. The fields after `and` are not settings.
 macro_rules! settings {
     (
         $(#[$meta:meta])*

@@ -156,9 +156,8 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
 /// either layout, so constants and worker IDs do not count.
 ///
 /// Two sources with the same ID space are not refused: a coordinator gives each worker ID once, and
-/// worker IDs from the machine are compared when they are picked. Outside a fleet, the comparison
-/// at the pick is also enough for a source with some node fields in `worker_ids` and only the
-/// others from the machine.
+/// worker IDs from the machine are compared when they are picked. Outside a fleet, this comparison
+/// is also enough if `worker_ids` gives some node fields, and the machine only the others.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,

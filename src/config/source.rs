@@ -1,9 +1,9 @@
 //! The settings of one source of IDs. The comments of the fields are the reference that operators
 //! read.
 //!
-//! Settings that depend on a layout or on the use of one supply of IDs are set per source. Settings
-//! that depend on the machine (its clock, its directories, its connections), or that clients see as
-//! one fact of the daemon (`order`), are set once, in [`daemon`](super::daemon).
+//! Settings that depend on a layout, or on how a supply of IDs is used, are set per source.
+//! Settings that depend on the machine (its clock, its directories, its connections), or that
+//! clients see as one fact of the daemon (`order`), are set once, in [`daemon`](super::daemon).
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use snowbank_client::layout::{Layout, WorkerSet};
 /// The most sources of a daemon. Each adds to every INFO reply, and has a lane on each shard.
 pub const SOURCES_MAX: usize = 64;
 
-/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
-/// while the source is in use, so two syncs may fail or be slow before a request has to wait for a
-/// sync. A crash skips at most this time, plus the rest of a tick.
+/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised at least once
+/// a second while the source is in use, so two syncs may fail or be slow before a request has to
+/// wait for a sync. A crash skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.

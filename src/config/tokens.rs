@@ -1,9 +1,9 @@
 //! The tokens that clients must send, read from their file.
 //!
-//! The daemon keeps only the SHA-256 of each token, and one token itself: that for its peers. The
-//! file may have the hash in place of the token, too. Passwords need a slow hash, because they can
-//! be guessed. Tokens are random, so a fast hash protects them. A slow hash would cost each new
-//! connection the time of a thousand requests.
+//! The daemon keeps the SHA-256 of each token. It keeps no token itself, except the one for its
+//! peers. In the file, a hash may take the place of a token. Passwords need a slow hash, because
+//! they can be guessed. Tokens are random, so a fast hash protects them. A slow hash would cost
+//! each new connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,8 +20,7 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 /// The prefix of a token that is given as its SHA-256, in hex.
 const HASHED: &str = "sha256:";
 
-/// A token with fewer bytes causes a warning, because it can be guessed. 128 bits take 32 bytes in
-/// hex, and 22 in base64.
+/// A token with fewer bytes causes a warning, because it can be guessed.
 const TOKEN_BYTES_SAFE: usize = 16;
 
 /// The SHA-256 of a token.

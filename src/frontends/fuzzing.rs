@@ -267,7 +267,7 @@ pub fn http_heads(data: &[u8]) {
 }
 
 /// Checks noeqd's protocol: nothing but IDs is ever sent. Streams of other protocols' clients are
-/// left out: a whole stream is refused, but in pieces of one byte, the first passes for a count.
+/// left out: a whole stream is refused, but byte by byte, its first byte passes for a count.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

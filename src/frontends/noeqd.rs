@@ -71,8 +71,8 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words and TLS can be told
-/// from counts: the first message of TLS has a zero, and no client asks for zero IDs.
+/// Returns true for the first bytes of another protocol's client. Only words and TLS differ from
+/// counts: the first message of TLS has a zero, and no client asks for zero IDs.
 pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
         return true;

@@ -75,7 +75,7 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
     for row in rows() {
         let key = row.full_key(None);
         let other = OTHERS.iter().find(|(of, _)| *of == key);
-        let (_, other) = other.unwrap_or_else(|| panic!("{key} is new: add another value of it"));
+        let (_, other) = other.unwrap_or_else(|| panic!("{key} is new: add a value of it to OTHERS"));
         // A value that is shown reads back as the same value.
         let default = (row.show)(&running, 0);
         assert_eq!((row.show)(&changed(&running, row, &default), 0), default, "{key}");

@@ -62,8 +62,8 @@ fn id_spaces_that_can_collide_in_a_fleet_are_refused() {
             );
         }
     }
-    // These two layouts make no common ID, because their constants differ. But the ID space of the
-    // first layout is also that of a layout without the constant.
+    // These two layouts make no common ID, because their constants differ. But the first layout has
+    // the same ID space as a layout without the constant.
     let halves = [
         "time:41,half:1:constant(0),worker:9,sequence:12",
         "time:41,half:1:constant(1),worker:8,sequence:13",
