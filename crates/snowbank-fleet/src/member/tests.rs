@@ -35,7 +35,7 @@ pub(super) enum Fault {
 
 #[derive(Default)]
 pub(super) struct Keys {
-    found: BTreeMap<String, String>,
+    pub(super) found: BTreeMap<String, String>,
     fault: Fault,
     /// True if the next write is sent twice: the answer to the first try is lost with the
     /// connection, and the second try is refused.
