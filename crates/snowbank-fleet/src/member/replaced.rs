@@ -105,6 +105,17 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
     assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
 }
 
+#[test]
+fn a_horizon_too_short_for_the_fleets_polls_is_refused() {
+    let store = store();
+    let horizon = Duration::from_secs(3);
+    let refused = member(&store, Notes::default()).take(Want { horizon, ..want(WALL, false) }, &five());
+    assert!(
+        matches!(&refused, Err(FleetError::Refused(line)) if line.contains("allowed: 4s")),
+        "{refused:?}"
+    );
+}
+
 /// The daemon was suspended. Until its bound passed, nobody else could have its number. After that
 /// another daemon may have had the number, and only the floor shows that daemon's IDs.
 #[test]

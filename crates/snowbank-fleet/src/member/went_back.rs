@@ -161,6 +161,16 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     }
 }
 
+/// A replica of the coordinator is behind.
+#[test]
+fn an_old_marker_with_another_identity_ends_no_daemon() {
+    let (store, mut daemon, backup, wall) = prepared_again();
+    store.be_stale(backup[0].1.clone());
+    let looked = daemon.look(clocks(wall));
+    assert!(matches!(looked, Err(FleetError::NoAnswer(_))), "{looked:?}");
+    assert_eq!((daemon.look(clocks(wall)), floor(&store)), (Ok(()), UnixMicros(0)));
+}
+
 /// Another daemon writes the restored marker after this daemon has read it.
 #[test]
 fn the_floor_of_a_restored_marker_is_raised_although_it_changes() {
@@ -260,6 +270,18 @@ fn a_start_that_is_refused_after_it_raised_the_floor_raises_it_once() {
         raised.push(floor(&store));
     }
     assert!(raised[0] > wall && raised[0] == raised[1], "{raised:?}");
+}
+
+#[test]
+fn a_start_after_a_release_without_an_answer_notices_no_restore() {
+    let store = store();
+    let (mut daemon, _) = holder(&store);
+    store.set(Fault::Mute);
+    let bound = numbering().id_bound(numbering().first_of(numbering().tick_at(WALL)));
+    assert!(daemon.release(&[Bound { source: 0, id_bound: bound }], clocks(WALL)).is_err());
+    store.set(Fault::None);
+    assert!(member(&store, daemon.notes().clone()).take(want(WALL, true), &five()).is_ok());
+    assert_eq!(floor(&store), UnixMicros(0));
 }
 
 /// The coordinator lost the number's key while the daemon was stopped.
