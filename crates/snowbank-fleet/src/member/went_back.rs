@@ -280,7 +280,9 @@ fn a_start_after_a_release_without_an_answer_notices_no_restore() {
     let bound = numbering().id_bound(numbering().first_of(numbering().tick_at(WALL)));
     assert!(daemon.release(&[Bound { source: 0, id_bound: bound }], clocks(WALL)).is_err());
     store.set(Fault::None);
-    assert!(member(&store, daemon.notes().clone()).take(want(WALL, true), &five()).is_ok());
+    take(&mut other(&store), want(at(WALL, 1), false), &five());
+    let refused = member(&store, daemon.notes().clone()).take(want(at(WALL, 1), true), &five());
+    assert!(matches!(refused, Err(FleetError::Held(_))), "{refused:?}");
     assert_eq!(floor(&store), UnixMicros(0));
 }
 
