@@ -193,8 +193,8 @@ impl Counts {
         }
     }
 
-    /// Returns the refused and the `unanswered` requests as a share of all requests. Requests of the
-    /// warm-up count, too.
+    /// Returns the refused and the `unanswered` requests as a share of all requests. Requests of
+    /// the warm-up count, too.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64

@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
     /// a daemon that catches up after a crash at half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
-    /// Spare daemons: as many may be down
+    /// Spare daemons: this many may be down at the same time
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) spare: u32,
     /// Worker IDs of each daemon [default: as many as in the sweep]
@@ -129,7 +129,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     sum.add("rate", Unit::IdsPerS, each_ids_per_s, "rate ÷ daemons");
     let batch = format!("rate ÷ IDs per request, {}", grouped(basis.batch));
     sum.add("requests per second", Unit::None, each_requests_per_s, &batch);
-    let step = "of the sweep's step below that, if the sweep ran on the daemon's machine";
+    let step = "of the sweep's step at or below that rate, if the sweep ran on the daemon's machine";
     sum.add("CPU per request", Unit::Us, cost_us, step);
     sum.add("cores busy", Unit::None, busy, "requests per second × CPU per request");
     sum.add("cores", Unit::None, cores, "cores busy ÷ (1 − unused share)");

@@ -61,10 +61,10 @@ settings! {
 
         /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h,
         /// and at least six times max_ahead. The horizon of `snowbank fleet init` decides for good
-        /// how often daemons poll: after 5m, daemons with less than 12s are refused. After this
-        /// time at most, another daemon may take the worker ID of a killed daemon. The daemon
-        /// raises its ceiling there when half of this time is used up, so at least half is left
-        /// when an outage begins.
+        /// how often daemons poll: in a fleet prepared with 5m, a horizon below 12s is refused.
+        /// After this time at most, another daemon may take the worker ID of a killed daemon. The
+        /// daemon raises its ceiling there when half of this time is used up, so at least half is
+        /// left when an outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then
         /// writes seven times a second.

@@ -154,7 +154,7 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         findings.mistake_of_source(index, "kind", text);
     }
     if let Some((index, _)) = settings.assigned().next() {
-        let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
+        let text = "found \"coordinator\" and no coordinator in [fleet]; set fleet.coordinator";
         return findings.mistake_of_source(index, "worker_id_from", text);
     }
     // An explicit coordinator = "none" is a choice, not a forgotten line. If peers are given, even

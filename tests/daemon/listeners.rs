@@ -2,7 +2,7 @@
 //! sockets.
 
 use std::net::TcpListener;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::support::daemon::mode;
 use crate::support::failing_disk::{ENOSPC, FailingDisk};
@@ -84,6 +84,14 @@ fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     again.connect().next(Ask::of(1));
     again.stop();
     assert!(!socket.exists());
+    // A program that is stopped does not empty its queue of new connections.
+    let stopped = UnixListener::bind(&socket).expect("a socket");
+    rustix::net::listen(&stopped, 0).expect("a queue of one connection");
+    let _queued = UnixStream::connect(&socket).expect("queued");
+    Setup::bare()
+        .args(["--listen", &listen])
+        .end()
+        .assert_refusal_for_now(&["another program listens there"]);
 }
 
 /// Neither a start nor a stop removes another program's file.

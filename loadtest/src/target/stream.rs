@@ -2,12 +2,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
 use snowbank_client::tls::{self, ClientConnection, Connector};
-use socket2::Socket;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::machine::owner::Owner;
 
@@ -35,7 +34,17 @@ impl Stream {
         timeout: Duration,
     ) -> io::Result<Self> {
         match (endpoint, connector) {
-            (Endpoint::Unix(path), _) => UnixStream::connect(path).map(Self::plain),
+            (Endpoint::Unix(path), _) => {
+                let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+                // This also limits the wait for a place in the queue of the listener.
+                socket.set_write_timeout(Some(timeout))?;
+                match socket.connect(&SockAddr::unix(path)?) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        Err(io::Error::other("its queue of new connections stayed full"))
+                    }
+                    connected => connected.map(|()| Self::plain(socket)),
+                }
+            }
             (Endpoint::Tcp { host, port }, _) => connect_tcp(host, *port, timeout).map(Self::plain),
             (Endpoint::Tls { host, port }, Some(connector)) => {
                 let stream = Self::plain(connect_tcp(host, *port, timeout)?);

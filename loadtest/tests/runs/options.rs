@@ -1,6 +1,7 @@
 //! Bad input leads to one line and exit code 2. A run that cannot start does not change the files.
 
 use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Mutex;
 
 use crate::support::scripted::{listener, sound_target, target};
@@ -24,6 +25,12 @@ fn bad_input_is_refused_in_one_line() {
     let ssh = greeting(b"SSH-2.0-server\r\n");
     let silent = greeting(b"");
     let closes = listener(drop);
+    let home = tempfile::tempdir().expect("a directory");
+    let full = home.path().join("socket");
+    let stopped = UnixListener::bind(&full).expect("a socket");
+    rustix::net::listen(&stopped, 0).expect("a queue of one connection");
+    let _queued = UnixStream::connect(&full).expect("queued");
+    let full = full.display();
     let http = listener(|mut stream| {
         let _ = stream.read(&mut [0; 64]);
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
@@ -59,6 +66,7 @@ fn bad_input_is_refused_in_one_line() {
         // No target, or a target that is not Snowbank.
         ("--address 127.0.0.1:1", "cannot connect"),
         ("--address unix:/nonexistent/socket", "cannot connect"),
+        (&format!("--address unix:{full}"), "its queue of new connections stayed full"),
         (&format!("--address {ssh}"), "does not speak snowbank's protocol, version 1"),
         (&format!("--address {ssh} --http"), "SSH-2.0-server"),
         (&format!("--address {ssh} --resp"), "SSH-2.0-server"),

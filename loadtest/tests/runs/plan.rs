@@ -47,7 +47,7 @@ fn sweep_of(batch: u32, saturation: f64) -> Value {
     json!({
         "format": 3, "kind": "sweep", "summary": "saturation point: 200000 IDs/s", "ended": "searched",
         "saturation": saturation, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
-        "search": {"start": 2000.0, "limit": 4_096_000.0, "factor": 2.0, "resolution": 0.05},
+        "search": {"start": 2000.0, "limit": 4_096_000.0, "resolution": 0.05},
         "steps": [step(saturation / 100.0, 20.0), step(saturation / 2.0, 5.0), step(saturation, 4.0)],
     })
 }

@@ -11,9 +11,9 @@ use crate::ceiling::store::{self, Record};
 use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
 
 pub(super) const HELP: &str = "\
-For a source that refuses with clock_behind for long, because a wrong clock, which was set right, led to ceilings far ahead. \
-Stop the daemon first. INSTANT must not be before the time of any ID of the source that was handed out: IDs above it are \
-repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
+For a source that refuses with clock_behind for long: the clock was far ahead, so the ceilings are, too, and the clock is right \
+again. Stop the daemon first. INSTANT must not be before the time of any ID of the source that was handed out: later IDs \
+would be repeated. `snowbank decode` shows the time of the highest ID in your tables. A worker ID that was never used needs no such \
 promise.
 
 In a fleet, free the number with `snowbank fleet release NUMBER --force --lower` too. Worker IDs that a fleet assigned stay as \

@@ -21,7 +21,7 @@ pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
 fn layout_of(source: usize, facts: &Facts) -> Result<&Layout, Reply> {
     facts.layout(source).ok_or_else(|| {
         malformed(&format!(
-            "source {} counts tickets, which have no fields and no time; name a source with a layout",
+            "source {} has tickets, which have no fields and no time; name a source with a layout",
             facts.sources[source]
         ))
     })

@@ -96,7 +96,14 @@ impl Memcached {
         let echo = header.echo;
         let consumed = HEADER_SIZE + body.len();
         let Some(key) = header.only_key(body) else {
-            reply(out, echo, BAD_ARGUMENTS, b"", b"", b"found no key, allowed: one key of 1 to 250 bytes");
+            reply(
+                out,
+                echo,
+                BAD_ARGUMENTS,
+                b"",
+                b"",
+                b"allowed: one key of 1 to 250 bytes, and nothing else",
+            );
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
         if conditions.draining {

@@ -31,6 +31,12 @@ pub(crate) struct Here<'a> {
     pub(crate) kernel_log: &'a KernelLog,
 }
 
+impl Here<'_> {
+    fn clocks(&self, settings: &Settings) -> Clocks {
+        Clocks::at(self.found.believed(settings.clock.step_rule(), self.reading), self.reading)
+    }
+}
+
 /// The outcome of a start's requests to the coordinator.
 pub(crate) struct Joined {
     pub(crate) in_fleet: InFleet,
@@ -95,12 +101,16 @@ impl Joined {
             source.worker_ids.are_given = true;
         }
         joined.answers.taken = taken;
-        joined.take_ranges(settings, found)?;
+        if let Err(error) = joined.take_ranges(settings, found) {
+            // A daemon without a state would take other worker IDs at each start.
+            joined.give_back(here.clocks(settings));
+            return Err(error);
+        }
         joined.answers.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
     }
 
-    /// Gives back the worker IDs that the start took, because the daemon was told to stop.
+    /// Gives back the worker IDs that the start took, because it does not continue.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.in_fleet.member.hurry();
         // If the coordinator does not answer, other daemons can take the worker IDs once the clock
@@ -162,8 +172,7 @@ impl Joined {
     /// Takes the worker IDs of all sources. Sources with configured worker IDs come first, so that
     /// no configured worker ID is picked for another source.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
-        let wall = here.found.believed(settings.clock.step_rule(), here.reading);
-        let clocks = Clocks::at(wall, here.reading);
+        let clocks = here.clocks(settings);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         // Ticket counters are left out, because they have no worker ID.
         let sources = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());

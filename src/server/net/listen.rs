@@ -168,7 +168,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             "cannot listen on unix:{shown}: a file that is no socket is there; choose another path"
         )));
     }
-    match std::os::unix::net::UnixStream::connect(path) {
+    match connect_at_once(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|error| {
                 let reason =
@@ -176,7 +176,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
                 StartError::of_system(file_may_pass(&error), reason)
             })
         }
-        Ok(_) => {
+        Ok(()) => {
             let reason =
                 format!("cannot listen on unix:{shown}: another program listens there; choose another path");
             Err(StartError::MayPass(reason))
@@ -185,6 +185,17 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             let reason = format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
             Err(StartError::of_system(may_pass(&error), reason))
         }
+    }
+}
+
+/// Connects to a Unix socket, and does not wait for a place in the queue of its listener. A program
+/// that is stopped may have a full queue for ever.
+fn connect_at_once(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        connected => connected,
     }
 }
 

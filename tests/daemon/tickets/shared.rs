@@ -81,6 +81,21 @@ fn a_shared_counter_must_be_set_before_its_first_daemon() {
 }
 
 #[test]
+fn a_start_that_lacks_its_counter_keeps_no_worker_id() {
+    on_one(|at| {
+        let toml =
+            toml_at(at, &[&at.url()], "[[sources]]\nname = \"rows\"\nworker_id_from = \"coordinator\"\n");
+        let toml = format!("state_dir = \"none\"\n{toml}");
+        let (code, text) = run_configured(&toml, &["fleet", "init", "--new"]);
+        assert_eq!(code, Some(0), "{text}");
+        Machine::new().setup(&toml).end().assert_refusal(&["not at the coordinator"]);
+        set(&toml, "0");
+        let (_, text) = run_configured(&toml, &["fleet", "list"]);
+        assert!(text.contains("0: free, released by "), "{text}");
+    });
+}
+
+#[test]
 fn two_daemons_of_one_counter_repeat_no_number() {
     each(|at| {
         let toml = toml(at);

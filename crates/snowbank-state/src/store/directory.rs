@@ -146,7 +146,8 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
                 let found = match unusable {
                     CopyError::Corrupt(damage) => format!(
                         "is corrupt: {damage}; do not put an older file in its place; once the clock is right and past \
-                         every ID handed out, move the file away: a start without it begins above the clock"
+                         every ID handed out, move the file away: a start without it begins above the clock, and `snowbank ticket set` \
+                         begins ticket counters"
                     ),
                     CopyError::Newer(_) => format!("cannot be used: {unusable}"),
                 };
