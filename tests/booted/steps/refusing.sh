@@ -66,7 +66,7 @@ TOML
     sleep 1
     read_journal
     local ca="--ca /etc/snowbank/ca.crt" of=/etc/snowbank
-    expect_refused_peer "a token that is not one" --address 127.0.0.1:7680 --token-file $of/wrong-token
+    expect_refused_peer "the token is not one" --address 127.0.0.1:7680 --token-file $of/wrong-token
     expect_refused_peer "does not speak TLS" --address 127.0.0.1:7681
     # shellcheck disable=SC2086
     expect_refused_peer "certificate has expired" --address tls:127.0.0.1:7681 $ca --client-cert $of/expired.crt --client-key $of/expired.key
