@@ -85,7 +85,7 @@
 //! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
 //!   after `stall_timeout`.
 //! - Which connection is closed when there are too many? `server/net/pending.rs`: of those that owe
-//!   their token or their TLS handshake, the one that has been silent for longest.
+//!   their token, else of those in a TLS handshake, the one that has been silent for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
 //! - What happens when the disk is full? `keeper.rs` keeps what is granted, and asks for another
 //!   write. `crates/snowbank-state/src/store/file.rs` then replaces the file.

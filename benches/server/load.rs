@@ -14,8 +14,8 @@ use rustix::event::{Timespec, epoll};
 
 use crate::{micros, server};
 
-/// The longest time until a reply is complete. If a server takes longer, the benchmark ends with an
-/// error.
+/// The longest pause in the middle of replies. If a server pauses for longer, the benchmark ends
+/// with an error.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest wait for events, so that a stretch ends even if the server answers nothing.
 const EVENTS_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -2,7 +2,7 @@
 //!
 //! - `metrics`: counters, each written by one thread. `status`: gathers the daemon's status, which
 //!   has the sums of the counters.
-//! - `heartbeat`: checks that every thread makes progress.
+//! - `heartbeat`: checks that the shards' threads and the keeper make progress.
 //! - `observer`: logs changes of findings and of readiness.
 //! - `handle`: gives the status and the heartbeat to the service manager's notifier and to the
 //!   admin listener.

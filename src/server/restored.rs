@@ -56,7 +56,7 @@ impl KernelLog {
     }
 }
 
-/// Starts the thread that watches for announcements until the process ends. Logs how the daemon
+/// Starts the thread that watches for announcements until the log ends. Logs how the daemon
 /// notices that the machine was restored.
 pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {

@@ -2,7 +2,7 @@
 //! modules of the server.
 //!
 //! - `common`: the state that all threads share.
-//! - `live_config`: everything that a reload can change.
+//! - `live_config`: the configuration that a reload replaces.
 //! - `wake_ups`: how threads wake each other.
 //! - `note`: lines for the operator about a start.
 //! - `start_error`: the reasons why the daemon does not start.

@@ -1,5 +1,5 @@
 //! The fleet thread does one job after another at the coordinator. No other thread waits for a job,
-//! except for a moment at a clean stop.
+//! except for a moment at a clean stop or a failed start.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -64,8 +64,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
     pub(super) fn send(&mut self, job: J) {
         let sent = self.jobs.try_send(job);
         debug_assert!(!matches!(sent, Err(TrySendError::Full(_))), "more than `jobs_max` jobs are in flight");
-        // Sending fails only if the thread has panicked. Then no job is done any more, and the
-        // daemon refuses requests once its ceilings are reached.
+        // Sending fails only if the thread has panicked, which ends the daemon in a release build.
         if sent.is_ok() {
             self.in_flight += 1;
         }

@@ -54,8 +54,9 @@ impl Joined {
     /// remembers those that it took.
     ///
     /// # Errors
-    /// Another daemon holds one of the worker IDs. Or the coordinator does not answer, and nothing
-    /// shows that the stored state may continue with its worker IDs.
+    /// Another daemon holds a configured worker ID, or too few are free. Or the coordinator does
+    /// not answer, and nothing shows that the stored state may continue with its worker IDs. Or a
+    /// shared counter cannot be used.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -122,8 +123,8 @@ impl Joined {
     /// counter's source starts without a range, and requests to it wait.
     ///
     /// # Errors
-    /// Nobody has prepared a counter at the coordinator, or the coordinator's value of a counter is
-    /// older than the state's value.
+    /// A counter's value at the coordinator is missing, unreadable or older than the state's value.
+    /// Or the source's maximum is too low, or the coordinator refuses this daemon.
     fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
         for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;

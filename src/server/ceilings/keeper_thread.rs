@@ -33,8 +33,8 @@ const FLEET: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
-    /// The machine's locks of the worker IDs, by source. The lock files are not on the state's
-    /// disk, so checking them does not block.
+    /// The machine's locks of the worker IDs, by source. By default the lock files are in memory
+    /// (/run), so checking them does not block.
     locks: Vec<WorkerLocks>,
     /// Limits the log lines about marks that could not be written.
     unmarked: RateLimited,
@@ -276,7 +276,7 @@ impl Ceilings {
     /// continues with these worker IDs, as after a kill.
     ///
     /// # Errors
-    /// The ceilings could not be trimmed, so the next start begins above them.
+    /// The marks or the ceilings could not be lowered, so the next start begins above the ceilings.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());

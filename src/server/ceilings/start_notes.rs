@@ -52,7 +52,7 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
 /// long by default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// If the clock has not reached a source's first tick, returns a note that says what to do.
+/// If the source refuses requests until a later instant, returns a note that says what to do.
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let name = source.name();

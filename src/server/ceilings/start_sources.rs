@@ -1,5 +1,5 @@
-//! Starts sources: finds a first position for each source above all stored bounds, and makes the
-//! first ceilings durable.
+//! Starts sources: finds a first position for each source above the stored bounds that concern it,
+//! and makes the first ceilings durable.
 
 mod first_position;
 mod marks;

@@ -1,5 +1,5 @@
-//! The storage thread does one job after another on the state directory. Only a clean stop waits
-//! for a job. If that takes too long, the process ends without the result.
+//! The storage thread does one job after another on the state directory. Only a clean stop and a
+//! failed start wait for a job. If a stop takes too long, the process ends without the result.
 //!
 //! The thread checks the state's lock and file before each write. It checks them again after the
 //! write, before it reports the outcome. The second check matters if another daemon takes the state

@@ -67,8 +67,8 @@ impl Health {
         serde_json::to_string(&*self.0.metrics.history()).unwrap_or_default()
     }
 
-    /// Completes when every thread has answered the heartbeat. Never completes if a thread is
-    /// blocked.
+    /// Completes when the shards and the keeper have answered the heartbeat. Never completes if one
+    /// of them is blocked.
     pub(crate) async fn all_beat(&self) {
         self.0.heartbeat.all_beat(&self.0.wake_ups).await;
     }

@@ -1,5 +1,5 @@
-//! The heartbeat shows that every thread makes progress. Each thread is asked, and answers between
-//! its other work. So no thread needs a timer for the heartbeat.
+//! The heartbeat shows that the shards' threads and the keeper make progress. Each thread is asked,
+//! and answers between its other work. So no thread needs a timer for the heartbeat.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! A thread does not answer if it is blocked, runs an endless loop, or has ended. The round then
-//! does not end. The storage thread is not asked: if the disk hangs, a restart does not help,
+//! does not end. No other thread is asked. If the disk hangs, for example, a restart does not help,
 //! because the new process would hang too.
 
 use tokio::sync::watch;
 
 use crate::server::shared::wake_ups::WakeUps;
 
-/// Asks all threads to answer, and collects their answers.
+/// Asks the shards and the keeper to answer, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     /// The number of the latest round. A thread answers with this number.
@@ -32,8 +32,8 @@ impl Heartbeat {
         Heartbeat { round: watch::Sender::new(0), answered: watch::Sender::new(vec![0; shards + 1]), shards }
     }
 
-    /// Asks every thread, and completes when all threads have answered. Several tasks may ask at
-    /// the same time.
+    /// Asks the shards and the keeper, and completes when all have answered. Several tasks may ask
+    /// at the same time.
     pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
         let mut answered = self.answered.subscribe();
         self.round.send_modify(|round| *round += 1);

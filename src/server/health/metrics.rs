@@ -66,7 +66,7 @@ impl ShardCounters {
         self.protocols[protocol as usize].errors.add(1);
     }
 
-    /// Counts an answer of this protocol to a request that needs no IDs.
+    /// Counts an answer that the protocol's front end gave by itself, without a source.
     #[cold]
     pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];

@@ -99,8 +99,8 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The logged levels by the findings' full names. Has an entry for every finding that there has
-    /// ever been.
+    /// The logged levels by the findings' full names. Has an entry for every finding that was
+    /// ever logged.
     findings: BTreeMap<String, Logged>,
     /// The logged readiness. [`Effect::Refuses`] means that the daemon is not ready.
     readiness: Logged,

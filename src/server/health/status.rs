@@ -1,5 +1,5 @@
 //! Gathers the daemon's status from counters, sources, the keeper's last look and the acceptors.
-//! Any thread may gather the status, because gathering blocks no other thread.
+//! Any thread may gather the status, because gathering holds each lock only for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

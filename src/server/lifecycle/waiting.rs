@@ -1,4 +1,4 @@
-//! A daemon waits if its fleet gives it no worker ID. There are three reasons: another daemon holds
+//! A daemon waits if its fleet gives it no worker ID. The usual reasons are: another daemon holds
 //! the configured worker ID; no worker ID is left; or the coordinator does not answer, and nothing
 //! shows that the worker IDs in the stored state still belong to this daemon. A waiting daemon
 //! listens, is not ready, and refuses requests with `no_ceiling`. Its process does not end, so no

@@ -44,7 +44,7 @@ pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
     /// The acceptor for TLS handshakes. `None`: the listener does not speak TLS.
     pub(crate) tls: Option<tls::Acceptor>,
-    /// True if the listener has no TLS and only this machine can reach it.
+    /// True if the listener is a TCP socket without TLS, and only this machine can reach it.
     pub(crate) is_loopback: bool,
 }
 

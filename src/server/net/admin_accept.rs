@@ -16,7 +16,7 @@ use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
 
-/// The most open connections of the admin listener: enough for scrapers, probes and pages. All
+/// The most open connections of an admin listener: enough for scrapers, probes and pages. All
 /// these connections are pending, so one more connection evicts the connection that has been silent
 /// for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
@@ -34,7 +34,7 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
         let socket = listener.accept().await;
         let pending = limit.enter(ADMIN_CONNECTIONS_MAX).await;
         while connections.try_join_next().is_some() {}
-        // Registering fails if the peer is gone, or if no descriptor is free.
+        // Registering fails only if the system cannot watch one more socket.
         if let Ok(stream) = SocketStream::register(socket) {
             connections.spawn(serve_pending(stream, tls.clone(), site.clone(), is_loopback, pending));
         }

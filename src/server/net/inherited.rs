@@ -34,7 +34,8 @@ impl Inherited {
     /// threads.
     ///
     /// # Errors
-    /// A descriptor is not a socket that the daemon can serve. The error names the descriptor.
+    /// The number of sockets is wrong, or the daemon cannot serve one of them. Then the error names
+    /// its descriptor.
     pub fn take() -> Result<Inherited, StartError> {
         // The variables may be meant for a parent process, whose sockets this process does not
         // have.

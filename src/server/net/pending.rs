@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn either_limit_evicts_if_all_connections_are_in_use() {
+    fn a_silent_handshake_is_evicted_if_all_connections_are_in_use() {
         let pending = PendingLimits::default();
         let start = Instant::now();
         assert_eq!(pending.evict(start), Room::Full);

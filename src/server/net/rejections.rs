@@ -74,8 +74,8 @@ pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, reason: &str) {
     }
 }
 
-/// Returns the number of addresses from which unauthorized connections or requests were refused in
-/// the last minute; at most [`ADDRESSES_MAX`].
+/// Returns the number of addresses with a log line of the last minute about an unauthorized
+/// connection or request; at most [`ADDRESSES_MAX`].
 pub(crate) fn unauthorized_addresses() -> usize {
     let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();

@@ -21,7 +21,7 @@ const BUSES: &str = "/sys/bus";
 /// The message with which the kernel announces a restore.
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
-/// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
+/// The size of the read buffer. No record of the kernel's log is longer.
 const RECORD_BYTES: usize = 8_192;
 
 /// The result of one read.
@@ -207,7 +207,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_last_announcement_before_the_start_is_found() {
+    fn an_announcement_before_the_start_is_found() {
         let log = |record: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(record).unwrap();

@@ -98,8 +98,7 @@ impl<F: FrontEnd> Connection<F> {
             // Boxed, so that the timer of the wait is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
-        // `run` fails only because of the peer or its network. After such an error, the peer cannot
-        // get a message, and operators do not need a log line.
+        // Operators do not need a log line for each connection that fails.
         if let Ok(turn) = authorized {
             let _ = self.run(turn).await;
         }

@@ -25,7 +25,7 @@ use crate::tls::{Acceptor, HandshakeFailure};
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
     let is_loopback = info.is_loopback;
-    // Registering fails if the peer is gone, or if the system cannot watch one more socket.
+    // Registering fails only if the system cannot watch one more socket.
     let Ok(stream) = SocketStream::register(socket) else { return };
     let mut member = Member::new(Rc::clone(thread));
     match (stream, &info.tls, pending) {

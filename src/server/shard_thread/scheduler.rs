@@ -105,8 +105,8 @@ type Key = (u64, u64);
 /// The scheduler of one thread.
 #[derive(Debug)]
 pub(super) struct Scheduler {
-    /// The part of the budget that is left until the next poll. Negative if turns have cost more
-    /// than the budget.
+    /// The part of the budget that is left until the next poll. Negative if turns have cost or
+    /// reserved more than the budget.
     left: Cell<isize>,
     /// The value that `POLLS` had when `left` was last filled up.
     filled_at: Cell<u64>,

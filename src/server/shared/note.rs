@@ -1,4 +1,4 @@
-//! Lines for the operator about a start. They are logged once the daemon serves, so that a start
+//! Lines for the operator about a start. They are logged once the daemon listens, so that a start
 //! that fails logs only its error.
 
 /// One line.

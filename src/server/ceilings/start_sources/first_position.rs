@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn on_step_back_wait_allows_a_lead_only_after_a_crash() {
+    fn on_step_back_wait_allows_no_lead_after_a_clean_stop() {
         let rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),

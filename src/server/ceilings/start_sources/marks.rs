@@ -14,8 +14,8 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises `start` above the marks of the worker IDs. Returns the raised position. Adds a note
-    /// if the operator adopted an older copy of the state.
+    /// Raises `start` above the marks of the worker IDs. Returns the raised position, and a note if
+    /// the operator adopted an older copy of the state.
     ///
     /// A mark above the state's bound usually shows that the state is an older copy. For worker IDs
     /// that a fleet assigns, the mark does not show that, because the state may have dropped their
@@ -23,8 +23,8 @@ impl Found {
     /// bound.
     ///
     /// # Errors
-    /// The state is an older copy, a mark is too far ahead of the clock, or a worker ID was moved
-    /// away.
+    /// The state is an older copy, a mark is unreadable or too far ahead of the clock, or a worker
+    /// ID was moved away.
     pub(super) fn start_above_marks(
         &self,
         source: &Locked<'_>,

@@ -22,7 +22,7 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
     let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, NOW.wall);
     let source = settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).sources.remove(0);
     let numbering =
-        Numbering::new(source.layout.clone(), source.worker_ids.set.clone()).expect("worker 0 exists");
+        Numbering::new(source.layout.clone(), source.worker_ids.set.clone()).expect("the worker IDs exist");
     (source, numbering)
 }
 

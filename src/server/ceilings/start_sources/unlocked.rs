@@ -16,8 +16,8 @@ use snowbank_client::layout::{Position, UnixMicros};
 ///
 /// The check never refuses what a start accepts, but it may accept what a start refuses. It does
 /// not know the worker IDs that a start would get, the coordinator's answers, the locks of other
-/// daemons, or the marks of other layouts. While a daemon uses the state, the check does not
-/// compare bounds with marks, because both change.
+/// daemons, or the marks of other layouts. While a daemon uses the state, the check leaves
+/// out marks and maximums.
 ///
 /// # Errors
 /// A start would be refused with this error.

@@ -52,7 +52,7 @@ fn each_change_of_a_finding_or_of_readiness_is_logged_once() {
 }
 
 #[test]
-fn nothing_is_logged_before_a_sources_first_tick() {
+fn nothing_is_logged_before_a_first_tick_that_comes_soon() {
     for (uptime_s, stands_s, lines) in [(0.1, 0.1, 0), (1.9, 1.0, 0), (0.1, 60.0, 2), (2.0, 0.1, 2)] {
         let logged = Log::new().second(|status| {
             (status.uptime_s, status.first_snowflake().stands_s) = (uptime_s, stands_s);

@@ -21,8 +21,7 @@ const ERRORS_IN_ROW_MAX: u16 = 1_000;
 /// yet.
 pub(super) struct Exchange<F: FrontEnd> {
     pub(super) front: F,
-    /// Bytes that were read and are not decoded yet: half a request, or requests behind a request
-    /// that waits.
+    /// Bytes that were read and are not decoded yet: half a request, or requests for a later turn.
     pub(super) unread: Vec<u8>,
     /// Bytes of replies that the socket has not taken yet.
     pub(super) unwritten: Vec<u8>,

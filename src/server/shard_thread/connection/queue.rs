@@ -31,7 +31,7 @@ const SHARE: usize = 64;
 /// of any size in Snowbank's own protocol, and some more.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
 
-/// The most bytes that TLS may have encrypted but not sent: one record.
+/// The bytes that count as kept while TLS has unsent bytes. The library keeps up to 64 KiB.
 const TLS_UNSENT_BYTES: usize = 16 * 1024;
 
 /// Returns how many bytes one connection may keep now.
@@ -40,9 +40,7 @@ fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
     (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
 }
 
-/// The most bytes of replies that are queued for one client. While more are queued, nothing is read
-/// from the client. The limit is the size of four reply frames: two on their way to the socket, and
-/// two that are being encoded.
+/// The most bytes of replies that are queued for one client: four reply frames.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
 /// The number of bytes of replies above which a turn without a permit encodes no further reply.

@@ -72,7 +72,7 @@ impl<F: FrontEnd> Connection<F> {
             self.note_silent();
             let of_tls = tls_cost(self.stream.take_tls_read());
             if self.account.has_permit() || of_tls > 0 {
-                // TLS has read a part of a record, or records without data for the reader.
+                // No data for the reader has arrived, but TLS may have read.
                 thread.scheduler.end_turn(&mut self.account, TURN_COST + of_tls);
             }
         }

@@ -1,4 +1,4 @@
-//! Writes replies. Ends the connection if the client reads too slowly.
+//! Writes replies. Ends the connection if the client reads nothing for too long.
 
 use std::future::poll_fn;
 use std::io;
