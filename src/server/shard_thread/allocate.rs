@@ -239,7 +239,10 @@ impl<F: Copy> Parked<F> {
     /// client that exceeds its rate does not make the daemon look slow.
     pub(super) fn timed_from(&self) -> BootMicros {
         match self {
-            Parked::Queued(queued) => queued.request.read_at,
+            Parked::Queued(queued) => match &queued.taken {
+                Some((_, Held(Some(permit)))) => permit.at,
+                _ => queued.request.read_at,
+            },
             Parked::Paced(paced) => paced.at,
         }
     }

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::watch;
 
 use super::*;
-use crate::access::{Rules, Session};
+use crate::access::{Identity, Rules, Session};
 use crate::ceiling::Grant;
 use crate::clock::{Now, Remembered, Wall};
-use crate::config::{self, Overrides};
+use crate::config::{self, ANONYMOUS, IdentitySettings, Overrides, SourceSettings};
 use crate::frontends::{Facts, Resp};
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::health::metrics::Metrics;
@@ -270,4 +270,34 @@ fn a_request_that_cannot_begin_again_is_refused() {
     assert_eq!(late, (ErrorCode::NoCeiling, true), "the request waits until its deadline");
     let at_a_stop = refused_after(LONG, |thread, _| thread.refuses_all.set(true));
     assert_eq!(at_a_stop.0, ErrorCode::ShuttingDown);
+}
+
+/// The source has no IDs when the client's rate allows the request.
+#[test]
+fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
+    let (thread, _) = thread();
+    let settings =
+        IdentitySettings { name: String::from(ANONYMOUS), rate: Some(1_000), ..IdentitySettings::default() };
+    let identity = Identity::new(&settings, &[SourceSettings::default()], Vec::new(), 1, None);
+    let mut session = Session::new(&Rules::new([(identity, Vec::new())], None, None), 0, None, true);
+    let config = thread.live_config.borrow();
+    let read_at = clock::os::boot();
+    let mut allocate = |count| {
+        let request = Request { ask: Ask { count, ..ask(LONG) }, form: (), read_at, size: 0 };
+        let state = &mut *thread.turn.borrow_mut();
+        Turn::begin(&thread, &config, state, &mut session).allocate(request, || 0)
+    };
+    let Err(NotYet::Parked(first)) = allocate(1_000) else { panic!("no IDs") };
+    assert_eq!(first.timed_from(), read_at, "the rate allows a second's IDs at once");
+    let Err(NotYet::Parked(Parked::Paced(second))) = allocate(10) else { panic!("the rate is used up") };
+    let allowed_at = second.at;
+    assert!(allowed_at > read_at);
+    std::thread::sleep(allowed_at.since(clock::os::boot()));
+    let resumed = {
+        let state = &mut *thread.turn.borrow_mut();
+        second.resume(&mut Turn::begin(&thread, &config, state, &mut session))
+    };
+    let Err(NotYet::Parked(queued)) = resumed else { panic!("no IDs") };
+    assert!(matches!(queued, Parked::Queued(_)));
+    assert_eq!(queued.timed_from(), allowed_at);
 }
