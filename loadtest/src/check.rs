@@ -15,7 +15,7 @@ use crate::promise::Promise;
 pub(crate) enum Violation {
     /// An ID came twice.
     Duplicate { id: u64 },
-    /// An ID is not larger than the previous ID of its connection.
+    /// An ID is smaller than the previous ID of its connection.
     Order { previous: u64, id: u64 },
     /// With strict order: a request that was sent after a reply had been received did not get
     /// larger IDs than that reply.

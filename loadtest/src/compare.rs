@@ -1,8 +1,8 @@
 //! Compares runs of A with runs of B: finds the figures that differ more between A and B than
 //! between runs of equal daemons.
 //!
-//! Two runs of the same daemon on the same machine never give the same figures. Only repeated runs
-//! show how much the figures of equal daemons differ, so each side needs several runs. A figure is
+//! Two runs of the same daemon on the same machine give different figures. Only repeated runs show
+//! how much the figures of equal daemons differ, so each side needs several runs. A figure is
 //! different if the 99.9 % confidence interval of B divided by A ([`spread`]) excludes 1, and if
 //! that ratio or its inverse exceeds [`ALWAYS_SAME`]. Of the other figures, those whose interval
 //! contains a doubling or a halving give no answer, and the rest are the same.
@@ -20,7 +20,7 @@ use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;
 
-/// The largest ratio of two figures that count as the same: nobody would act on a smaller one.
+/// Figures whose ratio is at most this never count as different: nobody would act on it.
 const ALWAYS_SAME: f64 = 1.05;
 
 /// If the runs show no difference, but an interval extends beyond this factor or its inverse, the

@@ -8,7 +8,7 @@ pub(crate) enum Blame {
     Target,
     /// This machine: it can open no more files, or has no free local port.
     Machine,
-    /// Ctrl-C before the measurement began.
+    /// An interrupt before a measurement began.
     Interrupt,
 }
 

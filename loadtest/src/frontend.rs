@@ -35,8 +35,8 @@ pub(crate) const ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noe
 /// A protocol of a target.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The protocol's name. The options of the load test and of the daemon have this name, and
-    /// every output shows it.
+    /// The protocol's name in reports. For the protocols in [`ALL`], the options of the load test
+    /// and of the daemon have this name, too.
     pub(crate) name: &'static str,
     /// The protocol's name in the error about a target that does not speak it.
     pub(crate) protocol: &'static str,

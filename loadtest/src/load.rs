@@ -73,7 +73,7 @@ pub(crate) enum Message {
     Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
-    /// The thread has ended: because of `fault`, or because all its work is done.
+    /// The thread has ended, because of `fault` if there is one.
     Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
 

@@ -2,7 +2,7 @@
 //! keeps its promises under load.
 //!
 //! ```text
-//!              ┌────────── pure, time comes in as an argument ──────────┐
+//!              ┌────── mostly pure: time comes in as an argument ───────┐
 //!  cli ─▶ run ─┤ schedule   promise ─▶ check     measure ─▶ judge ─▶ report
 //!          │   └─────▲──────────▲────────▲──────────▲──────────────────┘
 //!          └─▶ load ─┴──────────┴────────┴──────────┘   threads that do all the I/O of the load
@@ -29,10 +29,9 @@
 //!   targets.
 //!
 //! The instant at which a request is due and the instant at which it leaves have different names
-//! everywhere. `intended` is the first, which the schedule sets; `sent` is the second. *Response
-//! time* counts from `intended`, so a target that stalls cannot hide the requests that it delayed
-//! (coordinated omission). The *target's part* counts from `sent`. *Slip* is `sent` minus
-//! `intended`.
+//! everywhere. `intended` is the first; `sent` is the second. *Response time* counts from
+//! `intended`, so a target that stalls cannot hide the requests that it delayed (coordinated
+//! omission). The *target's part* counts from `sent`. *Slip* is `sent` minus `intended`.
 #![forbid(unsafe_code)]
 
 mod check;

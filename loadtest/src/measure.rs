@@ -92,7 +92,7 @@ pub(crate) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// A fault after the target has answered INFO.
+/// A fault after the target was greeted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The target broke a promise.
@@ -149,11 +149,10 @@ pub(crate) struct Counts {
     pub(crate) slip: TimeHistogram,
     /// The target's part that no stall of the machine explains.
     pub(crate) settling: Settling,
-    /// The thread's delay behind the schedule when a fault ended the thread. It shows whether a
+    /// The generator's delay behind its schedules when a fault ended the thread. It shows whether a
     /// target that fell behind had got its requests on schedule.
     pub(crate) late_at_fault: Duration,
-    /// The longest time for which a generator thread neither sent nor read although it had requests
-    /// to send or replies to read.
+    /// The longest turn of a generator thread, from the instant at which it was due.
     pub(crate) longest_turn: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,

@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     /// The name of the lowest limit.
     binding: &'static str,
     figures: Figures,
-    /// The assumptions of the plan that the sweep did not measure, one sentence each.
+    /// The assumptions of the plan that the sweep did not measure.
     assumptions: Vec<String>,
     #[serde(skip)]
     pub(crate) page: String,

@@ -103,7 +103,7 @@ impl Promise {
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors
-    /// [`Failure`] if both can hand out the same ID. The reason continues a sentence that begins
+    /// [`Failure`] if both may hand out the same ID. The reason continues a sentence that begins
     /// with the names of both.
     pub(crate) fn check_apart(&self, other: &Self) -> Result<(), Failure> {
         // Daemons of a fleet take disjoint ranges of one counter.
@@ -159,8 +159,7 @@ impl Promise {
     /// the first to the last of these positions.
     ///
     /// # Errors
-    /// The first ID that has no position, because it does not fit the source's layout or worker
-    /// IDs.
+    /// The first ID that has no position, because the source cannot hand it out.
     pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
         let mut end = start.saturating_add(run.count.into());
@@ -191,7 +190,7 @@ impl Promise {
         position.map(|position| position.0).ok_or(id)
     }
 
-    /// Returns the start of the earliest tick allowed for an ID requested at `sent_us`. `None` if
+    /// Returns the earliest allowed start of the tick of an ID requested at `sent_us`. `None` if
     /// IDs have no time.
     pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let tick_us = i64::try_from(self.timed()?.tick_ms()).ok()?.saturating_mul(1_000);

@@ -29,7 +29,7 @@ use crate::scenario::{Drive, Scenario};
 use crate::schedule::Schedule;
 use samples::Samples;
 
-/// The time from spawning the threads to the start of the run. By then, all threads are ready.
+/// The time from spawning the threads to the start of the run. It lets all threads get ready.
 const START_DELAY: Duration = Duration::from_millis(50);
 
 /// The longest run against an echo. An echo does not change with time as a daemon does, so a longer
@@ -98,7 +98,7 @@ impl<'a> Loaded<'a> {
     /// the target's address.
     ///
     /// # Errors
-    /// [`Failure`] if the daemon does not start.
+    /// [`Failure`] if the daemon does not start, or the user interrupts its start.
     pub(crate) fn begin(scenario: &Scenario, terminal: &'a Terminal) -> Result<(Self, Scenario), Failure> {
         let mut scenario = scenario.clone();
         let mut daemon = None;
@@ -193,7 +193,7 @@ impl Drop for Running<'_> {
 }
 
 impl Outcome {
-    /// Returns true if the run ended before its planned end.
+    /// Returns true if the run may have ended before its planned end.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.interrupted || self.too_scattered || !self.faults.is_empty()
     }

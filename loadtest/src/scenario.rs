@@ -13,7 +13,7 @@ use crate::value::Rate;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// The targets, which get equal shares of the requests. If the list is empty, the run starts a
+    /// The targets, to which the connections go in turn. If the list is empty, the run starts a
     /// daemon.
     pub(crate) addresses: Vec<Endpoint>,
     /// If `addresses` speak another protocol: the addresses at which the same daemons answer INFO,

@@ -2,7 +2,7 @@
 //! objective holds, confirmed by a second run.
 //!
 //! ```text
-//!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
+//!  search (pure) ── a rate ──▶ step: its runs ([`crate::run`]) ──▶ an answer ──▶ search
 //! ```
 //!
 //! - [`search`]: chooses the next rate. [`step`]: a run at a rate, and its answer.
@@ -106,16 +106,16 @@ pub(crate) struct Sweep {
     pub(crate) kind: String,
     pub(crate) summary: String,
     pub(crate) ended: Ended,
-    /// The highest rate at which the objective held; null if there was none.
+    /// The highest rate that held, below all that missed; null if there was none.
     pub(crate) saturation: Option<f64>,
     /// True if a second run at the saturation point held.
     pub(crate) confirmed: bool,
-    /// True if the target may be able to do more: the machine or `--limit` ended the climb.
+    /// True if the target may be able to do more: the machine or `--limit` bounds the rate.
     pub(crate) at_least: bool,
     /// The lowest rate above the saturation point that missed.
     pub(crate) missed: Option<f64>,
-    /// The reason why the saturation point is not higher; null if every rate up to --limit held and
-    /// the source could do more.
+    /// The reason why the saturation point is not higher; null if no rate missed and the source
+    /// could do more.
     pub(crate) limit: Option<Limit>,
     pub(crate) search: Bounds,
     pub(crate) steps: Vec<Step>,

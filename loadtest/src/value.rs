@@ -3,8 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The highest rate that an option accepts, in IDs per second. No daemon reaches this rate with any
-/// layout.
+/// The highest rate that an option accepts, in IDs per second.
 pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that an option accepts: a week.

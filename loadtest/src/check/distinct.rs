@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::promise::Span;
 
-/// The largest number of spans to keep; they take some 100 MiB. Only a source with scattered IDs
-/// without a time reaches this limit.
+/// The largest number of spans to keep; they take some 100 MiB. A source with scattered IDs without
+/// a time may reach this limit.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The positions handed out so far.

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_promise_has_its_violation() {
+    fn broken_promises_have_their_violations() {
         let first = id(0, 100);
         let worker_4 = id(0, 100) + (1 << 12);
         let after = |second: Run| replies("relaxed", &[run(first, 10), second]).map(|spans| spans.len());

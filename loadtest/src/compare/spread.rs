@@ -5,8 +5,8 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// The share of intervals that contain the true ratio. There are some ten figures, so at 99 % one
-/// in ten comparisons of equal runs would find a difference.
+/// The share of intervals that contain the true ratio. Six figures have an interval, so at 99 % up
+/// to one in seventeen comparisons of equal runs would find a difference.
 const CONFIDENCE: f64 = 0.999;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -16,7 +16,7 @@ pub(super) static ROW: Row =
 /// The largest `get` that Snowbank accepts, in bytes.
 const MAX_GET_SIZE: usize = 64 * 1024;
 
-/// The key if the user names no source.
+/// The key if neither the user nor INFO names a source.
 const ANY_KEY: &str = "id";
 
 /// The protocol, with the key that all requests name.

@@ -60,7 +60,7 @@ fn memcached() -> Memcached {
 }
 
 #[test]
-fn each_protocol_writes_its_requests() {
+fn each_front_end_writes_its_requests() {
     assert_eq!(asked(&source(), 1), "*2\r\n$4\r\nINCR\r\n$1\r\na\r\n");
     assert_eq!(asked(&source(), 20), "*3\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\na\r\n$2\r\n20\r\n");
     assert_eq!(asked(&Resp::Source(None), 1), "*2\r\n$13\r\nSNOWBANK.NEXT\r\n$1\r\n1\r\n");
@@ -71,7 +71,7 @@ fn each_protocol_writes_its_requests() {
     assert_eq!(asked(&Noeqd, 7), "\u{7}");
 }
 
-/// Returns, for each protocol, a whole reply with the IDs 7 and 9.
+/// Returns, for each front end, whole replies with the IDs 7 and 9.
 fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
     let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
     let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();

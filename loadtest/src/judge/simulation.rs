@@ -335,8 +335,8 @@ fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
 }
 
-/// Returns the verdict for each seed. Prints how often each verdict came, which is a row of
-/// docs/capacity.md.
+/// Returns the verdict for each seed. Prints how often each verdict came, for a cell of the table
+/// in docs/capacity.md.
 fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
     let all: Vec<Verdict> = seeds().map(|seed| verdict(target, noise, seed)).collect();
     let [pass, fail, none] = [0, 1, 2].map(|code| all.iter().filter(|one| one.exit_code() == code).count());

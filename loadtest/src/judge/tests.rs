@@ -132,7 +132,7 @@ fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
 }
 
 #[test]
-fn a_broken_promise_fails_whatever_the_generator_did() {
+fn a_broken_promise_fails_whatever_the_machine_did() {
     let of = |stood_ms, fault| {
         judged(&Outcome { stalls: stood(stood_ms), ..outcome(counts(9_000, 50), &[fault]) }).exit_code()
     };

@@ -1,5 +1,5 @@
-//! Runs a scenario, and repeats the run if the machine's stalls decide the result. The requests of
-//! all runs are judged together, so a second run cannot hide what the first run showed.
+//! Runs a scenario, and repeats the run if it has no verdict. The requests of all runs are judged
+//! together, so a second run cannot hide what the first run showed.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const DEFAULT_RUNS: u32 = 2;
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
 /// Runs a scenario until there is a verdict or the user interrupts the run, but at most `runs`
-/// times. Then runs a bare echo under the same load.
+/// times. Then runs a bare echo under the same load, unless a run was cut short.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible. Faults of a target under load are in the outcome.
@@ -37,7 +37,7 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
-/// Runs a scenario until there is a verdict. The scenario has the target's addresses.
+/// Does the same as [`run`], without the echo. The scenario has the target's addresses.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible.

@@ -48,7 +48,7 @@ impl ClockOffset {
     }
 
     /// Measures the distance by the round trip of a request and the time of an ID in its reply.
-    /// Each reply after the warm-up sets `known_us`.
+    /// Each reply to a request of the measurement sets `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_local_clock_may_be_off_but_not_by_a_second() {
+    fn a_local_clock_may_be_off_but_not_by_a_minute() {
         let known_us = |clock, offset_us| {
             let mut clocks = ClockOffset::new(clock);
             see(&mut clocks, 1, 2, offset_us, true);

@@ -12,9 +12,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::schedule::Schedule;
 
-/// If a request is late by more than this, any thread may send it. A thread that is not held up
-/// wakes within a fifth of this time. If a thread is held up, the run cannot show a p99.9 below
-/// this time.
+/// If a request is late by at least this, any thread may send it. A thread that is not held up
+/// wakes within a fifth of this time. If threads are often held up, the run cannot show a p99.9
+/// below this time.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.

@@ -17,8 +17,8 @@ use super::{Message, Now};
 /// The shortest measurement for which the busiest thread is reported.
 const MIN_SHARED: Duration = Duration::from_millis(100);
 
-/// All stalls that ended this long ago have been recorded. A stall that is longer than this leaves
-/// the run without a verdict anyway.
+/// All stalls that ended this long ago have been recorded. A stall that is longer than this does
+/// not excuse answers that came early in it.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
 /// Figures of requests that were due between the warm-up and the end.
@@ -214,7 +214,7 @@ impl Meter {
             self.counts.cpu = ran() - began.ran;
             let busy = self.counts.cpu + Duration::from_nanos(began.run_delay.since_last().waited_ns);
             let elapsed = Duration::from_nanos(now.ns - began.at_ns);
-            // In a shorter run, a wait of one kernel tick would be most of the time.
+            // In a shorter run, a wait of one kernel tick would weigh too much.
             if elapsed >= MIN_SHARED {
                 self.counts.busiest_thread = busy.as_secs_f64() / elapsed.as_secs_f64();
             }

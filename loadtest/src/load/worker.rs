@@ -38,7 +38,7 @@ const HOUSEKEEPING_NS: u64 = 100_000_000;
 /// The most spans that a thread keeps before it sends them to the collector early.
 pub(super) const MAX_SPANS: usize = 16_384;
 
-/// The most requests that are prepared before replies are read again.
+/// In an open loop, the most requests that are prepared before replies are read again.
 const MAX_SENDS_PER_TURN: usize = 1_024;
 
 pub(super) struct Worker<'a> {
@@ -182,7 +182,7 @@ impl<'a> Worker<'a> {
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         let first_due_ns = self.shared.lanes.first_due_ns();
         let is_late = now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS;
-        // During an outage, the thread sends nothing, so its requests are not late.
+        // Requests of an outage do not count, so it does not matter if they are late.
         if is_late && first_due_ns < self.end_ns && self.meter.outage_lasting(now).is_none() {
             self.shared.watched.add_late(first_due_ns, now.ns);
         }
@@ -262,8 +262,8 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns how long the thread waited for a core after an answer woke it. Returns 0 if no
-    /// answer woke it, or after a short sleep, whose planned end is close enough to the answer's
+    /// Returns how long the thread may have waited for a core after an answer woke it. Returns 0 if
+    /// no answer woke it, or after a short sleep, whose planned end is close enough to the answer's
     /// arrival.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {

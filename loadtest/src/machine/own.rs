@@ -32,7 +32,7 @@ pub(crate) struct OwnTime {
     /// The target's processes that the last search found. For each process, the processor time that
     /// it had used at the last reading.
     pub(super) processes: BTreeMap<u32, u64>,
-    /// The processor time of the target's processes since they were first seen.
+    /// The processor time of the target's processes since the target was first seen.
     target_ns: u64,
 }
 
@@ -50,8 +50,8 @@ impl OwnTime {
         !self.owners.is_empty() && self.owners.iter().all(|owner| owner.process().is_some())
     }
 
-    /// Returns the processor time that the target's processes have used since they were first seen,
-    /// and their memory. Both are `None` unless the processes of all targets can be seen.
+    /// Returns the processor time that the target's processes have used since the target was first
+    /// seen, and their memory. Both are `None` unless the processes of all targets can be seen.
     pub(super) fn target_used(&mut self) -> Used {
         self.find_processes();
         let used_ns = self.target_used_ns();
@@ -63,7 +63,7 @@ impl OwnTime {
         Used { cpu: Some(Duration::from_nanos(used_ns)), memory: memory.reduce(|all, one| all + one) }
     }
 
-    /// Returns the processor time of the target's processes since they were first seen.
+    /// Returns the processor time of the target's processes since the target was first seen.
     pub(super) fn target_used_ns(&mut self) -> u64 {
         for (&process, before_ns) in &mut self.processes {
             // A process that has ended uses no more time.

@@ -108,8 +108,8 @@ impl Stalls {
         record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
-    /// Adds a bunch of requests that the generator sent at once. The first of them was late by
-    /// `late_ns`.
+    /// Adds a bunch of requests that the generator sent at once. `late_ns` is the lateness of the
+    /// first of them, less the time for which the target ran.
     pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
         if late_ns < MIN_STALL_NS {
             return;

@@ -7,7 +7,7 @@ use super::json::Run;
 use super::{ECHO, LATENCIES, QUANTILES, ROWS, TERMINAL_ROWS};
 use crate::judge::quantile_name;
 
-/// The width of the terminal. A word that would end beyond this column begins a new line.
+/// The width of the terminal. A word that would reach its last column begins a new line.
 const WIDTH: usize = 100;
 
 /// The column at which a line's words begin.

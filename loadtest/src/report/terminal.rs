@@ -47,13 +47,13 @@ impl Terminal {
         ctrlc::set_handler(move || is_interrupted.store(true, Ordering::Relaxed))
     }
 
-    /// Returns true after Ctrl-C.
+    /// Returns true after Ctrl-C, SIGTERM or SIGHUP.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
     /// Returns the result of blocking work, or a failure as soon as the user interrupts it. Work
-    /// that was interrupted continues until the process ends, and its result is dropped.
+    /// that was interrupted continues on its thread, and its result is dropped.
     pub(crate) fn unless_interrupted<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,

@@ -25,7 +25,7 @@ pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
 /// The name of a daemon's process.
 const DAEMON_NAME: &str = "snowbank";
 
-/// Greets the targets and opens all connections: everything that blocks before the load.
+/// Greets the targets and opens all connections. Blocks.
 pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Failure> {
     let mut peers: Vec<Peer> = Vec::new();
     for number in 0..scenario.addresses.len() {

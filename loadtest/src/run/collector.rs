@@ -26,7 +26,7 @@ struct Collector<'a, 'i> {
     /// The target under load. Targets that share a counter add their positions to those of the
     /// first such target.
     loaded: &'a mut Loaded<'i>,
-    /// For each thread, the earliest date of an ID that the thread has yet to receive.
+    /// For each thread, the earliest possible date of an ID that the thread has yet to receive.
     low_us: Vec<Option<i64>>,
     /// For each thread, the first second that the thread has yet to send.
     reached: Vec<u64>,

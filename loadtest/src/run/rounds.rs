@@ -4,7 +4,7 @@ use crate::measure::SecondFigures;
 
 use super::Outcome;
 
-/// The last answers of a run arrive up to this long after the run's end.
+/// A last second that lacks no more than this is finished.
 const LATE_S: f64 = 0.05;
 
 impl Outcome {

@@ -29,8 +29,7 @@ impl Samples {
     }
 
     /// Returns the processor time of a measurement of this length: the share between the first and
-    /// the last sample, times the length. `None` if one of the two samples could not see the
-    /// processor time.
+    /// the last sample, times the length. `None` if that share is unknown.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         Some(elapsed.mul_f64(self.last?.share_since(self.first?)?))
     }

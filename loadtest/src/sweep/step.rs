@@ -30,7 +30,7 @@ const MAX_SHARED: f64 = 0.9;
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     pub(crate) holds: bool,
-    /// The limit that the step hit; null if the rate held, or if the sweep ended with this step.
+    /// The limit that the step hit; null if the rate held, or if the step broke off the sweep.
     pub(crate) limit: Option<Limit>,
     /// The run, in the form of a plain run's file.
     pub(crate) run: Run,
@@ -116,7 +116,7 @@ fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
 }
 
-/// Returns true if the generator could have done more. A local target shares the cores with the
+/// Returns true if the generator was not the limit. A local target shares the cores with the
 /// generator.
 fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
     match target {

@@ -40,7 +40,8 @@ impl Token {
     /// Reads the token in a file. Newlines at the end of the file do not count.
     ///
     /// # Errors
-    /// One line if the file holds no token. The line quotes no byte of the file.
+    /// One line if the file cannot be read or does not hold one token. The line quotes no byte of
+    /// the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let mut token = Vec::new();

@@ -27,7 +27,7 @@ impl Stream {
     /// tries them in turn, each for up to `timeout`. A TLS address needs `connector`.
     ///
     /// # Errors
-    /// The error of the last address, or of the TLS handshake.
+    /// The error of the name's look-up, of the last address, or of the TLS handshake.
     pub(crate) fn connect(
         endpoint: &Endpoint,
         connector: Option<&Connector>,

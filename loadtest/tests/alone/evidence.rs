@@ -1,6 +1,6 @@
 //! The evidence for docs/capacity.md: whole runs, which together take half an hour on an idle
-//! machine. Each test prints its figures, and fails if these figures are not as the page says. The
-//! page also has the command for these tests.
+//! machine. Each test prints its figures, and fails if they contradict the page. The page also has
+//! the command for these tests.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! A load generator that lacks CPU time blames no target, and a sweep names the generator as the
-//! limit.
+//! A load generator that lacks CPU time blames no target, also in a sweep.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,7 +134,7 @@ fn costly_to_check() -> FakeDaemon {
 }
 
 #[test]
-fn a_starved_generator_is_named_as_the_limit() {
+fn a_starved_generator_is_not_taken_for_a_slow_target() {
     let _alone = alone();
     let target = costly_to_check();
     let search = "sweep --for 500ms --warm-up 200ms --start 500000 --p99.9 20ms";

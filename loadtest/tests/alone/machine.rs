@@ -244,7 +244,7 @@ fn noises() -> Vec<Noise> {
 #[test]
 fn no_bad_target_passes_beside_any_noise() {
     let _alone = alone();
-    // Each bad target takes 15 s.
+    // Each run takes about eight seconds.
     let all = if runs() > 0 { &BAD[..] } else { &BAD[..4] };
     for &(name, bad) in all {
         if name.ends_with("SIGSTOP") && !has_daemon() {

@@ -10,8 +10,7 @@ use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, command, has_daemon, poll, start, start_by};
 use rustix::process::{Pid, Signal, getpgid};
 
-/// The time in which an interrupted load test must end: far longer than the load test needs, and
-/// far shorter than its measurement.
+/// The time in which an interrupted load test must end: far longer than the load test needs.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
@@ -116,8 +115,8 @@ fn a_full_disk_loses_the_files_but_not_the_table() {
 
 #[test]
 fn a_load_test_out_of_open_files_blames_no_target() {
-    // The connections open first. They take these few files, so that some thread gets no file for
-    // its epoll.
+    // The connections open first. With so few files, one of them or the epoll of a thread gets no
+    // file.
     for files in 7..11 {
         let target = sound_target();
         let load = format!("--address {} --connections 4 --threads 4 --rate 500 --for 100ms", target.name());

@@ -95,7 +95,7 @@ fn a_file_of_another_form_is_refused_in_one_line() {
 #[test]
 fn the_json_of_each_kind_of_load_matches_the_schema() {
     let address = sound_target().name();
-    // Every test validates its runs against the schema, so this test has only loads that no other
+    // `loadtest` validates each run against the schema, so this test has only loads that no other
     // test has.
     for more in [
         "--poisson --for 500ms --batch 10",

@@ -1,4 +1,4 @@
-//! CPU time and memory of a local target, second by second, and the clock of a remote target.
+//! CPU time and memory of a local target, second by second, and the distance to a target's clock.
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
 use crate::support::{Ran, loadtest, until};

@@ -1,7 +1,7 @@
 //! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs.
 //! The scripted targets have limits that do not depend on the machine. A pause of the machine can
-//! only lower the result. So no sweep may find more than the target's capacity, and a sweep that a
-//! pause ended is run again.
+//! only lower the result. So no sweep may find much more than the target's capacity, and a sweep
+//! that a pause ended is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &str, limit: &str) -
 }
 
 #[test]
-fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
+fn the_saturation_point_of_a_slow_target_is_confirmed() {
     let ran = swept_below_capacity(|| of_capacity(1_000.0, Arc::default()), "", "latency");
     let file = ran.json();
     let saturation = file["saturation"].as_f64().expect("a saturation point");

@@ -18,7 +18,7 @@ fn load(targets: [&FakeDaemon; 2]) -> Ran {
 }
 
 #[test]
-fn the_load_is_spread_over_all_targets() {
+fn two_targets_are_loaded_together() {
     let one = sound_target();
     let other = target(WORKER_4, |_, ids, peer, next, tag| {
         peer.send_run(tag, ids.take(next.count) + NEXT_WORKER, next.count)

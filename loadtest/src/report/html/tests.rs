@@ -68,7 +68,7 @@ fn html_in_a_targets_words_is_escaped() {
 }
 
 #[test]
-fn the_longest_and_the_shortest_run_have_a_page() {
+fn a_day_long_and_an_empty_run_have_a_page() {
     let long = page(&invented::run(&vec![60.0; 86_400]));
     assert!(long.contains("Each point is the worst of several seconds"));
     assert!(long.len() < 500_000, "{}", long.len());
