@@ -253,7 +253,7 @@ impl Round {
         check(late.is_none(), &format!("the copy whose daemon ended uses its earlier worker ID: {late:?}"))?;
         let reason = moved.reason.as_deref().unwrap_or_default();
         check(
-            moved.ends == [LOST] && reason.contains("has it now"),
+            moved.ends == [LOST] && reason.contains("another copy of this daemon"),
             &format!("ended with {:?}: {reason:?}", moved.ends),
         )?;
         check(stayed.reason.is_none(), "the copy whose daemon goes on lost its worker ID")?;
