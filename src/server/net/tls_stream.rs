@@ -24,6 +24,10 @@ use crate::tls::{Acceptor, Authorities, HandshakeFailure, ServerStream};
 /// kinds alternate. Honest clients send such a record now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
+/// The most bytes that TLS keeps encrypted and unsent, apart from the overhead of records: about
+/// one record. The library's default is 64 KiB.
+pub(crate) const UNSENT_BYTES_MAX: usize = 16 * 1024;
+
 /// Shakes hands within the time that the acceptor allows. If the handshake fails, logs the reason,
 /// and waits a moment so that the peer can read the alert.
 ///
@@ -62,6 +66,7 @@ impl TlsStream {
     pub(crate) fn new(mut inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
         // The records of the handshake do not count as a cost of the first turn.
         inner.get_mut().0.count.take();
+        inner.get_mut().1.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         TlsStream { inner, checked_by }
     }
 

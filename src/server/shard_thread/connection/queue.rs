@@ -18,6 +18,7 @@ use super::pending::SHORT_READ_BYTES_MAX;
 use crate::clock;
 use crate::config::Limits;
 use crate::frontends::{FrameLimit, FrontEnd};
+use crate::server::net::tls_stream::UNSENT_BYTES_MAX;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shard_thread::turn::READ_BYTES_MAX;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
@@ -30,9 +31,6 @@ const SHARE: usize = 64;
 /// The number of bytes that each connection may always keep, so that it makes progress: one request
 /// of any size in Snowbank's own protocol, and some more.
 pub(super) const KEPT_FREELY: usize = 4 * 1024;
-
-/// The bytes that count as kept while TLS has unsent bytes. The library keeps up to 64 KiB.
-const TLS_UNSENT_BYTES: usize = 16 * 1024;
 
 /// Returns how many bytes one connection may keep now.
 fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
@@ -95,7 +93,7 @@ impl<F: FrontEnd> Connection<F> {
     }
 
     pub(super) fn note_kept(&mut self) {
-        let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
+        let unsent = if self.stream.has_unsent() { UNSENT_BYTES_MAX } else { 0 };
         let kept = self.exchange.unread.capacity()
             + self.exchange.unwritten.capacity()
             + self.exchange.front.kept_bytes();
