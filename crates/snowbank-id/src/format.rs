@@ -237,8 +237,8 @@ impl Codec {
     /// Appends the text of an ID.
     ///
     /// # Errors
-    /// Returns an error, and appends nothing, if the ID is above [`LAST_ID`] or above the
-    /// layout's last ID, or if its instant does not fit the format.
+    /// Returns an error, and appends nothing, if the ID is above [`LAST_ID`]. A format with the
+    /// instant also refuses IDs above the layout's last ID, and instants that do not fit.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         if id > LAST_ID {
             return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LAST_ID}")));
@@ -268,7 +268,8 @@ impl Codec {
     /// leading zeros.
     ///
     /// # Errors
-    /// Returns an error unless the text is an ID of this source in this format.
+    /// Returns an error unless the text is an ID in this format, and of this source as far as the
+    /// text shows.
     pub fn read(&self, text: &str) -> Result<u64, FormatError> {
         match &self.0 {
             Kind::Base(base) => base.read(text),

@@ -20,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! All checks happen when a layout is built. This module does no I/O and reads no clock.
+//! A layout is checked when it is built. This module does no I/O and reads no clock.
 
 mod build;
 mod choose;
@@ -133,12 +133,12 @@ impl Layout {
         self.start_of(Tick(self.ticks))
     }
 
-    /// Returns the largest ID.
+    /// Returns the largest number of the last tick. With constants, the largest ID may be lower.
     pub fn last_id(&self) -> u64 {
         self.ticks * self.tick_weight() - 1
     }
 
-    /// Returns the number of decimal digits of the largest ID.
+    /// Returns the number of decimal digits of [`last_id`](Layout::last_id).
     pub fn max_digits(&self) -> u32 {
         self.last_id().ilog10() + 1
     }
@@ -149,8 +149,8 @@ impl Layout {
         UnixMicros::from_unix_ms(self.epoch_unix_ms.saturating_add(since_epoch_ms))
     }
 
-    /// Returns how many decimals of a second are needed to write the start of every tick exactly: 0
-    /// if ticks start at whole seconds, else 3.
+    /// Returns a number of decimals of a second that writes the start of every tick exactly: 0 if
+    /// ticks start at whole seconds, else 3.
     pub fn decimals(&self) -> u8 {
         let whole_seconds = self.tick_ms.is_multiple_of(1000) && self.epoch_unix_ms % 1000 == 0;
         if whole_seconds { 0 } else { 3 }

@@ -126,8 +126,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression. The run has at
-    /// most `max` IDs, but at least one.
+    /// Returns a run from `from` on, which is one arithmetic progression. The run has at most `max`
+    /// IDs, but at least one.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         match self {

@@ -18,10 +18,10 @@ pub struct StateError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Another daemon of this machine holds this worker ID or counter, or holds another worker ID
-    /// or counter that can make the same IDs.
+    /// or counter that may make the same IDs.
     WorkerIdHeld,
-    /// Another process holds the state directory, or the name of a lock leads to something that
-    /// this process cannot use as a lock file.
+    /// Another process holds the state directory, another user owns the lock directory, or this
+    /// process cannot lock what is in the place of a lock file.
     InUse,
     /// A worker ID, or a counter, was moved away by `snowbank state export`.
     Released,
@@ -29,7 +29,7 @@ pub enum Cause {
     ClockBehind,
     /// A path, an owner, a mode, a layout or a counter is not allowed.
     Setting,
-    /// A file is damaged, or another release wrote it.
+    /// A file is damaged, its format is newer, or an export is older than this machine's state.
     Damaged,
     /// The operating system returned an error.
     System {
@@ -65,8 +65,8 @@ impl StateError {
         Self::of_system(error, not_locked(path, error, advice))
     }
 
-    /// Returns the error for a lock's name that leads to another user's file, or to something that
-    /// is no file.
+    /// Returns the error for a lock's file or directory that another user owns, or that is of
+    /// another kind.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
         let advice = "find out who put this there and remove it, or";
         StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }

@@ -1,5 +1,5 @@
-//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares these
-//! identities with the ones in the state file.
+//! Identities of the machine, its boot, the state, and the process that keeps ceilings. A start
+//! compares the machine and the boot with the state file, and the state with the marks.
 
 use std::fmt;
 use std::fs;

@@ -18,9 +18,9 @@ pub(super) trait Kind {
     /// one lock, for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns true if the lock with this name certainly protects IDs that the source cannot make.
-    /// A start does not read such locks, because a machine keeps a lock for each worker ID that it
-    /// ever had.
+    /// Returns true if another lock with this name certainly protects no ID of this source. A start
+    /// does not read such locks, because a machine keeps a lock for each worker ID that it ever
+    /// had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
     /// Returns true if the lock with this name belongs to the source's own counter, with any
@@ -28,8 +28,8 @@ pub(super) trait Kind {
     /// source.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
-    /// Checks that no held lock protects IDs that the source can make. Returns the free locks whose
-    /// marks count for the source.
+    /// Checks that no held lock protects IDs that the source can make. Returns the free locks of
+    /// other layouts whose marks count for the source.
     ///
     /// # Errors
     /// Names the first held lock that protects IDs that the source can make.

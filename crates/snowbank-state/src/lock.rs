@@ -159,8 +159,8 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// Another process holds a worker ID, or a file in the directory cannot be locked. No worker ID is
-/// ever used without its lock.
+/// Another process holds a worker ID, or one that may make the same IDs, or a file in the directory
+/// cannot be locked or read.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
 }
@@ -288,7 +288,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
     read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
 }
 
-/// Returns the mark in a lock's file. Returns `None` if the file is new and has no mark yet.
+/// Returns the mark in a lock's file. Returns `None` if the file has no mark yet.
 fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {

@@ -52,10 +52,11 @@ pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
 pub(super) enum FileLockError {
     /// Another process has the lock.
     Held {
-        /// ` (process 123)`, or empty.
+        /// As [`holder`] returns it.
         holder: String,
     },
-    /// The name leads to another user's file, or to something that is no file.
+    /// The name leads to another user's file, or to something that is no file, or somebody keeps
+    /// removing the file.
     Obstructed(io::Error),
     /// The system returned another error.
     Refused(io::Error),
@@ -124,7 +125,7 @@ impl LockedFile {
         same_file(&self.path, self.id, "lock")
     }
 
-    /// Returns ` (process 123)` if a process holds the lock; `None` if no process does.
+    /// Returns the [`holder`] of the lock; `None` if no process is known to hold it.
     pub(super) fn holder_of(file: &File) -> Option<String> {
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(holder(file)),

@@ -4,9 +4,9 @@
 //! A mark is in the lock file of its worker ID. Lock files are not in the state directory, so a
 //! restored state directory brings no older marks back. A raise writes the mark when the ceiling is
 //! durable, and before anything below the ceiling is claimed. A clean stop lowers the mark before
-//! the ceiling. So a mark is never above the ceiling in the newest copy of the state. If a start
-//! lies below the mark, its records are an older copy of the state, or belong to another state, and
-//! IDs above that start may have been handed out.
+//! the ceiling. So a daemon leaves no mark above the ceiling in the newest copy of the state. If a
+//! start lies below the mark, its records are an older copy of the state, or belong to another
+//! state, and IDs above that start may have been handed out.
 
 use std::fmt;
 

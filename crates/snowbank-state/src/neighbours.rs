@@ -40,7 +40,8 @@ pub(super) struct Locks {
 /// Returns the locks in a directory, except the paths for which `skip` returns true.
 ///
 /// # Errors
-/// Names the first lock that cannot be read, or whose holder's line this release does not know.
+/// Names the first lock that cannot be read, or that is held with a line that this release does not
+/// know.
 pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
     let mut locks = Locks::default();
     for entry in fs::read_dir(directory).map_err(|error| refused(directory, &error))? {

@@ -35,8 +35,8 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
-/// A store of ceilings in a state directory. Its methods wait for the disk, so only the storage
-/// thread calls them.
+/// A store of ceilings in a state directory. Its methods wait for the disk, so a running daemon
+/// calls them on the storage thread.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
@@ -102,8 +102,8 @@ impl DiskStore {
     }
 
     /// Makes new ceilings of the sources with these indices durable, all in one write. Positions
-    /// below a new ceiling may be used only after this call has succeeded. A ceiling that is lower
-    /// than the stored one changes nothing.
+    /// below a new ceiling may be used only after this call has succeeded. This call never lowers a
+    /// ceiling.
     ///
     /// `wall_minus_boot_us` is the wall clock minus the boot clock, as the daemon believes them
     /// now. A start in the same boot compares this difference with its own clocks. So the start
@@ -154,7 +154,7 @@ impl DiskStore {
     }
 
     /// Checks that no other process has taken over the state directory or its file. The caller
-    /// repeats this check about once a second, and around each write.
+    /// repeats this check about once a second while a source is in use, and around each raise.
     ///
     /// # Errors
     /// Another process could be using the directory or the file now.

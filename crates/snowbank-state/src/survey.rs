@@ -18,7 +18,8 @@ use snowbank_id::numbering::Numbering;
 pub struct Seen {
     /// The worker ID. 0 for a ticket counter.
     pub worker: u64,
-    /// If a process holds the lock: ` (process 123)`, or an empty text if that process is unknown.
+    /// The process that holds the lock, as the module `holder` names it. `None` if this user sees
+    /// no holder.
     pub holder: Option<String>,
     /// The mark of the worker ID, or a line that says why the mark cannot be read. `None`: nothing
     /// shows that an ID of this worker ID was granted on this machine since its boot.

@@ -1,11 +1,10 @@
-//! Decides which errors of the operating system may pass by themselves. Only this file decides
-//! that, so that an error has the same exit code everywhere.
+//! Decides which errors of the operating system may pass by themselves.
 
 use std::io::{self, ErrorKind};
 
 use rustix::io::Errno;
 
-/// Errors that last until an operator changes a setting, and that [`ErrorKind`] does not name.
+/// Lasting errors that [`may_pass`] does not know by their [`ErrorKind`].
 const LASTING: &[Errno] =
     &[Errno::LOOP, Errno::NXIO, Errno::NODEV, Errno::NOTSUP, Errno::AFNOSUPPORT, Errno::PROTONOSUPPORT];
 
@@ -28,8 +27,7 @@ pub fn may_pass(error: &io::Error) -> bool {
 }
 
 /// Returns the same as [`may_pass`] for an error of the system about a file or a directory. Returns
-/// false for an error that this program raised itself, because such an error means that the file is
-/// not of the right kind.
+/// false for an error that has no number of the system, such as that of a file of the wrong kind.
 pub fn file_may_pass(error: &io::Error) -> bool {
     error.raw_os_error().is_some() && may_pass(error)
 }

@@ -1,4 +1,4 @@
-//! The users who may write a file or a directory. Content that another user could have written is
+//! The users who may write a file or a directory. A mark that another user could have written is
 //! not believed.
 //!
 //! Root and this process's user are trusted, and so is the group of a directory that its owner made

@@ -115,7 +115,7 @@ impl Base {
         self
     }
 
-    /// Returns true if the strings sort in the order of their IDs.
+    /// Returns true if the digits are in the order of ASCII.
     pub(super) fn sorts(&self) -> bool {
         self.digits.is_sorted()
     }

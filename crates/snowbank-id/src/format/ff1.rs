@@ -126,7 +126,7 @@ fn modulus(radix: u32, digits: usize) -> u128 {
     u128::from(radix).pow(digits as u32)
 }
 
-/// Reads the number in the bytes of a round's output: 8 bytes, or 12 in NIST's samples.
+/// Reads the number in the bytes of a round's output: 8 bytes, or 12 in samples of NIST.
 fn number_of(bytes: impl Iterator<Item = u8>) -> u128 {
     bytes.fold(0, |number, byte| number << 8 | u128::from(byte))
 }

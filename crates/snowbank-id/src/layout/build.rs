@@ -1,4 +1,4 @@
-//! Builds a layout. All checks are here, so that the hot path needs none.
+//! Builds a layout and checks it, so that the hot path need not.
 
 use std::collections::HashSet;
 

@@ -13,7 +13,7 @@ impl LayoutError {
     }
 }
 
-/// A message repeats at most this many characters of a text. No format writes a longer text.
+/// The most characters that an [`excerpt`] keeps. No format writes a longer text.
 const EXCERPT_CHARS_MAX: usize = 80;
 
 /// Returns the part of a text that a message repeats: the whole text, or its start and an ellipsis.

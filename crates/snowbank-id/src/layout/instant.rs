@@ -117,7 +117,7 @@ fn unix_ms_digits(text: &str) -> Option<&str> {
 }
 
 fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
-    // The parser accepts more than RFC 3339: annotations in brackets, and a date alone.
+    // The parser accepts more than RFC 3339: annotations in brackets, and times without colons.
     let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
     match text.parse() {
         Ok(timestamp) if shaped => Ok(timestamp),

@@ -28,8 +28,8 @@ use std::str::FromStr;
 
 use super::{Layout, LayoutError, Role, WorkerSet};
 
-/// Two epochs less than a year apart count as equal. A year is longer than any tick, than any
-/// clock's error, and than the time by which any ID clock runs ahead.
+/// Two epochs less than a year apart count as equal. A year is longer than any tick, and than the
+/// time by which any ID clock runs ahead.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
 /// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and

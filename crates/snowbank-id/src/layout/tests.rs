@@ -1,4 +1,4 @@
-//! Tests of several files of this module together. The tests of a single file are in that file.
+//! Tests of whole layouts.
 
 mod examples;
 mod numbering;

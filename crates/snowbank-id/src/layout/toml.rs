@@ -10,7 +10,7 @@
 //! ], tick = "10ms", epoch = 1288834974657 }
 //! ```
 //!
-//! Any serde format works, not only TOML.
+//! Other self-describing formats of serde work too.
 
 use serde::{Deserialize, Serialize};
 

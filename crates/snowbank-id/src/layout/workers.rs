@@ -52,9 +52,8 @@ impl WorkerSet {
     /// have several numbers, the set has every combination.
     ///
     /// # Errors
-    /// Returns an error if a field is missing, unknown or given twice, or if a number is too large
-    /// for its field. The error names the field. Also returns the errors of
-    /// [`from_list`](Self::from_list).
+    /// Returns an error if a field is missing, unknown or given twice, or if a value is not of its
+    /// field. The error names the field. Also returns the errors of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
@@ -116,7 +115,7 @@ impl FromStr for WorkerSet {
             .split(',')
             .map(|part| worker_range(part).ok_or_else(|| not_a_set(text)))
             .collect::<Result<_, _>>()?;
-        // `from_list` stops at the limit, so `0-18446744073709551615` takes no memory.
+        // `from_list` stops at the limit, so `0-18446744073709551615` takes little memory.
         WorkerSet::from_list(ranges.into_iter().flatten())
     }
 }

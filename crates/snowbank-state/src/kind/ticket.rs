@@ -14,7 +14,7 @@ impl Kind for TicketCounter {
         vec![(0, format!("{}-{}-{}.lock", prefix_of(self), self.increment(), self.offset()))]
     }
 
-    /// Only counters of the same name can share a number.
+    /// A counter of another name counts another table.
     fn is_apart_from(&self, lock_name: &str) -> bool {
         !lock_name.starts_with(&prefix_of(self))
     }

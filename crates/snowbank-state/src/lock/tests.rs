@@ -32,7 +32,7 @@ fn a_removed_or_replaced_lock_is_noticed() {
 /// If every user can write a lock file, the thread that locks it removes it and makes a new one.
 /// Another thread may then lock the removed file, although the new file has its name.
 #[test]
-fn a_lock_file_that_all_may_write_is_replaced_and_held_once() {
+fn a_lock_file_that_all_may_write_is_held_at_most_once() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..20 {
         drop(lock(directory.path()).unwrap());

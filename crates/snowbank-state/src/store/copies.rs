@@ -37,10 +37,10 @@ const BLANK_LINE_BYTES: usize = 128;
 /// The reason why the bytes of a file give no records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CopyError {
-    /// No copy is whole, or a whole copy contradicts itself.
+    /// No copy is whole, or the copy that counts has an invalid record.
     #[error("{0}")]
     Corrupt(String),
-    /// A newer program wrote a copy.
+    /// A copy has this newer format.
     #[error("it has format {0}, and this program reads up to {FORMAT}: run the newer program that wrote it")]
     Newer(u32),
 }
@@ -97,8 +97,8 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
 /// Reads the records of a state file from all of its bytes.
 ///
 /// # Errors
-/// There are three reasons: no copy is whole, the copy that counts contradicts itself, or a newer
-/// program wrote a copy.
+/// There are three reasons: no copy is whole, the copy that counts has an invalid record, or a copy
+/// has a newer format.
 pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
     // In a file that was cut off, the first copy may reach beyond the middle of the bytes that are
     // left.

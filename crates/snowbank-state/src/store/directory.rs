@@ -1,4 +1,4 @@
-//! The state directory: private, and locked by one process.
+//! The state directory, locked by one process.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -35,12 +35,12 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Makes the directory if it is missing, and locks it. Starts a thread that makes the
-    /// directory's name durable; [`await_names`](StateDir::await_names) waits for this thread.
+    /// Makes the directory if it is missing, and locks it. Starts a thread that makes the names of
+    /// the directory and its files durable; [`await_names`](StateDir::await_names) waits for it.
     ///
     /// # Errors
-    /// Another process holds the directory, every user can write it, another user owns it, or the
-    /// system returns an error.
+    /// Another process holds the directory, every user can write it, another user owns it, it is a
+    /// link or a file, or the system returns an error.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let shown = path.display();
         make(path).map_err(|error| match error.kind() {
@@ -58,8 +58,8 @@ impl StateDir {
                 let reason = format!("the state directory {shown} is in use{holder}; {advice}");
                 StateError::new(Cause::InUse, reason)
             }
-            // The directory belongs to the daemon, so no other program put the obstacle there. It
-            // is reported like an error of the system.
+            // The directory belongs to the daemon, so an obstacle is reported like an error of the
+            // system.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
                 let advice = "make it writable, make room if it is full, choose another";
                 let reason =
@@ -99,7 +99,7 @@ impl StateDir {
     /// Returns the stored records, or no records if there is no state file yet.
     ///
     /// # Errors
-    /// The file cannot be read or trusted.
+    /// The file cannot be read, is damaged, or has a newer format.
     pub fn read(&self) -> Result<Vec<Record>, StateError> {
         read(&self.path)
     }
@@ -121,7 +121,7 @@ impl StateDir {
 /// again.
 ///
 /// # Errors
-/// The file cannot be read or trusted.
+/// As [`StateDir::read`].
 pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     const ATTEMPTS: usize = 10;
     /// Several times longer than it takes to read a file.
@@ -235,8 +235,8 @@ fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns ` (process 123)` if a process holds the directory's lock, or an empty text if that
-/// process is unknown. Returns `None` if no process holds the lock.
+/// Returns the process that holds the directory's lock, as the module `holder` names it. Returns
+/// `None` if no process is known to hold the lock.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

@@ -3,7 +3,7 @@
 //!
 //! A write overwrites disk blocks that the file has had since it was made. So a write needs no free
 //! space if the file system overwrites in place. A new file is made in two cases only: no suitable
-//! file exists, or a write or sync of the file has failed. After a failed sync, the system may
+//! file with room exists, or a write or sync has failed. After a failed sync, the system may
 //! treat pages as written although they never reached the disk, and a later sync does not report
 //! these pages. Therefore every write replaces whole slots, and a failed sync is never simply
 //! repeated.
@@ -39,7 +39,7 @@ pub(super) struct StateFile {
     /// The file with the name `ceilings`; `None` before the first write. The file stays open, so
     /// that no other file gets its inode number.
     slots: Option<SlotFile>,
-    /// True if every write and sync of the file has succeeded and its name is durable.
+    /// True if the last write of the file and its syncs have succeeded and its name is durable.
     is_sound: bool,
     /// True if the file's name is durable. After a failed sync of the directory, this stays false
     /// until a new file is made. A repeated sync would not report the earlier failure.
@@ -85,7 +85,7 @@ impl StateFile {
         self.is_sound = false;
     }
 
-    /// Overwrites both copies. Returns false if a write failed or the document does not fit.
+    /// Overwrites both copies. Returns false if that failed or the document does not fit.
     fn overwrite(&mut self, document: &str) -> bool {
         let Some(written) = self.slots.as_mut().and_then(|slots| slots.write(document)) else { return false };
         self.is_sound = written.is_ok();
@@ -120,8 +120,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Checks that the name still leads to this file, and that both copies are the ones that this
-    /// process wrote last. If the system cannot tell, the file counts as unchanged.
+    /// Checks that the name still leads to this file, and that both copies have the header that
+    /// this process wrote last. If the system cannot tell, the file counts as unchanged.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
@@ -218,8 +218,8 @@ impl Slots {
     /// Reads the slots and the records from all bytes of a disk.
     ///
     /// # Errors
-    /// There are three reasons: no copy is whole, the copy that counts contradicts itself, or a
-    /// newer program wrote a copy.
+    /// There are three reasons: no copy is whole, the copy that counts has an invalid record, or a
+    /// copy has a newer format.
     pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
         let stored = copies::read(bytes).map_err(|error| error.to_string())?;
         let slots =

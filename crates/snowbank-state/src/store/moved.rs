@@ -26,7 +26,7 @@ impl Export {
     /// Reads an export and checks that each of its records is consistent.
     ///
     /// # Errors
-    /// The text is not an export, or a newer program wrote it.
+    /// The text is not an export, or its format is newer.
     pub fn parse(text: &str) -> Result<Export, StateError> {
         #[derive(Deserialize)]
         struct Head {
@@ -66,8 +66,8 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
     Ok(Export { snowbank_state_format: FORMAT, records })
 }
 
-/// Returns the records of a directory after an import. No record that is stored here may be ahead
-/// of the import.
+/// Returns the records of a directory after an import. No stored record with a worker ID of the
+/// import may be ahead of it.
 ///
 /// # Errors
 /// Since the export, this machine has granted IDs that would be handed out again after the import.
@@ -289,8 +289,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         /// After an import, each worker ID has its stored bound or its imported bound, whichever is
-        /// higher. Importing the same export again changes nothing. If two exports can be imported
-        /// in either order, both orders lead to the same starts.
+        /// higher. Importing the same export again changes no bound and no start. If two exports
+        /// can be imported in either order, both orders lead to the same starts.
         #[test]
         fn imports_lower_no_bound_and_may_come_in_any_order(
             stored in prop::collection::vec(any_record(), 0..3),

@@ -25,7 +25,7 @@ pub struct Claimant<'a> {
     pub catch_up: Duration,
     /// True if a fleet's coordinator has the bounds of the source's worker IDs, or has its counter.
     pub in_fleet: bool,
-    /// The state directory. Refusals name it.
+    /// The state directory. The refusal of a counter names it.
     pub state_dir: Option<&'a Path>,
 }
 
@@ -58,9 +58,9 @@ pub struct Plan {
     /// claimant.
     pub starts: Vec<Option<Position>>,
     /// For each claimant, the furthest of the records that bind only the order of its IDs and are
-    /// too far ahead for a catch-up. The claimant starts below that record.
+    /// too far ahead for a catch-up. The claimant may start below that record.
     pub passed_over: Vec<Option<Record>>,
-    /// The records that no claimant's new record replaces. They stay unchanged.
+    /// The records that no claimant's new record replaces.
     pub retired: Vec<Record>,
 }
 
@@ -188,7 +188,7 @@ pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
 }
 
 /// Returns the records that bind a claimant, by its name or its IDs. If there are none, returns the
-/// records that bind no claimant at all.
+/// records that bind no claimant and were not released.
 fn binding<'a>(
     records: &'a [Record],
     claimants: &[Claimant<'_>],

@@ -11,8 +11,8 @@ use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-/// The ceiling of one source. All IDs that the source ever handed out with this numbering are below
-/// `id_bound`.
+/// The ceiling of one source. Unless `restored`, all IDs that the source ever handed out with this
+/// numbering are below `id_bound`.
 ///
 /// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the reader of the
 /// state file checks this. The bound may lie between the IDs of two positions, if a clean stop kept
@@ -31,7 +31,7 @@ pub struct Record {
     /// The process that raised the ceiling last.
     pub owner: Owner,
     /// The boot in which that process raised the ceiling. `None` if the kernel does not report the
-    /// boot, or after an import in a boot in which no record was written before.
+    /// boot, or after a command that does not know this boot's clock offsets.
     pub boot: Option<String>,
     /// The machine on which that process raised the ceiling.
     pub machine: Option<String>,
@@ -41,15 +41,14 @@ pub struct Record {
     /// An upper bound of the ID clock minus the boot clock, in microseconds. The bound holds until
     /// the next write in `boot`. `None` if no bound is known.
     pub id_minus_boot_us: Option<i64>,
-    /// True after a clean stop: no position at or above the ceiling was claimed.
+    /// True if no position at or above the ceiling was claimed, as after a clean stop.
     pub clean: bool,
-    /// True after a clean stop of a daemon that had claimed nothing since a crash or a first start.
-    /// The stop then kept the ceiling, and it is unknown where the last claim below the ceiling
-    /// ended.
+    /// True if `clean`, but it is unknown where the last claim below the ceiling ended, as after a
+    /// stop of a daemon that had claimed nothing since a crash or a first start.
     pub untouched: bool,
     /// True if `snowbank state export` moved the worker IDs away: this machine may not use them.
     pub released: bool,
-    /// True if numbers above the ceiling of this counter may have been handed out: the machine was
+    /// True if numbers beyond the ceiling of this counter may have been handed out: the machine was
     /// restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket set`
     /// replaces the record by a new one.
     pub restored: bool,
@@ -256,9 +255,9 @@ impl Record {
         numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
     }
 
-    /// Returns the first position above all IDs that were handed out until this moment, as far as
-    /// the clocks show. After a kill, this position may be below the ceiling. Only the order of IDs
-    /// may depend on this position: if a clock stepped forward and back right before the kill, the
+    /// Returns a position above all IDs that were handed out until this moment, as far as the
+    /// clocks show. After a kill, this position may be below the ceiling. Only the order of IDs may
+    /// depend on this position: if a clock stepped forward and back right before the kill, the
     /// clocks do not show that.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let Some((boot, now)) = at.boot else { return self.ceiling };
@@ -281,15 +280,15 @@ impl Record {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
-    /// Returns true if the record may be dropped once the clock is past its IDs. A ticket counter's
-    /// record stays, because no clock is ever past its numbers. A released record stays, so that
+    /// Returns true if the record may be dropped once the clock has reached its ceiling. A ticket
+    /// counter's record stays, because no clock shows its numbers. A released record stays, so that
     /// starts with its worker IDs are refused.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && self.instant().is_some()
     }
 
-    /// Returns true if the record may be dropped now: the clock is past its IDs, so no later start
-    /// can reach these IDs.
+    /// Returns true if the record may be dropped now: the clock is in the tick of its ceiling or
+    /// later, and a start without a record begins after the present tick.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }

@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn a_whole_tick_of_twitters_layout_is_one_run() {
+fn a_whole_tick_of_neighbours_in_twitters_layout_is_one_run() {
     for (workers, count) in
         [("0", 4096), ("1023", 4096), ("0-255", 256 * 4096), ("7-9", 3 * 4096), ("0-1023", 1 << 22)]
     {

@@ -8,7 +8,7 @@ const SLOT_BYTES: usize = 16 * 1024;
 /// The size of a sector, the smallest part of a disk that is written as a whole.
 const SECTOR_BYTES: usize = 512;
 
-/// Returns records of two sources at this ceiling, ordered by their keys.
+/// Returns two records at this ceiling, ordered by their keys.
 pub(in crate::store) fn records_at(ceiling: u64) -> Vec<Record> {
     let records = [("clearing", "1-3"), ("twitter", "0,5")]
         .map(|(layout, workers)| record("orders", layout, workers, 0).at(Position(ceiling)));
