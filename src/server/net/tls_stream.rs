@@ -229,4 +229,24 @@ mod tests {
             });
         }
     }
+
+    /// The client reads nothing.
+    #[test]
+    fn tls_keeps_about_one_unsent_record() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let (_client, mut server) = connect().await;
+            let bytes = vec![0; 1 << 20];
+            let mut write = async || {
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut server.inner).poll_write(cx, &bytes).is_ready())).await
+            };
+            while write().await {}
+            let session = server.inner.get_mut().1;
+            let mut unsent = Vec::new();
+            while session.wants_write() {
+                session.write_tls(&mut unsent).expect("memory");
+            }
+            assert!((1..=2 * UNSENT_BYTES_MAX).contains(&unsent.len()), "{} bytes", unsent.len());
+        });
+    }
 }
