@@ -35,7 +35,7 @@ fn every_request_is_counted_once() {
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = with_admin(&format!("shards = 4\nlimits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
-    // Connects often enough that every shard has a connection.
+    // Connects while `wire` is open, so that more than one shard serves.
     for _ in 0..10 {
         daemon.connect().next(Ask::of(7));
     }

@@ -16,8 +16,7 @@ use snowbank_client::protocol::{Next, Wait, request};
 
 /// The number of requests in one wake-up.
 const DEEP: usize = 16;
-/// The number of turns that are measured. In relaxed order they fill and empty the ring several
-/// times.
+/// The number of turns that are measured.
 const TURNS: usize = 100;
 
 const NOW: Now =

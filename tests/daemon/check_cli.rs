@@ -81,7 +81,7 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
 
 /// Checks most states twice: `serve` refuses the state with some settings, and starts with others.
 #[test]
-fn check_reports_each_state_that_serve_refuses() {
+fn check_reports_states_that_serve_refuses() {
     let machine = Machine::new();
     let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
     assert_accepted(&machine, "", &[]);
@@ -127,7 +127,7 @@ fn check_reports_each_state_that_serve_refuses() {
 }
 
 #[test]
-fn check_reports_each_counter_that_serve_refuses() {
+fn check_reports_counters_that_serve_refuses() {
     let orders = |kind, more| format!("[[sources]]\nname = \"orders\"\nkind = \"{kind}\"\n{more}");
     let alone = orders("ticket", "");
     let machine = Machine::new();

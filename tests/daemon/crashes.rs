@@ -111,7 +111,7 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
     let is_woken = |sample: &Sample| woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
     testimony
         .assert_refusals(|sample, _, _| sample.is_starved || (sample.waited_in_vain() && is_woken(sample)));
-    // No ID is older than its request, because the daemon reads the ID clock after the request.
+    // An ID is at most a burst window older than its request: the daemon reads the ID clock later.
     assert_follows("suspended", testimony.samples(), 0);
     for (index, woken) in woken.iter().enumerate() {
         let next = testimony.samples().find(|sample| sample.asked >= *woken && sample.ids().is_some());

@@ -138,8 +138,8 @@ fn a_lock_path_that_is_no_regular_file_exits_with_3() {
 
 #[test]
 fn too_few_file_descriptors_exit_with_3() {
-    // With the lowest limit, the program fails at its first descriptor. With the highest limit, it
-    // fails at the shards' reactors.
+    // With the lowest limit, the program can open one descriptor at a time. With the highest limit,
+    // it fails at the shards' reactors.
     for files in 4..16 {
         // Closes descriptors that the process that runs the tests may have left open.
         let limit = format!("exec 3>&- 4>&- 5>&-; ulimit -n {files}; exec \"$@\"");

@@ -1,13 +1,13 @@
 //! Twenty daemons of one fleet are killed, stopped, paused, rebooted and cut off from the
 //! coordinator for seconds. Meanwhile clients draw from all of them and keep every ID. There are
 //! fewer worker IDs than daemons, so daemons take the worker IDs of other daemons.
-//! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of
-//! coordinator.
+//! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute, on all kinds of
+//! coordinator at once.
 //!
 //! In the other test the coordinator is restored to older states, while some of the fleet's three
 //! to six daemons are paused, cut off or killed. One daemon stays healthy, because a fleet does not
 //! promise unique IDs after a restore that no daemon notices. `SNOWBANK_RESTORES=200 cargo test
-//! --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
+//! --test daemon fleet_churn::a_coordinator -- --nocapture` takes over a quarter of an hour.
 
 use std::fs;
 use std::path::PathBuf;
@@ -110,7 +110,7 @@ impl Site {
                     self.end(daemon, rng.pick(ends));
                     round += 1;
                 }
-                // Another daemon has the worker ID, or all worker IDs are taken.
+                // The start was refused. A daemon that lacks only a worker ID listens and waits.
                 Err(_) => rest(&mut rng, 500),
             }
         }
@@ -187,8 +187,8 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 const RESTORES: usize = 5;
 /// The longest time for which a daemon waits for the floor: the horizon and some reserve.
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
-/// The least age of a backup when it is restored. It is more than half of the horizon, so each
-/// daemon has raised its ceiling since the backup.
+/// The least age of a backup when it is restored. It is more than half of the horizon, so the
+/// healthy daemon has raised its ceiling since the backup.
 const OF_BACKUP: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.

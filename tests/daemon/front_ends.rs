@@ -1,4 +1,4 @@
-//! Rules that hold for every front end. Each test goes through a table of all protocols.
+//! Rules that hold for every front end. Each test goes through a table of protocols.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -26,7 +26,7 @@ fn malformed_requests_get_an_error_and_close_the_connection() {
 }
 
 #[test]
-fn commands_of_a_new_connection_are_answered_as_by_redis() {
+fn commands_of_a_new_connection_get_exact_replies() {
     let daemon = with_two_sources("resp");
     let mut client = Client::of(&daemon);
     for (request, reply) in [

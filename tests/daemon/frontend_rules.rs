@@ -1,4 +1,4 @@
-//! Rules for the listeners of every protocol, tested at the front end for Redis.
+//! Tokens, reloads, counts and the form of replies at the front end for Redis.
 
 use crate::support::http::{sample, scrape};
 use crate::support::program::snowbank;

@@ -117,7 +117,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     }
     let before = daemon.log().matches("closed a connection").count();
     assert_eq!(before, 0);
-    // This reload removes one token, takes the name of another token away, and keeps the third.
+    // This reload removes billing's token, takes the name of another away, and keeps the plain one.
     daemon.replace("tokens", &format!("{PLAIN}\n{ORDERS}\n"));
     assert!(daemon.reload().contains("other tokens"));
     assert_revoked(&mut billing);

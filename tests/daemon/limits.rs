@@ -109,7 +109,7 @@ fn stall_timeout_counts_from_the_first_byte_of_each_frame() {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(7) {
         thread::sleep(Duration::from_millis(50));
-        // Eight requests ask for the IDs of about ten ticks, so some of them wait.
+        // Eight requests ask for the IDs of about ten ticks, so some of them may wait.
         wire.send(&[tail, &request.repeat(7), head].concat());
         for _ in 0..8 {
             assert_eq!(wire.reply().id_count(), Some(5_000), "{:?} after the first byte", started.elapsed());

@@ -1,5 +1,5 @@
 //! Black-box tests: the real daemon as a child process, with its sockets, signals and files. Only
-//! [`allocations`] calls the library, because it counts the allocations of its own process.
+//! [`allocations`] calls the daemon's code, because it counts the allocations of its own process.
 
 mod admin;
 mod allocations;

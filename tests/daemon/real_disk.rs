@@ -7,7 +7,7 @@ use crate::support::file_system::FileSystem;
 use crate::support::program::{Said, program};
 use crate::support::{Ask, Daemon, Setup, each_case};
 
-/// A source of IDs, and a counter. Each draw of numbers from the counter needs a new reservation.
+/// A source of IDs, and a counter. Draws from the counter need new reservations.
 const SOURCES: &str = "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 /// Draws a batch, checks that all its IDs are above `highest`, and returns the last ID.

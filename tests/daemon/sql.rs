@@ -8,8 +8,8 @@ use crate::support::program::snowbank;
 use crate::support::{Random, directory, has_program, poll, skip};
 use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 
-/// Layouts with features that no preset has: constants, ticks of a minute and a day, epochs long
-/// ago, the end of the calendar.
+/// Layouts with features that no preset has: constants, ticks of a minute and a day, an epoch in
+/// 1600, the end of the calendar.
 const OTHERS: &[&str] = &[
     "time:37,region:2:constant(1),worker:=100,sequence:2d,part:1d:constant(7),table:1d:random;tick=10ms;epoch=2026-01-01",
     "time:20,sequence:10;tick=60s;epoch=1600-02-29",

@@ -18,10 +18,10 @@ use crate::support::{Ask, Daemon, Random, Reply, poll};
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
 const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
-/// The smallest reservation: the most numbers that a crash of an idle daemon skips.
+/// The smallest reservation: the most numbers that a crash of an unused daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
 
-/// A load that requests more numbers at once than a reservation has.
+/// A load that requests more numbers at once than the smallest reservation has.
 const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
 
 /// Returns how often a test kills its daemon: `SNOWBANK_TICKET_ROUNDS`, which `tests/long` sets, or
@@ -244,7 +244,7 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
 }
 
 #[test]
-fn a_counter_moves_to_another_machine_once() {
+fn a_counter_moves_to_another_machine() {
     let old = counted_from("7");
     let new = Machine::new();
     let file = old.path("export").display().to_string();

@@ -49,7 +49,7 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
         let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
         let output = output.expect("the program runs");
         let said = [output.stdout, output.stderr].concat();
-        // The exit code of `verify` is always 0.
+        // The exit code of `verify` is 0 even after warnings.
         assert_eq!(String::from_utf8_lossy(&said), "");
         for path in paths.iter().filter(|path| path.extension() == Some("service".as_ref())) {
             let mut analyze = Command::new("systemd-analyze");
@@ -137,7 +137,7 @@ fn the_template_equals_the_service_except_for_its_names() {
 
 #[test]
 fn the_units_match_the_daemons_exit_codes_and_paths() {
-    // systemd restarts the daemon after every exit code except the one that needs an operator.
+    // systemd restarts a daemon that failed, except after the exit code that needs an operator.
     assert!(text("snowbank.service").contains("\nRestartPreventExitStatus=2\n"));
     // With this mode other users can neither write nor hold a lock, and no member of the group can
     // remove another member's lock.

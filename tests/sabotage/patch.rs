@@ -37,7 +37,7 @@ pub(crate) struct Library {
     pub(crate) sources: &'static str,
 }
 
-/// All libraries. The daemon's is the last, because its tests have no prefix.
+/// The shipped libraries. The daemon's is the last, because its tests have no prefix.
 const LIBRARIES: [Library; 6] = [
     Library { package: "snowbank-client", prefix: "snowbank_client::", sources: "clients/rust/src" },
     Library { package: "snowbank-id", prefix: "snowbank_id::", sources: "crates/snowbank-id/src" },

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 /// Runs the seeds that the environment names, or else the first `usual` seeds. Returns the number
-/// of seeds. Prints the first seed that fails, and fails the test.
+/// of seeds. If a seed fails, prints it, and fails the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
     let first = from_environment("SNOWBANK_FIRST_SEED").unwrap_or(0);
     let count = from_environment("SNOWBANK_SEEDS").unwrap_or(usual);

@@ -63,7 +63,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let orders = ceilings.keeper.sources().next().expect("orders");
     assert!(orders.grant().is_lost() && orders.grant().ceiling() == Position(0));
 
-    // A kill and a clean stop leave the same state.
+    // The process ends as by a kill.
     drop(ceilings);
     let command = format!("snowbank ticket set orders VALUE --state-dir {}", machine.path("state").display());
     for _ in 0..2 {

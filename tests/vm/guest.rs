@@ -1,5 +1,5 @@
-//! The contents of a small machine: the daemon, its clients, a shell that starts them, and a disk
-//! with slow syncs. Also the events that a machine's console shows.
+//! The contents of a small machine: the daemon, its clients, and a shell that starts them. Also the
+//! events that a machine's console shows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::tickets::Ticket;
 /// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
 
-/// The sources of every machine's daemon: IDs and tickets.
+/// The sources of the Debian's daemon: IDs and tickets.
 pub(crate) const SOURCES: &str =
     "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 

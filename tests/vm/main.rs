@@ -4,7 +4,7 @@
 //!
 //! - `guest`: the client, the events that a console shows, and the contents of a small machine.
 //! - `booted`: a Debian that systemd boots, with the daemon as its packaged service.
-//! - `tickets`: the ticket source, which hands out nothing in a restored machine.
+//! - `tickets`: the ticket source, which a restored machine refuses until the counter is set.
 //! - `fleet`: two copies of one machine at one coordinator.
 //! - `qemu`: the virtual machine, seen from outside.
 //!

@@ -41,8 +41,8 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
 }
 
 /// The bounds of the ID clock at the moment when the wall clock stepped back. The lower bound is
-/// the highest tick received before the step. The upper bound is the time that the wall clock
-/// showed before the step.
+/// the highest tick received before the step. The upper bound is the time that the wall clock would
+/// show without the step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,

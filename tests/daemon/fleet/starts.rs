@@ -152,8 +152,8 @@ fn a_start_that_cannot_recheck_its_worker_id_is_no_crash() {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
-        // The peer does not answer, so the start takes far longer than the pause that follows the
-        // taking of a worker ID.
+        // The peer does not answer, so the start takes longer than the pause after it has taken its
+        // worker ID.
         let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());

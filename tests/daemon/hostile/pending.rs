@@ -87,7 +87,7 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
     served.assert_open();
 }
 
-/// The clients send PING, the only request that needs no token.
+/// The clients send PING, which needs no token.
 #[test]
 fn few_replies_are_queued_for_a_client_without_a_token() {
     const GUESTS: usize = 50;

@@ -5,9 +5,9 @@
 //! continues. The IDs are in strict order, so they show the order in which the daemon serves the
 //! requests. The counts do not depend on any clock.
 //!
-//! A connection's first turn is short and needs no permit of the scheduler. Only a few connections
-//! have a permit for a long turn at the same time. Without the scheduler each connection of the
-//! flood would have a long turn before the other client's request.
+//! A connection's first turn in a flood is short and needs no permit of the scheduler. Only a few
+//! connections have a permit for a long turn at the same time. Without the scheduler each
+//! connection of the flood would have a long turn before the other client's request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -22,8 +22,8 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Starts a daemon that requires a certificate and a token at this front end. Clients with
-/// billing's certificate may draw from one source only.
+/// Starts a daemon that requires a certificate at this front end, and a token if the protocol has
+/// tokens. Clients with billing's certificate may draw from one source only.
 fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
     let tls = tls_section(&authority.issue_local("daemon"), &authority.client_ca());
     let billing = identity("billing", "certificate_names = [\"billing.internal\"]\nsources = [\"fast\"]");

@@ -58,7 +58,7 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-/// Client and daemon report the kind of the certificate, and the kind that is allowed.
+/// Client or daemon reports the kind of the certificate, and the kind that is allowed.
 #[test]
 fn certificates_of_the_wrong_kind_are_reported_with_a_fix() {
     let authority = Authority::new("authority");

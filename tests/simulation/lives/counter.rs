@@ -40,8 +40,8 @@ impl World {
         self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
     }
 
-    /// Lets the kernel report that the machine was restored from a snapshot. No number is handed
-    /// out until the process has ended and an operator has set the counter.
+    /// Lets the kernel report that the machine was restored from a snapshot. The process hands out
+    /// no number from then on.
     pub(crate) fn restore_counter(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         daemon.source.note_restored();

@@ -85,7 +85,8 @@ impl World {
         }
     }
 
-    /// Returns true if storage works, the source has a grant, and no request waits.
+    /// Returns true if storage works and has no write in flight, the source has a grant, and no
+    /// request waits.
     fn is_well(&self) -> bool {
         let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
         let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);
@@ -115,7 +116,7 @@ impl World {
             5 => self.machine.wall_offset_us = 0,
             6 => self.machine.frozen = Some(self.machine.wall()),
             _ => {
-                // The clock continues from where it stood, or from the correct time.
+                // The clock continues from where it stood, or as if it had not stood still.
                 if let Some(stood) = self.machine.frozen.take()
                     && self.rng.bool()
                 {

@@ -1,5 +1,5 @@
 //! Random layouts. The size of a field is given in bits, in decimal digits or as a number of
-//! values. Fields have any order, and ticks last from 1 ms to a day.
+//! values. Node, sequence and constant have any order, and ticks last from 1 ms to a day.
 
 use snowbank_client::layout::{Layout, UnixMicros};
 
@@ -22,8 +22,7 @@ const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare
 /// The least age of a layout's epoch: 400 days.
 const LEAST_AGE_MS: i64 = 400 * 86_400_000;
 
-/// Draws a layout whose epoch is before `now`, and whose last tick is at least a minute after
-/// `now`.
+/// Draws a layout whose epoch is before `now`, and whose life ends more than a minute after `now`.
 pub(crate) fn draw(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
     loop {
         let text = text(rng, now);

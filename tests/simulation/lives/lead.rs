@@ -1,5 +1,5 @@
 //! The lead of the ID clock over the wall clock after a step back further than `max_ahead`, while
-//! raises are slow.
+//! raises take time.
 
 use snowbank::source::{Bound, OnStepBack};
 

@@ -141,7 +141,7 @@ impl Storage {
         self.in_flight.push(InFlight { write, ends_us, abandoned_us, is_abandoned, failure });
     }
 
-    /// Returns the outcomes until now, in the order of their reports.
+    /// Returns the outcomes until now.
     pub(crate) fn advance(&mut self, now_us: i64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for in_flight in &mut self.in_flight {

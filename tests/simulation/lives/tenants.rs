@@ -4,8 +4,8 @@
 //! requests of the turn. The wake-ups at ticks are late by a random time.
 //!
 //! No ID is lost or handed out twice. An admitted request gets its IDs. The shares of greedy
-//! tenants differ by at most one position. A request for less than a share waits for a few ticks at
-//! most, whatever the other tenants request.
+//! tenants differ by at most one position. A request for at most a share waits for a limited number
+//! of ticks, whatever the other tenants request.
 
 use std::sync::Arc;
 use std::time::Duration;
