@@ -87,9 +87,10 @@ pub enum Failure {
     /// The answer is no: mistakes were found, a request was refused, or a daemon is unreachable.
     /// Exit code 1.
     No(String),
-    /// The command was used wrongly. Exit code 2.
+    /// The command was used wrongly, or cannot be carried out. Exit code 2.
     Usage(String),
-    /// The daemon does not start, or a command cannot run. The cause decides the exit code: 2 or 3.
+    /// The daemon does not start or stops after a loss, or a command cannot run. The cause decides
+    /// the exit code: 2 or 3.
     Start(StartError),
     /// The output cannot be written. Exit code 1; 0 if its reader closed the pipe (`| head -1`).
     Output(io::Error),

@@ -7,10 +7,10 @@
 //!  overrides ──────┘
 //! ```
 //!
-//! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and
-//! bounds. The fields of [`Settings`], the reader, environment variables, [`diff()`] and
-//! docs/snowbank.toml follow from the rows. A new setting needs a row, and code that uses it.
-//! `settle` has the rules between settings.
+//! The tables (`settings!`) have a row for each setting: its meaning, type, default and bounds. The
+//! fields of [`Settings`], the reader, environment variables, [`diff()`] and docs/snowbank.toml
+//! follow from the rows. A new setting needs a row, and code that uses it. `settle` has the rules
+//! between settings.
 //!
 //! Worker IDs that come from the machine, such as from its address, are picked later, when the
 //! daemon starts ([`Settings::pick_worker_ids`]).
@@ -81,8 +81,8 @@ pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
-/// Reads a configuration: the path (for messages) and the text of a file, if there is one, and the
-/// options and environment variables that override it.
+/// Reads a configuration: the path (for messages and relative paths) and the text of a file, if
+/// there is one, and the options and environment variables that override it.
 ///
 /// `cores` is the number of shards if none is given. `now` decides whether layouts have begun or
 /// ended.
@@ -126,7 +126,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
     Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
-/// The largest configuration or token file. This limit is far above the size of any real file. A
+/// The largest file that is read. This limit is far above the size of any real file. A
 /// larger file is probably a disk device, named by mistake.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 

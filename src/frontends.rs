@@ -20,7 +20,7 @@
 //!   `cli/load.rs`, and a row in the tests of each);
 //! - a test of its bytes, such as `tests/daemon/frontend_noeqd.rs`, and its clients in the
 //!   `FOREIGN` rows of `front_ends.rs`;
-//! - its section in docs/frontends.md, its option in docs/capacity.md, and CHANGELOG.md.
+//! - its section in docs/frontends.md, and CHANGELOG.md.
 //!
 //! # Modules
 //!
@@ -75,7 +75,7 @@ front_ends! {
 /// its client sends. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The most pipelined requests that a front end reads to estimate their demand. Few clients
+/// The most pipelined requests that a front end parses to estimate their demand. Few clients
 /// pipeline more. The estimate must cost less than the claim that it saves.
 const LOOK_AHEAD: usize = 64;
 
@@ -194,7 +194,7 @@ pub enum Step<F> {
     Incomplete,
     /// The message needed no IDs, and its reply is encoded.
     Answered {
-        /// The size of the message in bytes.
+        /// As in [`Step::Ids`].
         consumed: usize,
         /// The error code, if the reply is an error.
         error: Option<ErrorCode>,
@@ -245,8 +245,8 @@ pub trait FrontEnd: Default {
         0
     }
 
-    /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
-    /// then answers the next of these requests, and ignores `bytes`.
+    /// Returns true while an earlier message needs another [`step`](FrontEnd::step). That step
+    /// ignores `bytes`: it answers the next request of the message, or closes the connection.
     fn has_kept_requests(&self) -> bool {
         false
     }
@@ -263,8 +263,8 @@ pub trait FrontEnd: Default {
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
     /// Counts the messages that follow the first one in `bytes` and equal it, at most `most()`. The
-    /// first message has this size, and asks for one ID in this form. Each equal message gets one
-    /// ID too, perhaps encoded together with the first reply. A protocol may always return 0.
+    /// first message has this size, and its reply this form. Returns 0 unless it asks for one ID.
+    /// Each counted message gets one too, perhaps encoded with the first reply. May count fewer.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0

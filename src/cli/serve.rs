@@ -39,8 +39,7 @@ pub(super) struct Arguments {
     stop_at_stdin_eof: bool,
 }
 
-/// Starts a daemon and serves until a signal, the service manager or the end of standard input
-/// stops it.
+/// Starts a daemon and serves until a signal, the end of standard input or a loss stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // The inherited sockets must be taken before any thread starts.
     let inherited = Inherited::take();

@@ -14,7 +14,7 @@ const USER: &str = "snowbank";
 const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
 
 /// Returns a warning for each file that the service's user cannot read. Returns no warning if the
-/// caller is not root, or if the machine has no such user.
+/// caller is not root, or if the machine has no such user or no `setpriv`.
 pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();

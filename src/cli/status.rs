@@ -14,7 +14,7 @@ use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 use snowbank_client::protocol::one_line;
 
-/// The default address of a daemon's admin listener.
+/// The address if neither an option nor a configuration names one.
 const DEFAULT_ADDRESS: &str = "9660";
 
 /// Options of `snowbank status`.
@@ -168,7 +168,7 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
     describe_identities(status, last, out)
 }
 
-/// Writes a line for each identity that has ever connected.
+/// Writes a line for each identity that has connected.
 fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     for (index, identity) in status.identities.iter().filter(|identity| identity.connected > 0).enumerate() {
         let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));

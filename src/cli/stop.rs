@@ -1,5 +1,5 @@
-//! Decides when a running daemon stops, by a signal or by the end of standard input, and for how
-//! long it still serves.
+//! Decides when a running daemon stops, by a signal, the end of standard input or a loss, and for
+//! how long it still serves.
 
 use std::future::Future;
 use std::io;

@@ -1,5 +1,4 @@
-//! `snowbank token`: makes a token and its line for the daemon's token file. The line holds the
-//! token's hash.
+//! `snowbank token`: makes a token and its line for the daemon's token file.
 
 use std::io::Write;
 use std::path::PathBuf;

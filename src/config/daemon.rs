@@ -20,16 +20,16 @@ use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
 use snowbank_client::address::Address;
 
-/// The shortest default wait: long enough to outlast a burst, short enough to fail before callers
-/// give up.
+/// The default wait if ticks are short: long enough to outlast a burst, short enough to fail before
+/// callers give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Returns every setting, in the order of the reference: those of the daemon, of sources, and of
-/// each section.
+/// Returns every setting but those of identities: first those of the daemon, then those of sources,
+/// then those of each section.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     let sections = [
         Settings::ROWS,
@@ -145,7 +145,7 @@ settings! {
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of
-        /// them. No two can make the same ID.
+        /// them.
         sources: Vec<SourceSettings>,
         /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
         /// its own.
@@ -314,13 +314,13 @@ settings! {
 }
 
 impl Settings {
-    /// Returns the greatest age that an ID of any source can have when it is handed out: the
+    /// Returns the greatest age that an ID of any source can have when it is claimed: the
     /// `burst_window` of INFO.
     pub fn burst_window(&self) -> Duration {
         self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
     }
 
-    /// Returns the settings that name a file, by their keys.
+    /// Returns the settings of the type [`FileRef`], by their keys.
     pub(crate) fn files(&self) -> [(&'static str, &Option<FileRef>); 8] {
         [
             ("auth.token_file", &self.auth.token_file),
@@ -341,8 +341,8 @@ impl Settings {
 }
 
 impl Limits {
-    /// Returns how long a request that names no time waits: a second, or two ticks of its source if
-    /// that is longer; never above `max_wait`.
+    /// Returns how long a request that names no time may wait: a second, or two ticks of its source
+    /// if that is longer; never above `max_wait`.
     pub fn default_wait_for(&self, tick: Duration) -> Duration {
         DEFAULT_WAIT.max(tick.saturating_mul(2)).min(self.max_wait)
     }

@@ -12,7 +12,7 @@ use super::setting::Change;
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The setting's full key, as in [`Origins`](super::Origins).
+    /// The setting's full key, as in [`Origins`](super::Origins), but with an identity's name.
     pub key: String,
     /// The value that the daemon runs with, as a file would have it.
     pub from: String,

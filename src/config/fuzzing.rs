@@ -14,8 +14,8 @@ const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 /// byte as one option: listen, layout, worker IDs, shards, order, state directory, directory of
 /// locks, and so on.
 ///
-/// Every mistake is one line, and its place is a line of the file or an option that was given.
-/// Every accepted value is within its bounds.
+/// Every mistake is one line. If its place is a line, the file has that line. Accepted settings are
+/// within the main bounds.
 pub fn config(data: &[u8]) {
     let Ok(data) = std::str::from_utf8(data) else {
         return;

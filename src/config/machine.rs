@@ -133,7 +133,7 @@ fn lasting(text: String) -> NoNumber {
     NoNumber { text, may_pass: false }
 }
 
-/// Returns true if only one machine can have this address.
+/// Returns false for an address that does not belong to one machine.
 fn is_a_machines(address: Ipv4Addr) -> bool {
     !address.is_loopback() && !address.is_unspecified() && !address.is_multicast() && !address.is_broadcast()
 }
@@ -153,7 +153,7 @@ const CONTAINER_NAME_LENGTH: usize = 12;
 /// Returns the number at the end of a host name's first label.
 ///
 /// # Errors
-/// There is no number, or the name is random: two machines could then have the same number.
+/// There is no number, it is too large, or the name is random, so that two machines could have it.
 fn number_of_host_name(name: &str) -> Result<u64, String> {
     let allowed =
         "allowed: a number at its end, one for each machine, as in \"web-12\"; or choose another origin";

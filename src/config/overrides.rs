@@ -32,8 +32,7 @@ pub struct Override {
 /// The settings that options and environment variables give. Options override variables, and
 /// variables override the file.
 ///
-/// Every command that reads a configuration flattens this into its arguments, so that all commands
-/// read the configuration in the same way.
+/// `serve`, `check` and `fleet` flatten this into their arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 

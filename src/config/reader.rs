@@ -15,8 +15,8 @@ use super::source::{SOURCES_MAX, SourceSettings};
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
 
-/// The settings that were read so far. A setting whose value was refused has its default. There is
-/// at least one source.
+/// The settings that were read so far. A refused value leaves its setting as it was. There is at
+/// least one source.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) settings: Settings,
@@ -114,8 +114,8 @@ impl Reader {
         }
     }
 
-    /// Returns the tables of a list, with their places. Returns no table if there are too many or
-    /// too few.
+    /// Returns the tables of a list, with their places. Returns none if there are too many or too
+    /// few, or no list.
     fn tables_of<'v>(
         &mut self,
         list: &str,
@@ -186,8 +186,8 @@ struct Place<'p> {
 /// A table in a list of tables, and its place.
 type Listed<'v> = (Range<usize>, &'v DeTable<'v>);
 
-/// Explains a key that is not known in these sections: where it belongs, or which key was probably
-/// meant. A list of tables never counts as a setting, whatever its key.
+/// Explains a key that is not known in these sections: where it belongs, which key was probably
+/// meant, or which are allowed. A list of tables never counts as a setting, whatever its key.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));

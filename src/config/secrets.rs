@@ -31,10 +31,10 @@ pub struct Secrets {
     pub fleet: Option<Access>,
     /// The addresses of peers and the credentials for them, if there are any.
     pub peers: Option<PeerAccess>,
-    /// The hashes of the files for the coordinator. Each connection to the coordinator reads these
-    /// files again.
+    /// The hashes of the files of `[fleet]`. Each connection to the coordinator reads these files
+    /// again.
     pub fleet_files: Vec<FileDigest>,
-    /// A line for each file that can be used but is probably a mistake.
+    /// A line for each probable mistake in a file, and for each unchecked file.
     pub warnings: Vec<String>,
 }
 

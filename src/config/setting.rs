@@ -1,4 +1,4 @@
-//! The tables of settings. Each setting has one row, from which everything else about it follows.
+//! The tables of settings. Each setting has one row, from which most else about it follows.
 
 use toml::de::DeValue;
 
@@ -60,7 +60,7 @@ pub(crate) struct Row {
     pub(crate) change: Change,
     /// Reads a value into its field.
     pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
-    /// Returns the value of its field, as a file would have it. Equal texts mean equal values.
+    /// Returns the value of its field, as a file would have it. A reload compares these texts.
     pub(crate) show: fn(&Settings, usize) -> String,
 }
 

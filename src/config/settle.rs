@@ -59,7 +59,7 @@ fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Ad
     all.flat_map(|(key, addresses)| addresses.iter().map(move |address| (key, address)))
 }
 
-/// Checks that TLS listeners have a certificate, and the certificate a key.
+/// Checks that TLS listeners and a client CA have a certificate, and the certificate a key.
 fn check_tls(settings: &Settings, findings: &mut Findings) {
     let TlsSettings { certificate, key, client_ca } = &settings.tls;
     check_pair("tls.certificate", certificate.is_some(), "tls.key", key.is_some(), findings);

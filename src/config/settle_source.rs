@@ -121,8 +121,7 @@ fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), (&'static str, Stri
     Ok(())
 }
 
-/// Checks that no two sources can hand out the same ID at about the same time, whatever their
-/// fields are called.
+/// Checks that no two sources that grow alike can hand out the same ID at about the same time.
 pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {

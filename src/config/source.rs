@@ -19,8 +19,8 @@ use snowbank_client::layout::{Layout, WorkerSet};
 pub const SOURCES_MAX: usize = 64;
 
 /// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised at least once
-/// a second while the source is in use, so two syncs may fail or be slow before a request has to
-/// wait for a sync. A crash skips at most this time, plus the rest of a tick.
+/// a second while the source is in use, so requests wait for it only if raises take longer than
+/// about half of this time. A crash skips at most this time, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -149,8 +149,8 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if the coordinator picks the worker IDs. `worker_ids` then has the worker IDs
-    /// that the coordinator may pick.
+    /// Returns true if the coordinator picks the worker IDs. Before the pick, `worker_ids`, if
+    /// given, has those that it may pick.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
     }
@@ -188,7 +188,7 @@ impl SourceSettings {
         is_of_machine && self.kind.follows_the_clock()
     }
 
-    /// Takes over the worker IDs that were picked for the running source.
+    /// Takes over the worker IDs that the running source picked from the same origin.
     pub fn keep_picked(&mut self, running: &SourceSettings) {
         let is_of_machine = self.is_unpicked()
             && self.worker_id_from == running.worker_id_from
@@ -198,7 +198,7 @@ impl SourceSettings {
         }
     }
 
-    /// Returns true if the source's worker IDs are known, and none of them is picked later.
+    /// Returns true if the source's worker IDs are known, and do not come from the coordinator.
     pub(crate) fn has_worker_ids(&self) -> bool {
         self.kind.follows_the_clock() && !self.is_assigned() && !self.is_unpicked()
     }
@@ -208,8 +208,8 @@ impl SourceSettings {
         self.is_of_machine() && !self.worker_ids.are_picked
     }
 
-    /// Returns true if other machines with this configuration may get any worker ID of the source's
-    /// layout.
+    /// Returns true if any worker ID of the source's layout counts as one that other machines with
+    /// this configuration may get.
     pub(super) fn may_get_any_number(&self) -> bool {
         self.is_assigned() || self.is_of_machine() && self.worker_ids.by_field.is_none()
     }

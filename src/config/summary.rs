@@ -153,7 +153,7 @@ impl Settings {
     }
 
     /// Warns of listeners that other machines can reach without a token, a certificate or
-    /// encryption.
+    /// encryption, and of an unused certificate.
     fn open_to_everyone(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.auth.token_file.is_none()

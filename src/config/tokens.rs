@@ -204,8 +204,8 @@ impl fmt::Debug for Tokens {
 /// lines that start with `#`.
 ///
 /// # Errors
-/// A line for each reason: the file cannot be read, is too large, has a line that is not a token,
-/// or has no token. No line repeats a token.
+/// A line for each reason: the file cannot be read, is too large, or has a mistake as in
+/// [`Tokens::parse`]. No line repeats a token.
 pub(super) fn read_tokens(path: &Path, identities: &[IdentitySettings]) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;

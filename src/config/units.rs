@@ -22,7 +22,7 @@ use snowbank_client::address::Address;
 use snowbank_client::layout::Layout;
 use snowbank_client::tls::names::CertificateName;
 
-/// Reads `10ms`, `1s`, `5m`, `1h`, `1m 30s` or `0`; `None` for anything else.
+/// Reads `0`, or a duration with units such as `10ms` or `1m 30s`; `None` for anything else.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     match text.trim() {
         "0" => Some(Duration::ZERO),

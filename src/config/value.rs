@@ -352,7 +352,7 @@ impl<'v> Value<'v> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
-    /// Reads the name of a source or an identity.
+    /// Reads the name of a source, an identity or a fleet.
     pub(crate) fn name(self) -> Result<String, String> {
         let name = self.toml.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))

@@ -224,7 +224,8 @@ pub fn resp_requests(data: &[u8]) {
     }
 }
 
-/// Checks memcached's protocol: each answer is whole lines without control characters, or packets.
+/// Checks memcached's protocol: each answer, except a refusal of IDs, is whole lines without
+/// control characters, or packets.
 pub fn memcached_commands(data: &[u8]) {
     any_pieces::<Memcached>(data, Memcached::default, |bytes, answer, step, _| {
         assert!(matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer), "{answer:?}");
@@ -249,7 +250,8 @@ fn is_memcached(answer: &[u8]) -> bool {
     }
 }
 
-/// Checks HTTP: each answer is a whole response, and the body of a refusal is empty or JSON.
+/// Checks HTTP: each answer, except a refusal of IDs, is a whole response, and the body of a
+/// refusal is empty or JSON.
 pub fn http_heads(data: &[u8]) {
     any_pieces::<Http>(data, Http::default, |bytes, answer, step, _| {
         if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
@@ -266,8 +268,8 @@ pub fn http_heads(data: &[u8]) {
     });
 }
 
-/// Checks noeqd's protocol: nothing but IDs is ever sent. Streams of other protocols' clients are
-/// left out: a whole stream is refused, but byte by byte, its first byte passes for a count.
+/// Checks noeqd's protocol: no answer without IDs has a byte. Streams of other protocols' clients
+/// are left out: a whole stream is refused, but byte by byte, its first byte passes for a count.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

@@ -18,7 +18,7 @@ pub(super) const ABOUT: About = About {
     address: "an address of [noeqd]",
     option_help: Some("Listen for clients of noeqd (addresses as for Redis); by default nowhere"),
     token_exemption: None,
-    // Any byte may be a count.
+    // Any byte may come first.
     recognises: |_, _| false,
     // The protocol has no message for refusals.
     refuse_connection: |_, _| {},

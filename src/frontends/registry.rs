@@ -1,13 +1,13 @@
-//! The registry of front ends: all that the rest of the daemon knows of a protocol follows from its
+//! The registry of front ends: what the rest of the daemon knows of every protocol follows from its
 //! row in `frontends.rs`.
 
 use super::{FrontEnd, FrontEndSettings, Protocol};
 
-/// The parts of a front end that the daemon's log, its options and its acceptor use.
+/// The parts of a front end that the rest of the daemon uses.
 pub(crate) struct About {
-    /// A client of the protocol, in the log: `a Redis client`.
+    /// A client of the protocol, in messages: `a Redis client`.
     pub(crate) client: &'static str,
-    /// A listener of the protocol, in the log: `a listener for clients of Redis`.
+    /// A listener of the protocol, in messages: `a listener for clients of Redis`.
     pub(crate) listener: &'static str,
     /// The address that a client of the protocol should have, if it came to another listener.
     pub(crate) address: &'static str,

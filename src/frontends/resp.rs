@@ -80,7 +80,7 @@ const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u
 /// The form of IDs in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The only ID, in the reply to INCR.
+    /// The only ID, in the reply to INCR or to INCRBY with 1.
     One(IdForm),
     /// The last of several IDs, in the reply to INCRBY.
     Last(IdForm),
@@ -173,8 +173,8 @@ impl FrontEnd for Resp {
         self.executing.is_some()
     }
 
-    /// Returns the number of bytes in the requests that EXECs have answered. These requests were
-    /// read in earlier turns, but answering them costs as much as answering other requests.
+    /// Returns the number of bytes in the requests that EXECs have answered. Answering them costs
+    /// as much as answering others.
     fn extra_cost_bytes(&self) -> usize {
         self.executed_bytes
     }

@@ -28,7 +28,7 @@ impl From<Refusal> for Reason {
 pub struct Words {
     /// The code, by which programs distinguish refusals.
     pub code: ErrorCode,
-    /// The time after which the client may ask again. `None` means that asking again does not help.
+    /// The time after which the client may ask again. `None`: never, or at an unknown time.
     pub retry_after: Option<Duration>,
     /// The reason, for people.
     pub message: String,

@@ -62,8 +62,8 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups a record's neighbouring worker IDs that have equal marks. `records` are all records of
-/// the state.
+/// Groups a record's neighbouring worker IDs that have equal marks and holders. `records` are all
+/// records of the state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
@@ -81,7 +81,7 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
     stretches
 }
 
-/// Returns the entry for worker IDs of a record whose marks are equal.
+/// Returns the entry for a group of worker IDs.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     // This never fails, because the worker IDs come from a set.
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();

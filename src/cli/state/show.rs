@@ -116,7 +116,7 @@ struct Shown<'a> {
     ahead_ms: Option<i64>,
     this_boot: Option<bool>,
     this_machine: Option<bool>,
-    /// The marks of the source's worker IDs. Equal marks are one entry.
+    /// The marks of the source's worker IDs. Neighbours with equal marks and holders are one entry.
     marks: Vec<MarkShown>,
 }
 

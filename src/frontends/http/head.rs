@@ -37,7 +37,7 @@ pub(crate) enum Parsed<'a> {
     Incomplete,
     /// A head of this size in bytes.
     Head(Head<'a>, usize),
-    /// The head is too long.
+    /// The head is too long, or has too many headers.
     TooLong,
     /// The bytes are no request of HTTP/1.
     Bad,

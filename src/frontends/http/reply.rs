@@ -57,9 +57,8 @@ impl Reply {
         Reply { status, error: Some(code), retry_after, ..problem }
     }
 
-    /// Returns the refusal of a request with a host name that does not belong to a loopback
-    /// address. Without this refusal, a script of another site could read the answer (DNS
-    /// rebinding).
+    /// Returns the refusal of a request to a loopback address under a name of another machine.
+    /// Without this refusal, a script of another site could read the answer (DNS rebinding).
     pub(super) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)

@@ -30,7 +30,7 @@ const INTERNAL: u16 = 0x0084;
 const BUSY: u16 = 0x0085;
 const TRY_LATER: u16 = 0x0086;
 
-/// The parts of a request that its reply repeats.
+/// The parts of a header that every reply repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
     pub(super) opcode: u8,

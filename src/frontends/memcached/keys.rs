@@ -8,7 +8,7 @@ const KEPT_BYTES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
-    /// The start of the first key that has no ID yet.
+    /// The end of the last key that has its ID.
     at: usize,
 }
 
@@ -36,7 +36,7 @@ impl Keys {
         self.bytes.capacity()
     }
 
-    /// Returns true if every key has its ID.
+    /// Returns true if no key waits for its ID.
     pub(super) fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
@@ -62,7 +62,7 @@ impl Keys {
         self.at = 0;
     }
 
-    /// Frees a large buffer once every key has its ID.
+    /// Frees a large buffer once no key waits.
     pub(super) fn shrink(&mut self) {
         if self.is_empty() && self.bytes.capacity() > KEPT_BYTES_MAX {
             *self = Keys::default();

@@ -8,8 +8,8 @@ use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
-/// The most bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and
-/// the line `END` behind the last value.
+/// A bound for the bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line
+/// ends, and the line `END` behind the last value.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";

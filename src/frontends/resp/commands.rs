@@ -39,7 +39,7 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub(super) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// The most bytes of a client's text that an error repeats.
+/// The most bytes of an argument that an error repeats.
 const SHOWN_BYTES_MAX: usize = 64;
 
 /// The refusal of a request: its code, and the error that the client gets.
@@ -67,7 +67,7 @@ impl Refused {
     }
 }
 
-/// Returns true for commands that a transaction does not queue.
+/// Returns true for commands that are answered at once even after MULTI.
 pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
     let at_once = ["multi", "exec", "discard", "reset", "quit"];
     let name = arguments.get().first().copied().unwrap_or_default();

@@ -50,7 +50,7 @@ impl Announced {
     }
 }
 
-/// The connections that sent INCR or INCRBY, by the form of their first reply.
+/// The connections that sent INCR or INCRBY, by the form of IDs at the first one.
 #[derive(Debug, Default)]
 pub struct IncrConnections {
     integers: AtomicU64,
@@ -58,7 +58,7 @@ pub struct IncrConnections {
 }
 
 impl IncrConnections {
-    /// Returns the number of connections whose first reply had this form.
+    /// Returns the number of connections with this form.
     pub fn get(&self, form: IdForm) -> u64 {
         self.of(form).load(Ordering::Relaxed)
     }

@@ -135,7 +135,7 @@ fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), 
     Ok((number.ok_or(Miss::Fault(fault))?, at + 1 + end + 1))
 }
 
-/// Parses a decimal number as Redis does: digits, with a minus in front of a negative number.
+/// Parses a decimal number: digits, with a minus in front of a negative number.
 pub(super) fn number(digits: &[u8]) -> Option<i64> {
     let is_plain = digits.first().is_some_and(|&byte| byte == b'-' || byte.is_ascii_digit());
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()

@@ -9,7 +9,7 @@ use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 
 /// The most bytes of queued requests. Equal requests in a row count once. So there is room for
-/// thousands of different requests, and for any number of INCRs of one source.
+/// billions of INCRs of one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Requests that are queued until EXEC, and then answered one by one.
@@ -17,7 +17,7 @@ const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 pub(super) struct Transaction {
     /// The requests, as they arrived. Equal requests in a row are stored once.
     bytes: Vec<u8>,
-    /// The size of each request in `bytes`, and how often it was sent.
+    /// The size of each request in `bytes`, and how often it is still to be answered.
     repeats: Vec<(u32, u32)>,
     /// The next request of an EXEC: its index in `repeats`, and its start in `bytes`.
     index: usize,
@@ -106,8 +106,8 @@ impl Resp {
     ) -> Reply {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
             let reply = self.answer_any(arguments, conditions, out);
-            // EXEC with a wrong number of arguments fails the transaction, as in Redis. A nested
-            // MULTI is refused, but the transaction continues.
+            // A wrong number of arguments fails the transaction, as in Redis. A nested MULTI is
+            // refused, but the transaction continues.
             if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
                 && arguments.count() > 1
             {
