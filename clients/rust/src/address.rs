@@ -113,7 +113,7 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    /// Returns what is wrong and what to write instead.
+    /// Returns what is wrong, and often what to write instead.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_repeat_the_text_and_say_what_to_write() {
+    fn refusals_repeat_the_text_and_say_what_is_wrong() {
         for (text, right) in [
             ("", "write 127.0.0.1:7660"),
             ("7660", "write 127.0.0.1:7660"),

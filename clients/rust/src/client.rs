@@ -89,8 +89,8 @@ impl Client {
     /// connects at the first call.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::NoRuntime`] outside
-    /// a tokio runtime.
+    /// Returns [`Error::BadOption`] if an option or a TLS file is bad, and [`Error::NoRuntime`]
+    /// outside a tokio runtime.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;

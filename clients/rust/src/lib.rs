@@ -16,9 +16,9 @@
 //! }
 //! ```
 //!
-//! - A [`Client`] is a handle to one or several daemons, and uses one daemon at a time. Clone it
-//!   freely: the clones share one connection and pipeline their calls on it. A `Client` needs a
-//!   tokio runtime with time and I/O enabled. [`blocking::Client`] needs no runtime.
+//! - A [`Client`] is a handle to one or several daemons, and by default uses one at a time. Clone
+//!   it freely: the clones share its connections and pipeline their calls. A `Client` needs a tokio
+//!   runtime with time and I/O enabled. [`blocking::Client`] needs no runtime.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
 //!   as signed integers, for columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which hands out IDs one at a time, to one task or thread.
@@ -38,8 +38,8 @@
 //!   reconnects, goes to the next endpoint, and repeats a call that may succeed there or a moment
 //!   later ([`Error::is_retried`]).
 //! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the
-//!   future of a call cancels the call, and its IDs are skipped too.
-//! - If two endpoints are daemons with the same worker IDs, every call returns
+//!   future of a [`BatchCall`] cancels the call, and its IDs are skipped too.
+//! - If the client finds that two endpoints are daemons with the same worker IDs, calls return
 //!   [`Error::SameWorkerIds`].
 //! - The client skips an endpoint that speaks another protocol, as long as another endpoint serves.
 //!   [`Client::endpoint_errors`] names such an endpoint.

@@ -17,10 +17,9 @@
 //! - [`code`]: the error codes.
 //! - [`one_line`]: makes text of other programs safe to show.
 //!
-//! Both `parse` functions take the bytes that have arrived, and return one frame or
-//! [`Parsed::Incomplete`]. They keep no state, copy nothing and allocate nothing. So a stream
-//! parses in the same way however it is split. `docs/protocol.md` describes the format for users,
-//! with test vectors.
+//! Both `parse` functions take the bytes that have arrived, and return a [`Parsed`]. They keep no
+//! state, copy nothing and allocate nothing. So a stream parses in the same way however it is
+//! split. `docs/protocol.md` describes the format for users, with test vectors.
 
 pub mod code;
 pub mod collect;

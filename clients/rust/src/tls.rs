@@ -1,5 +1,5 @@
-//! TLS of the client, and the code that client and daemon share: PEM files, the names in
-//! certificates, and the messages for faults.
+//! TLS of the client, and code that the daemon uses: PEM files, the names in certificates, and the
+//! messages for faults.
 
 mod client;
 #[doc(hidden)]

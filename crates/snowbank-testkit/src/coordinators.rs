@@ -170,8 +170,8 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Returns a text that contains the value of a key. Each write of the key changes the text,
-    /// even a write of an equal value.
+    /// Returns a text that contains a key's value, perhaps encoded. Each write of the key
+    /// changes the text, even a write of an equal value.
     fn get(&self, key: &str) -> String;
 
     /// Writes a key.

@@ -124,14 +124,13 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// Adds a listener for clients of Redis on a free loopback port. This listener is the second of
-    /// the daemon's `addresses`.
+    /// Adds a [`front_end`](Setup::front_end) for clients of Redis.
     pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
-    /// Adds a listener for clients of this protocol on a free loopback port. This listener is the
-    /// second of the daemon's `addresses`.
+    /// Adds a listener for clients of this protocol on a free loopback port. The only front end is
+    /// the second of the daemon's `addresses`.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
@@ -191,7 +190,7 @@ impl Setup {
         })
     }
 
-    /// Starts the daemon. Returns an error if the daemon ends before it listens.
+    /// Starts the daemon. Returns an error if the daemon does not listen.
     pub fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));

@@ -76,8 +76,8 @@ impl FakeClock {
     /// Stops the clock at the start of its next second, because the library can only stop it at
     /// whole seconds. Returns the step, and the time at which the clock then stands, in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
-        /// The test stops the clock this long before that second begins, so that the clock never
-        /// steps back.
+        /// The test stops the clock this long before that second, so that a short delay makes no
+        /// step back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;

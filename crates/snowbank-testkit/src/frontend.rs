@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::{DEADLINE, Daemon};
 
-/// A connection whose replies are compared byte by byte.
+/// A connection to a front end.
 pub struct FrontEndClient(pub(super) BufReader<TcpStream>);
 
 impl FrontEndClient {

@@ -1,8 +1,8 @@
 //! Helpers of the black-box tests: the real daemon as a child process, an independent client of the
 //! protocol, and the arithmetic of Twitter's layout. None of them uses Snowbank's own library,
-//! because then a test would not notice a mistake that both sides of the wire share. Every wait
-//! ends at [`DEADLINE`], which a working daemon never reaches. A deadline only ends a failed test,
-//! and measures nothing.
+//! because then a test would not notice a mistake that both sides of the wire share. Waits for a
+//! daemon end at [`DEADLINE`], which a working daemon never reaches. A deadline only ends a failed
+//! test, and measures nothing.
 
 #![allow(clippy::new_without_default, reason = "`new` makes directories and sockets")]
 #![allow(clippy::should_implement_trait, reason = "`Random` is no iterator")]
@@ -41,7 +41,7 @@ pub use daemon::{Address, Daemon, Setup};
 pub use port::Port;
 pub use wire::{Ask, Reply, Wire};
 
-/// The longest time for which the tests wait for anything. On a busy machine, the start of a
+/// The longest time for which the tests wait for a server. On a busy machine, the start of a
 /// ZooKeeper takes 40 s.
 pub const DEADLINE: Duration = Duration::from_secs(90);
 

@@ -55,7 +55,7 @@ impl Client {
         text
     }
 
-    /// Reads a bulk string of several lines.
+    /// Reads a bulk string of several lines, with its line end.
     pub fn text(&mut self) -> String {
         let line = self.line();
         let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");

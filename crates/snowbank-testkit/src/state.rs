@@ -16,7 +16,7 @@ pub struct Shown {
     pub bound: u64,
     /// True if the source's daemon stopped cleanly.
     pub clean: bool,
-    /// True if the source's worker IDs were given to another state directory.
+    /// True if `state export` moved the source's worker IDs away.
     pub released: bool,
 }
 
@@ -54,11 +54,11 @@ impl Machine {
         }
     }
 
-    /// Draws until an ID is above the ceiling that is stored at the time of the call. Returns that
+    /// Draws until an ID is above the ID bound that is stored at the time of the call. Returns that
     /// ID. On a busy machine a raise may be late.
     pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
         let bound = self.shown().bound;
-        poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
+        poll("an ID above the earlier bound", || Some(daemon.draw_one()).filter(|&id| id > bound))
     }
 
     /// Changes every record of the state file, and makes both copies in the file valid again. No

@@ -88,8 +88,8 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Returns a request for `count` IDs of source 0. Even on a busy machine, the daemon raises a
-    /// ceiling within the wait of this request.
+    /// Returns a request for `count` IDs of source 0. The wait is long, because on a busy machine a
+    /// raise of the ceiling can be late.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }

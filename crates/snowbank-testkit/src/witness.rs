@@ -213,7 +213,7 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest:
         let was_refused = matches!(came, Came::Refusal { .. });
         let sample = Sample { asked, answered, highest_before, came, is_starved: false };
         own.samples.lock().expect("no reader panics").push(sample);
-        // A refusal comes at once. Without a pause, refused requests would keep the machine busy.
+        // A refusal can come at once. Without a pause, such requests would keep the machine busy.
         thread::sleep(load.pause.max(if was_refused { Duration::from_millis(2) } else { Duration::ZERO }));
     }
     false

@@ -1,4 +1,4 @@
-//! The Rust client plays every case of the suite.
+//! The Rust client plays the cases of the suite.
 
 mod outcome;
 mod program;

@@ -46,7 +46,7 @@ impl<'a> BatchCall<'a> {
     }
 
     /// Sets how long the daemon may wait for IDs that are not available yet. The deadline of this
-    /// call caps that wait.
+    /// call and the daemon's `max_wait` cap that wait.
     ///
     /// By default the daemon's own limit applies: 1 s, or two ticks of the source if they are
     /// longer. If `limit` is zero, the daemon answers at once.

@@ -43,7 +43,8 @@ impl Client {
     /// call.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, or if no thread can be started.
+    /// Returns [`Error::BadOption`] if an option or a TLS file is bad, or if no thread can be
+    /// started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         let (runtime, stop) = start()
             .map_err(|error| Error::bad_option(format!("cannot start the client's thread: {error}")))?;

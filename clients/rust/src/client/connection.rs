@@ -40,7 +40,7 @@ use crate::protocol::{Next, Parsed, request};
 /// once, so further requests would only wait in the daemon's socket.
 const MAX_IN_FLIGHT: usize = 1_024;
 
-/// The free space in the input before a read, in bytes. A longer reply frame takes several reads.
+/// The least free space in the input before a read, in bytes.
 const READ_SIZE: usize = 16 << 10;
 
 /// The tag of the greeting, and of frames that answer no request. The tags of calls begin at 1.
@@ -264,8 +264,8 @@ impl Connection {
         }
     }
 
-    /// Takes the oldest call, whose reply is complete, out of the queue. From now on the daemon may
-    /// read the request of the next call.
+    /// Takes the oldest call, whose reply is complete, out of the queue. The daemon may have waited
+    /// until now to read the next request.
     fn take_front(&mut self) -> Option<InFlight> {
         let front = self.in_flight.pop_front();
         if let Some(next) = self.in_flight.front_mut() {
@@ -329,8 +329,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if the daemon has stalled. Replies do not move the timer. So the timer
-    /// can end too early; then it is set again.
+    /// Ends the connection if the daemon has stalled. Replies do not put the timer off, so it can
+    /// end too early; then it is set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };

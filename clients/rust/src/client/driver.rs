@@ -15,12 +15,12 @@ use super::shared::Shared;
 /// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// The number of failures since the endpoint last served.
+    /// The number of failures since the endpoint last answered a call.
     failures: u32,
     /// The earliest time for the next attempt to connect.
     not_before: Instant,
     /// The time from which the endpoint may again have IDs for every call. Until then, the driver
-    /// tries other endpoints first.
+    /// prefers other endpoints.
     exhausted_until: Instant,
 }
 
@@ -149,8 +149,7 @@ impl Driver {
 
     /// Returns the endpoint that may be tried soonest. Of several such endpoints, prefers those
     /// that are not exhausted, then those that have not failed, then the next in the circle. The
-    /// circle begins with the current endpoint, or with the first endpoint if the options prefer
-    /// the first.
+    /// circle begins with the current endpoint, or with the first if the client returns to it.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -173,7 +172,8 @@ impl Driver {
         self.health[index].exhausted_until = now + asked(&self.shared, error);
     }
 
-    /// Notes a failed attempt, and fails the waiting calls if no further attempt can help them.
+    /// Notes a failed attempt, and fails the waiting calls if no further attempt can help or is
+    /// allowed.
     ///
     /// An endpoint that speaks another protocol makes calls fail only if all endpoints speak
     /// another protocol.
@@ -198,8 +198,8 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Each
-/// endpoint is tried as soon as its pauses are over.
+/// Waits until one of the endpoints in `health` (at least one) has connected and greeted. Tries one
+/// at a time, each once its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
         let index = (0..health.len()).min_by_key(|index| health[*index].due_at()).unwrap_or_default();

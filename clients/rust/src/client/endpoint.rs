@@ -28,7 +28,7 @@ pub(super) struct ChosenAddress {
     pub(super) number: usize,
 }
 
-/// The sending direction. With TLS, the writer buffers bytes until it is flushed.
+/// The sending direction. With TLS, the writer may buffer bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
     pub(super) needs_flush: bool,

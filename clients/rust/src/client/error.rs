@@ -27,7 +27,7 @@ pub enum Error {
         /// errors of all endpoints.
         last: Option<Arc<Error>>,
     },
-    /// Every endpoint failed. There are at least two errors, in the order of the endpoints.
+    /// No endpoint serves. There are at least two errors, in the order of the endpoints.
     #[error("{}", joined(.0))]
     EveryEndpoint(Arc<[Error]>),
     /// The client cannot resolve the endpoint, cannot connect to it, or gets no greeting from it in
@@ -36,7 +36,7 @@ pub enum Error {
     Unreachable {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The operating system's reason, or what the client waited for in vain.
+        /// The reason of the operating system or TLS, or what the client waited for in vain.
         reason: Arc<str>,
     },
     /// The connection ended before the reply was complete. The IDs of that reply are skipped.
@@ -66,8 +66,7 @@ pub enum Error {
         known: Arc<str>,
     },
     /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had
-    /// fetched. The next call of that `Ids` continues from the lower IDs. No ID is handed out
-    /// twice, but from then on the IDs increase from a lower start.
+    /// fetched. The next call of that `Ids` continues from the lower IDs.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -80,8 +79,8 @@ pub enum Error {
         /// The highest ID of the last reply.
         found: u64,
     },
-    /// Two endpoints are daemons that hand out the same IDs. Calls fail until the worker IDs
-    /// differ.
+    /// Two endpoints are daemons that hand out the same IDs. Calls fail until one of them stops, or
+    /// their worker IDs differ.
     #[error(
         "{one} and {other} are two daemons with worker ID {worker_id} of the layout {layout}: both hand out the same \
          IDs; stop one of them, and start it with worker IDs that no other daemon has"
@@ -102,7 +101,7 @@ pub enum Error {
         /// The ID.
         id: u64,
     },
-    /// An option has a value that is not allowed.
+    /// An option has a value that is not allowed, or the client cannot be set up.
     #[error("{0}")]
     BadOption(Arc<str>),
     /// The client was created before a fork, and this process is the child.

@@ -154,7 +154,7 @@ pub struct NextId<'a> {
 
 enum NextIdState<'a> {
     Unpolled(&'a mut Ids),
-    /// The buffer was empty when `next` was called.
+    /// The buffer was empty at the first poll.
     Waiting(Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>),
     Done,
 }

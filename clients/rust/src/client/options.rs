@@ -67,7 +67,7 @@ impl ClientOptions {
         }
     }
 
-    /// Sets the token, of 1 to 512 bytes, for daemons that require a token.
+    /// Sets the token for daemons that require one: 1 to 512 bytes, no control characters.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(Token(token.into().into()));
@@ -127,16 +127,14 @@ impl ClientOptions {
     /// Makes calls take turns over the endpoints, as clients of a pair of ticket servers do. The
     /// client then has a connection for each endpoint. While an endpoint fails, the calls of its
     /// turns go to the next endpoint. IDs of successive calls no longer increase.
-    ///
-    /// By default the client uses one endpoint as long as that endpoint serves.
     #[must_use]
     pub fn take_turns(mut self, take_turns: bool) -> Self {
         self.take_turns = take_turns;
         self
     }
 
-    /// Makes the client go back to an earlier endpoint as soon as that endpoint serves again. List
-    /// the nearest endpoint first.
+    /// Makes the client go back to an earlier endpoint once that endpoint serves again. List the
+    /// nearest endpoint first.
     ///
     /// By default the client stays with the endpoint that serves it.
     #[must_use]

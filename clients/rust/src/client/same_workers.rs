@@ -27,7 +27,7 @@ const CONFIRMATION: Duration = Duration::from_secs(1);
 /// between the starts of two checks.
 const REPETITION: Duration = Duration::from_secs(60);
 
-/// The check of one client. Dropping this handle ends the check.
+/// The check of one driver. Dropping this handle ends the check.
 #[derive(Debug, Default)]
 pub(super) struct Check {
     task: Option<AbortHandle>,

@@ -1,4 +1,4 @@
-//! The state that the handles of one client share with its driver.
+//! The state that the handles of one client share with a driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The client over a simulated wire, on tokio's paused clock.
 //!
-//! Daemons stop, are replaced by others whose IDs are lower, stand behind load balancers, lose
+//! Daemons stop, are replaced by others whose IDs can be lower, stand behind load balancers, lose
 //! replies, refuse, or are no daemons at all. A seed decides everything. A failure names the seed
 //! that repeats it.
 
@@ -26,7 +26,7 @@ const STORM: Duration = Duration::from_secs(20);
 /// daemon asks for, the longest back-off, and a call that began in the storm.
 const RECOVERY: Duration = Duration::from_secs(16);
 
-/// The simulated time after the recovery, in which every call must succeed.
+/// The simulated time after the recovery, in which only `WentBack` may fail a call.
 const CALM: Duration = Duration::from_secs(5);
 
 /// Runs a test on a clock that jumps to the next timer whenever nothing else is left to do.

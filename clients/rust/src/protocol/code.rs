@@ -14,7 +14,7 @@ pub enum ErrorCode {
     BadCount = 3,
     /// No source has that index, or this client may not draw from it.
     UnknownSource = 4,
-    /// AUTH is missing or wrong.
+    /// AUTH is missing or wrong, or a reload removed the token or certificate.
     Unauthorized = 5,
     /// The IDs are not available within the wait, or the client's rate does not allow them.
     Exhausted = 6,

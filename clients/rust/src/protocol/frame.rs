@@ -13,7 +13,7 @@ pub enum Parsed<T> {
         /// The content. A [`Fault`] concerns this frame only: the next frame starts after
         /// `consumed` bytes.
         content: Result<T, Fault>,
-        /// The tag that the client chose.
+        /// The frame's tag.
         tag: u16,
         /// The size of the frame in bytes.
         consumed: usize,

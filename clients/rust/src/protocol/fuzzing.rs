@@ -9,7 +9,7 @@ use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, and are as many
 /// as requested (or fewer, if the request allows that). Encoding the IDs and reading them again
-/// does not change them. They take at most twice the memory that the requested number of IDs needs.
+/// does not change them. They take at most the memory of twice the requested IDs, or of four.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
@@ -27,8 +27,8 @@ pub fn reply_frames(data: &[u8]) {
     }
 }
 
-/// Reads the replies on a connection on which all requests are equal. Ends at the first breach of
-/// the protocol. Returns what arrived, as text.
+/// Reads the replies on a connection on which all requests are equal. Ends at the first bad length
+/// or bad reply. Returns what arrived, as text.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let mut arrived = Vec::new();
     let mut unread = Vec::new();

@@ -11,8 +11,9 @@ pub const MAX_INFO_SIZE: usize = 4 << 20;
 
 /// A daemon's version, limits and sources.
 ///
-/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key with a
-/// value of an unexpected form counts as missing, and unknown keys are ignored.
+/// `protocol`, `max_count` and `sources` are required, and each source's `index` and `name`. Every
+/// other key may be missing. A key with a value of an unexpected form counts as missing, and
+/// unknown keys are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
     /// The protocol version of the daemon: [`VERSION`](super::VERSION).
@@ -28,7 +29,7 @@ pub struct Info {
     /// The order of IDs on different connections.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// The most ms by which an ID's tick may be behind the daemon's clock.
+    /// The most ms by which an ID's tick may be behind the daemon's ID clock.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub burst_window_ms: Option<u64>,
     /// The most ms by which an ID's tick may be ahead of the daemon's clock.
@@ -70,7 +71,7 @@ pub struct Source {
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// The fleet whose coordinator has the counter of a ticket source. The fleet's daemons take
-    /// disjoint ranges of the counter. `None` for other sources.
+    /// disjoint ranges of the counter. `None` without such a fleet.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
@@ -79,7 +80,7 @@ pub struct Source {
     /// The worker IDs, one number each. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub worker_ids: Option<Vec<u64>>,
-    /// The most IDs per second over all worker IDs.
+    /// The most IDs per second over all worker IDs. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub per_second: Option<u64>,
 }
@@ -173,8 +174,8 @@ impl Info {
 }
 
 impl Source {
-    /// Returns the name, the layout and the worker IDs. Returns `None` if the source has no layout
-    /// or no worker IDs, or if these cannot be read. Such a source is not compared.
+    /// Returns the name, the layout and the worker IDs. Returns `None` if the layout or the worker
+    /// IDs are missing or wrong. Such a source is not compared.
     fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
         let layout: Layout = self.layout.as_ref()?.parse().ok()?;
         let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;

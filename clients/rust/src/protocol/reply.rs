@@ -1,6 +1,6 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
-//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] runs or
+//! IDs that exceed a frame are encoded frame by frame, [`RUNS_PER_FRAME`] runs or
 //! [`IDS_PER_FRAME`] IDs at a time. So a server can wait until the socket has taken a frame, and
 //! only then encode the next. Every frame except the last has `more`.
 

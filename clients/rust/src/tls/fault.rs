@@ -4,7 +4,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 use crate::protocol::one_line;
 
-/// The side that found the fault.
+/// The side that reports the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Client,

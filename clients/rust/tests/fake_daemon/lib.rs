@@ -84,8 +84,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the next request, or `None` once the client has closed the connection. This function
-    /// itself answers the greeting's PING.
+    /// Returns the next request, or `None` once the client has closed or was silent for 20 s.
+    /// Answers the greeting's PING.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
             Some((Asked::Ping(body), tag)) if !body.is_empty() => {
@@ -179,7 +179,7 @@ impl Peer {
         }
     }
 
-    /// Waits until the client closes, without answering.
+    /// Waits until the client closes or is silent for 20 s.
     pub(crate) fn wait_for_close(&mut self) {
         while self.read().is_some() {}
     }

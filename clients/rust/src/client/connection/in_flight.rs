@@ -21,8 +21,8 @@ pub(super) struct InFlight {
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request after the daemon has read it.
     pub(super) wait: Duration,
-    /// The time at which the reply's latest frame arrived. Frames that arrive after the caller gave
-    /// up do not count.
+    /// The time of the reply's latest frame, or else of the request. Frames that arrive after the
+    /// caller gave up do not count.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }

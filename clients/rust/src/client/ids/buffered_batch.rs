@@ -85,8 +85,8 @@ impl BufferedBatch {
         self.at as u32
     }
 
-    /// Returns how many IDs to fetch next. At the pace at which this batch was used, that many IDs
-    /// last for the maximum age divided by [`LASTING_PART`].
+    /// Returns how many IDs to fetch next. At the pace of this batch, that many IDs last for the
+    /// maximum age divided by [`LASTING_PART`], unless a limit caps them.
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let pace_ns = now.saturating_duration_since(self.opened_at).as_nanos().max(1);
         let lasting_ns = options.max_age.as_nanos() / u128::from(LASTING_PART);

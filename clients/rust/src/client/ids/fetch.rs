@@ -98,8 +98,8 @@ pub(super) struct FetchRequest {
     pub(super) count: u32,
     pub(super) timeout: Duration,
     pub(super) max_age: Duration,
-    /// The highest ID so far, and the endpoint that it came from. Lower IDs from that endpoint are
-    /// not usable.
+    /// The highest ID of the newest batch, and its endpoint. Lower IDs from that endpoint are not
+    /// usable.
     pub(super) highest: Option<(Arc<str>, u64)>,
 }
 
@@ -161,7 +161,7 @@ impl FetchRequest {
         }
     }
 
-    /// Skips IDs that are not above all earlier ones from the same endpoint. Such IDs can come
+    /// Skips IDs that are not above `highest`, if they come from its endpoint. Such IDs can come
     /// after a reconnect, from a shard that is behind.
     fn usable(&self, mut batch: Batch) -> Result<Batch, Error> {
         let Some((endpoint, highest)) = self.highest.as_ref().filter(|(from, _)| *from == batch.endpoint)

@@ -13,8 +13,8 @@ use crate::client::error::{Error, signed};
 /// buffer, and gives each request a clone.
 ///
 /// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. Every call takes a
-/// lock, which no thread holds for longer than a few hundred nanoseconds. A buffer for each thread
-/// would need no lock, but then a task that moves to another thread could get lower IDs.
+/// lock, which no thread holds while it waits for a daemon. A buffer for each thread would need no
+/// lock, but then a task that moves to another thread could get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,

@@ -49,7 +49,7 @@ impl App {
         Self { ledger, tasks }
     }
 
-    /// Requires calls to succeed from now on.
+    /// Allows no error but `WentBack` from now on.
     pub(super) fn expect_calm(&self) {
         self.ledger.is_calm.store(true, Ordering::SeqCst);
     }
