@@ -116,6 +116,11 @@ impl Client {
         &self.lanes[0].shared
     }
 
+    /// Returns an error if two endpoints hand out the same IDs. Any lane may have found them.
+    fn check_collision(&self) -> Result<(), Error> {
+        self.lanes.iter().try_for_each(|lane| lane.shared.check_collision())
+    }
+
     /// Fetches `count` IDs of the default source. Await the call, or set its options first:
     ///
     /// ```no_run

@@ -79,7 +79,7 @@ impl Client {
         let mut tries = 0;
         loop {
             check_fork(&self.process)?;
-            shared.check_collision()?;
+            self.check_collision()?;
             // The timer below rounds up to a whole millisecond. Without this check, an answer could
             // still come after the deadline.
             if deadline.left().is_zero() {

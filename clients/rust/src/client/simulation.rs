@@ -39,9 +39,13 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn client(addresses: usize) -> Client {
+fn options(addresses: usize) -> ClientOptions {
     let names = (1..=addresses).map(|port| format!("simulated:{port}"));
-    Client::new(ClientOptions::new(names).expect("addresses").timeout(TIMEOUT)).expect("a client")
+    ClientOptions::new(names).expect("addresses").timeout(TIMEOUT)
+}
+
+fn client(addresses: usize) -> Client {
+    Client::new(options(addresses)).expect("a client")
 }
 
 /// Changes a random daemon now and then, until the storm is over. Then makes all daemons serve.
@@ -210,6 +214,21 @@ fn calls_fail_while_two_daemons_share_a_worker_id() {
         wire.world().daemons[1].worker = 1;
         sleep(ms(3_000)).await;
         client.batch(1).await.expect("the worker IDs differ");
+    });
+}
+
+/// Only the first call's connection has compared the daemons.
+#[test]
+fn calls_that_take_turns_all_fail_while_two_daemons_share_a_worker_id() {
+    simulate(async {
+        let wire = Wire::lay(4, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        let client = Client::new(options(2).take_turns(true)).expect("a client");
+        client.batch(1).await.expect("no comparison yet");
+        sleep(ms(3_000)).await;
+        for _ in 0..2 {
+            client.batch(1).await.expect_err("two daemons with worker ID 0");
+        }
     });
 }
 

@@ -10,7 +10,7 @@ pub fn one_line(text: &str) -> String {
 /// Returns whether a character moves a cursor, ends a line or changes the reading direction.
 fn is_unsafe(shown: char) -> bool {
     shown.is_control()
-        || matches!(shown, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(shown, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -19,6 +19,6 @@ mod tests {
 
     #[test]
     fn unsafe_characters_become_blanks() {
-        assert_eq!(one_line("a\r\nb\u{1b}[2Jc\u{202e}d\u{2028}é 🙂"), "a  b [2Jc d é 🙂");
+        assert_eq!(one_line("a\r\nb\u{1b}[2Jc\u{202e}d\u{2028}é\u{61c} 🙂"), "a  b [2Jc d é  🙂");
     }
 }

@@ -115,7 +115,7 @@ impl FetchRequest {
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
             // The batch is marked earlier if two endpoints hand out the same IDs.
-            born.reaches(self.max_age, || self.client.shared().check_collision().is_err()).await;
+            born.reaches(self.max_age, || self.client.check_collision().is_err()).await;
             expired.store(true, Ordering::Relaxed);
         }
     }
