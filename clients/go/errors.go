@@ -214,8 +214,7 @@ func (e *NoSourceError) Error() string {
 func (e *NoSourceError) Is(target error) bool { return target == ErrUnknownSource }
 
 // WentBackError is returned once by Next if the IDs of an endpoint stay below those that Next has
-// returned. The next call goes on from the lower IDs. No ID is returned twice, but their order
-// begins again.
+// returned. The next call goes on from the lower IDs: their order begins again.
 type WentBackError struct {
 	Endpoint string
 	// Highest is the highest ID so far, and Found the highest of the last reply.

@@ -35,10 +35,9 @@ fn every_request_is_counted_once() {
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = with_admin(&format!("shards = 4\nlimits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
-    // Connects while `wire` is open, so that more than one shard serves.
-    for _ in 0..10 {
-        daemon.connect().next(Ask::of(7));
-    }
+    // The connections stay open, so that all shards serve.
+    let mut wires: Vec<_> = (0..10).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(|wire| drop(wire.next(Ask::of(7))));
     wire.next(Ask::of(3).source(1));
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
     let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();

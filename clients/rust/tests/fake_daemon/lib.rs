@@ -179,8 +179,9 @@ impl Peer {
         }
     }
 
-    /// Waits until the client closes or is silent for 20 s.
+    /// Waits until the client closes the connection.
     pub(crate) fn wait_for_close(&mut self) {
+        self.stream.set_read_timeout(None).expect("no timeout");
         while self.read().is_some() {}
     }
 }
