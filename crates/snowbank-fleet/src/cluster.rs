@@ -13,8 +13,8 @@
 //! - The read sees the newest value: etcd's reads are linearizable, and a ZooKeeper server first
 //!   catches up with its leader (SYNC).
 //!
-//! Each answer of etcd also has a cluster ID. But that ID is a hash of the members' addresses, so
-//! two clusters with the same addresses have the same ID.
+//! Each answer of etcd also has a cluster ID. But that ID is a hash of the members' addresses and
+//! of `--initial-cluster-token`, so two clusters can have the same ID.
 
 use super::KeyError;
 

@@ -3,7 +3,7 @@
 //!
 //! The key has the next free number. A daemon takes a range of numbers by writing a higher number.
 //! The coordinator does the write only if the key still has the value that the daemon read. So each
-//! number is in one daemon's range:
+//! number is in at most one daemon's range:
 //! - Of two writes that expect the same value, the coordinator does only one.
 //! - If the answer to a write was lost, the daemon reads the key. It uses the write's range only if
 //!   the key has the write's identity. Otherwise the daemon abandons the range, even if the write
@@ -29,8 +29,9 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The largest difference between the end of a range and its first ID. The ranges that daemons take
-/// are far shorter: at most 10 million numbers, plus those that waiting requests want.
+/// The largest difference between the end of a range and its first ID. With small increments,
+/// daemons take far shorter ranges: at most 10 million numbers, plus those that waiting requests
+/// want.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
@@ -103,7 +104,7 @@ pub(super) enum CounterLoss {
     Replaced,
     /// The value cannot be read.
     Unreadable(KeyError),
-    /// The key's last range is longer than any range that a daemon takes.
+    /// No daemon takes a range such as the key's last one.
     Leaps(Box<CounterKey>),
 }
 

@@ -1,10 +1,10 @@
-//! etcd, through the JSON gateway that it has had since version 3.4. gRPC would need a protocol
-//! compiler.
+//! etcd, through its JSON gateway with the paths of version 3.4 and later. gRPC would need a
+//! protocol compiler.
 //!
-//! Each call is one request. A new connection first asks for the cluster's ID, and then, if there
-//! is a user, for a token. If the token has expired, the connection ends, and the next one gets a
-//! new token. Each answer must name the connection's cluster, because a proxy may forward requests
-//! to several clusters.
+//! Each call is one request, except a read of more than [`SWAPS_MAX`] keys. A new connection first
+//! asks for the cluster's ID, and then, if there is a user, for a token. If the token has expired,
+//! the connection ends, and the next one gets a new token. Each answer must name the connection's
+//! cluster, because a proxy may forward requests to several clusters.
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// A part of the message by which the gateway refuses a client certificate with a common name,
 /// while authentication is on. The status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// Parts of the messages of a gateway that cannot connect to its own etcd. etcd's own messages
-/// contain neither.
+/// Parts of the messages of a gateway that cannot connect to its own etcd. Of etcd's own messages,
+/// "request timed out, possibly due to connection lost" contains the first.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message if users or roles have changed since the token was made. The gateway sends it with
 /// one of [`LASTING_CODES`], but a new token helps.
@@ -61,7 +61,7 @@ struct Session {
     authority: String,
     /// The token, after a login.
     token: Option<String>,
-    /// The cluster's ID, which is a hash of the members' addresses.
+    /// The cluster's ID.
     cluster_id: String,
     /// The longest wait for an answer.
     patience: Duration,

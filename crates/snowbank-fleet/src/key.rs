@@ -14,7 +14,7 @@ use snowbank_id::layout::{Space, UnixMicros};
 pub(super) const FORMAT: u64 = 2;
 
 /// The length in bytes of the longest text that is read as a value. A marker with the longest
-/// layouts of as many sources as a daemon can have is far shorter.
+/// layouts of as many sources as a daemon can have is shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding space has replaced.
@@ -40,12 +40,12 @@ pub struct NumberKey {
     /// that finds a lower `id_bound` can tell a release from a restore.
     #[serde(with = "id_bound")]
     pub highest: u64,
-    /// The bound at which the term began. If the coordinator had acknowledged a higher bound to an
-    /// earlier holder, then the coordinator went back.
+    /// The bound at which the term began. A start that pauses may raise it. If the coordinator had
+    /// acknowledged a higher bound to an earlier holder, then the coordinator went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon. The holder's bounds are at most `horizon_ms` + `max_ahead_ms` ahead of
-    /// its clock.
+    /// The holder's horizon. The holder is granted IDs at most `horizon_ms` + `max_ahead_ms` ahead
+    /// of its clock.
     pub horizon_ms: u64,
     /// How far the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
@@ -97,9 +97,9 @@ pub struct Marker {
     /// The identity of the last change, drawn as in [`NumberKey`]. So each change of the marker
     /// makes a new text.
     pub(super) write: String,
-    /// The ID spaces, in the order of their first use. The index of a space is part of its keys. A
-    /// space that a colliding space has replaced keeps its index, with `REPLACED` before its name,
-    /// so no daemon finds it. Of the other spaces, no two collide.
+    /// The ID spaces, in the order in which they were first added. The index of a space is part of
+    /// its keys. A space that a colliding space has replaced keeps its index, with `REPLACED`
+    /// before its name, so no daemon finds it. Of the other spaces, no two collide.
     pub spaces: Vec<String>,
     /// The fleet's floor: with a number that it did not hold, a daemon starts above this instant.
     floor_unix_ms: i64,

@@ -101,7 +101,8 @@ impl Swap {
 pub enum Swapped {
     /// All keys had their expected values. The keys with a new value were written.
     Done,
-    /// Nothing was written. The keys have these values, in the order of the swaps.
+    /// The last try wrote nothing: the keys have these values, in the order of the swaps. An
+    /// earlier try, whose answer was lost, may have written them.
     Refused(Vec<Option<String>>),
 }
 
@@ -143,18 +144,19 @@ impl fmt::Display for NoAnswer {
 /// The reason why a daemon cannot take or keep its numbers, or why an operator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
-    /// The coordinator did not answer. If the call was a write, it may have been done.
+    /// The coordinator gave no answer that the call can use. If the call was a write, it may have
+    /// been done.
     #[error("the coordinator does not answer: {0}")]
     NoAnswer(NoAnswer),
     /// Only an operator can remove the cause.
     #[error("{0}")]
     Refused(String),
-    /// A number or a counter is gone, or another daemon has it or may have it. Another case: this
+    /// A number or a counter is lost, or another daemon has it or may have it. Another case: this
     /// state or a copy of it has the number, and nothing proves that this state is the newest.
     #[error("{0}")]
     Held(String),
-    /// A number is lost because the coordinator went back. The daemon has raised the floor. If the
-    /// write of the floor had no answer, the floor may be unchanged.
+    /// A number is lost because the coordinator went back. The daemon has raised the floor. If that
+    /// failed, the floor may be unchanged.
     #[error("{0}")]
     WentBack(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -168,8 +170,8 @@ impl FleetError {
         !matches!(self, FleetError::NoAnswer(_))
     }
 
-    /// Returns true if a single key was enough to find the loss. Other keys may still show that the
-    /// coordinator went back.
+    /// Returns true for a loss that does not show that the coordinator went back. Other keys may
+    /// still show that.
     fn is_of_one_key(&self) -> bool {
         self.is_loss() && !matches!(self, FleetError::WentBack(_))
     }

@@ -1,5 +1,5 @@
-//! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for
-//! each wait.
+//! The connection to a coordinator: its endpoints, one open connection, and a deadline for each
+//! wait.
 //!
 //! A call uses the open connection first. If that connection fails, the call connects to one
 //! endpoint after the other. The connection stays open between calls. Each new connection must lead
@@ -28,7 +28,7 @@ mod explain;
 pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect and log in during the first round through several endpoints: an endpoint
-/// whose machine is gone must not use up the time of the other endpoints. The last round waits
+/// whose machine is gone must not use up the time of the other endpoints. The last round may wait
 /// longer ([`Patience::opening`]).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -36,7 +36,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// that hangs delays a start by this much at most. An endpoint that answers later is not compared.
 const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
-/// The longest time for an answer. It is far longer than the election of a leader takes, and far
+/// The longest time for an answer. It is longer than the election of a leader takes, and far
 /// shorter than the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,7 +47,7 @@ pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 /// The next answer may take this many times as long as recent answers did.
 const LATER_BY: u32 = 4;
 
-/// The most bytes of an answer: enough for the keys of a hundred thousand numbers.
+/// The most bytes of an answer: enough for the keys of about a hundred thousand numbers.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The addresses and the credentials of a coordinator.
@@ -149,7 +149,7 @@ impl Patience {
     }
 
     /// Returns the time to open a connection in the last round. It must be long enough for slow
-    /// networks: TCP and TLS take three round trips.
+    /// networks: TCP, TLS and the first answer take three round trips.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
     }
@@ -240,7 +240,7 @@ pub(super) trait Session: Sized + Send {
 pub(super) struct Line<S> {
     access: Access,
     runtime: Runtime,
-    /// The endpoint that answered last.
+    /// The index of the endpoint that the next call tries first.
     current: usize,
     session: Option<S>,
     /// The number of sessions that were opened so far.

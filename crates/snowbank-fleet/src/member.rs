@@ -53,10 +53,9 @@ pub struct Member<C> {
     tried: Tried,
     /// The shared counters.
     counters: Vec<HeldCounter>,
-    /// True once the endpoints are known to lead to one cluster. From then on, each new connection
-    /// is checked instead.
+    /// True once the endpoints need no comparison, because each new connection is checked.
     are_compared: bool,
-    /// The marker, as it was last read. Each write of a number's key compares the marker.
+    /// The marker that the daemon knows. Each write of a number's key compares the marker.
     marker: Option<Known>,
     /// The last poll that had an answer. If no poll has had an answer, the last poll that the
     /// daemon tried. `None` until the first poll, or until the first number is taken.
@@ -185,9 +184,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // After this raise was requested, a start may have written a higher bound. A later
-            // start may hand out IDs below that higher bound without asking the coordinator, so no
-            // key may get a lower bound.
+            // The start may have written a higher bound than this raise asks for. A later start may
+            // hand out IDs below that higher bound without asking the coordinator, so no key may
+            // get a lower bound.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
@@ -349,8 +348,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let granted = Granted::of(held, at);
                 match self.raise_floor(Some(older), granted) {
                     // If there was no answer, the daemon ends as well, and its next start raises
-                    // the floor. If the daemon went on, other daemons would start without a raised
-                    // floor.
+                    // the floor. If the daemon went on, it could hand out the same IDs as daemons
+                    // that start before that.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
                     Ok(Noticed::OldAnswer) => Err(FleetError::NoAnswer(old_answer())),
                 }
@@ -390,7 +389,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
-        // If the note is not kept, a later start must ask the coordinator.
+        // If the note is not kept, a later start knows only an earlier ceiling.
         let _ = self.note(bound.source);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //!
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
 //! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them:
-//! the marks in `lock_dir`, which show which copy is the newest, do not outlast the boot. Writes
+//! the marks in `lock_dir`, which show which copy is the newest, need not outlast the boot. Writes
 //! and ceilings also count only in the directory where they were noted, because somebody may copy
 //! the state directory together with `lock_dir`. If the file is missing or damaged, the daemon
 //! starts like a new daemon, and its start takes longer. The daemon then does not know the longest

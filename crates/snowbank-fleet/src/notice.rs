@@ -90,8 +90,8 @@ pub const fn noticed_within(period: Duration, answer: Duration) -> Duration {
     period.saturating_add(answer.saturating_mul(ANSWERS))
 }
 
-/// Returns the shortest horizon of a fleet with this period. The pause of a start takes at most
-/// half of the horizon. The rest is left to raise the ceiling.
+/// Returns the shortest horizon of a fleet with this period. If answers are fast, the pause of a
+/// start takes at most half of the horizon. The rest is left to raise the ceiling.
 pub(super) const fn shortest_horizon(period: Duration) -> Duration {
     noticed_within(period, Duration::ZERO).saturating_mul(2)
 }

@@ -52,7 +52,7 @@ pub struct Freeing<'a> {
     pub write: &'a str,
     /// The wall clock.
     pub now: UnixMicros,
-    /// True if the holder may still run.
+    /// True to free the number even if its holder may still run.
     pub is_forced: bool,
     /// True if the command may lower a bound that is too far ahead for any clock: the operator
     /// knows that no IDs so far ahead were handed out.
@@ -167,7 +167,7 @@ impl Operator<'_> {
     /// wrong.
     ///
     /// # Errors
-    /// Higher numbers may have been handed out, or the coordinator did not answer.
+    /// The command is refused, or the coordinator did not answer.
     pub fn set_counter(
         &mut self,
         source: &str,
@@ -223,7 +223,7 @@ impl Operator<'_> {
     /// A key that cannot be read gets the highest bound that daemons accept.
     ///
     /// # Errors
-    /// The number is not held, its holder may run, or the coordinator did not answer.
+    /// The command is refused, or the coordinator did not answer.
     pub fn release(
         &mut self,
         layout: &Layout,

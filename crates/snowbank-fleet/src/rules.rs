@@ -23,9 +23,9 @@
 //! So a daemon may take a number whose earlier holder still runs: that holder has only IDs below
 //! the bound. The clock only decides when a number counts as abandoned.
 //!
-//! A bound that is lower than an acknowledged bound shows that the coordinator went back
-//! ([`Seen::Older`]). A daemon that sees such a bound raises the floor before it does anything else
-//! ([`floor_after_loss`]).
+//! If a key has a lower bound than an acknowledged bound, the coordinator went back, or the answer
+//! is old ([`Seen::Older`]). In the first case the daemon raises the floor before it does anything
+//! else ([`floor_after_loss`]).
 
 use std::fmt;
 use std::time::Duration;
@@ -38,16 +38,15 @@ use snowbank_state::{Fate, Mark};
 
 pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 
-/// The longest horizon that a fleet may have. After a crash, other daemons wait about one horizon
-/// for the number.
+/// The longest horizon that a fleet may have. After a crash, other daemons wait up to about one
+/// horizon for the number.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
 /// The longest [`reach`] that is believed. It is longer than the reach of any configuration,
 /// because `max_ahead` is at most a sixth of the horizon.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
-/// The most by which the clocks of a fleet may differ. A bound that is ahead of the clock by more
-/// than this time and its holder's reach together was never granted.
+/// The most by which a bound is believed to be ahead of the clock, beyond its holder's reach.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
 /// How a source starts with a number that it may take.
@@ -58,18 +57,18 @@ pub enum Taking {
     /// The number is this state's, but the coordinator lost the key's last write. The source
     /// continues at its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
-    /// The source starts at this bound or higher. 0: the number was never used in this fleet.
+    /// The source starts at this bound or higher. 0: the number has no key.
     Above(u64),
 }
 
 /// A daemon that wants a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The writes of this state that may be the last write of the number's key. Empty if the state
-    /// may be an older copy.
+    /// The writes of this state that may be the last write of the number's key. If the state may be
+    /// an older copy, only those of this process.
     pub writes: &'a [String],
     /// The bound that the coordinator had acknowledged to this state. `None` if there was none, or
-    /// if the state may be an older copy.
+    /// without [`Proof::Held`].
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,
@@ -158,7 +157,7 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
 }
 
 /// Returns the instant from which a number may be taken: shortly before its bound. The bound of a
-/// running holder is minutes ahead, and the bound after a clean stop is near. An operator's release
+/// running holder is far ahead, and the bound after a clean stop is near. An operator's release
 /// does not change the holder's bound, so no other daemon can take the number for a while. If a
 /// restore then loses the release, the holder can tell by its clock whether other daemons may have
 /// had its number ([`may_be_abandoned`]). The holder can tell because this instant is at most the
@@ -287,7 +286,7 @@ pub enum Seen {
     /// The value is older than an acknowledged value: the answer is old, or the coordinator went
     /// back.
     Older(Loss),
-    /// Another daemon has the number, or the key is gone or cannot be read.
+    /// Somebody else wrote the key, or the key is gone or cannot be read.
     Lost(Loss),
 }
 

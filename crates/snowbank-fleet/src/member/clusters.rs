@@ -15,7 +15,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all endpoints that answer report one cluster. Also checks that a key's value has
     /// the same identity at each of these endpoints, or that the key is missing at each of them.
     /// The markers of two clusters have different identities. A value that cannot be read counts as
-    /// an identity of its own. Does nothing if the endpoints were compared before.
+    /// an identity of its own. Does nothing once the client stays in one cluster.
     ///
     /// # Errors
     /// Returns a message if two endpoints differ.

@@ -34,7 +34,7 @@ pub(super) struct Held {
     pub(super) is_claimed: bool,
     /// The time at which the source took the numbers. It is only shown to people.
     pub(super) since_unix_s: i64,
-    /// The bound at which the source started. The keys never get a lower bound.
+    /// The lowest bound at which the source may start. The keys never get a lower bound.
     pub(super) floor: u64,
     /// The source may be granted the IDs below this bound.
     pub(super) covered: u64,

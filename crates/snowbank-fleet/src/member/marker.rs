@@ -20,7 +20,7 @@ use snowbank_id::numbering::Numbering;
 /// changed.
 const TRIES_MAX: usize = 10;
 
-/// The marker as it was last read.
+/// The marker that a daemon knows. A poll may have read a newer one.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) text: String,
@@ -59,7 +59,7 @@ pub(super) enum Noticed {
     OldAnswer,
 }
 
-/// Returns the instant of a bound ([`rules::instant_of`]), whatever the worker ID of its number.
+/// Returns the instant of a bound by worker ID 0, up to a tick after [`rules::instant_of`].
 pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
@@ -70,7 +70,7 @@ pub(super) fn old_answer() -> NoAnswer {
     NoAnswer::passing("it gave an answer that is older than an earlier one")
 }
 
-/// Returns the error after the last try to write the marker.
+/// Returns the error for a marker that has changed at each try.
 pub(super) fn marker_changes() -> NoAnswer {
     NoAnswer::passing("the fleet's marker has changed at each try")
 }
@@ -205,10 +205,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker with another identity, and returns the reason why the daemon
-    /// must end. Either the fleet was prepared again, or the coordinator was restored to an earlier
-    /// marker: nothing tells the two apart. The daemons of that marker do not know what this daemon
-    /// was granted.
+    /// Raises the floor of a marker with another identity, or without the daemon's reach. Returns
+    /// the error: the daemon must end, unless the answer was old. Either the fleet was prepared
+    /// again, or the coordinator was restored to an earlier marker: nothing tells the two apart.
+    /// The daemons of that marker do not know what this daemon was granted.
     pub(super) fn meet_other_fleet(&mut self) -> FleetError {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
@@ -260,12 +260,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Returns the marker as it was last read.
+    /// Returns the marker that the daemon knows.
     pub(super) fn known_marker(&self) -> Result<&Known, NoAnswer> {
         self.marker.as_ref().ok_or_else(|| NoAnswer::passing("the fleet's marker was not read yet"))
     }
 
-    /// Checks the marker that a refused write of a source's keys has found.
+    /// Checks the marker that a refused swap of a source's keys has found.
     pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), FleetError> {
         let before = self.known_marker()?.clone();
         if found.as_ref() == Some(&before.text) {
@@ -274,16 +274,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.know_marker(found)?;
         let held = &self.sources[source];
         let marker = &self.known_marker()?.marker;
-        // A recorded reach never gets shorter, unless the coordinator went back.
+        // Only `fleet init --lower`, or a coordinator that went back, shortens a recorded reach.
         if marker.identity != before.marker.identity || marker.reach() < held.reach() {
             return Err(self.meet_other_fleet());
         }
         self.check_space(&held.space).map(drop)
     }
 
-    /// Returns the bounds that have passed: other daemons may have taken the numbers of these
-    /// sources. Includes a source that has raised its passed bound, until the source's pause is
-    /// over.
+    /// Returns the bounds that have passed or nearly passed: other daemons may have taken the
+    /// numbers of these sources. Includes a source that has raised its passed bound, until the
+    /// source's pause is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {

@@ -11,9 +11,9 @@ use crate::{Coordinator, FleetError, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// A start looks through at most this many worker IDs for allowed ones, and reads the keys of the
-/// first [`SWAPS_MAX`] that are allowed. If too few of these are unused, it lists all keys. In a
-/// layout with millions of worker IDs, a longer search would delay the start.
+/// A start first looks through at most this many worker IDs for allowed ones, and reads the keys of
+/// the first [`SWAPS_MAX`] that are allowed. If too few of these are unused, it lists all keys, and
+/// looks through all worker IDs.
 const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
 /// The request for worker IDs in one try.
@@ -23,7 +23,7 @@ pub(super) struct Pick<'a> {
     /// The index of the ID space in the marker.
     pub(super) place: usize,
     pub(super) count: usize,
-    /// The worker IDs that the state had before it belonged to a fleet.
+    /// Worker IDs that the state had. They count only if it has no note.
     pub(super) had: Option<&'a WorkerSet>,
     /// How many tries came before this one.
     pub(super) tried: usize,
@@ -31,8 +31,7 @@ pub(super) struct Pick<'a> {
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes `count` free worker IDs that `allowed` accepts. Prefers worker IDs that the state had.
-    /// `lock` locks worker IDs on this machine, or returns `false` if one of them is in use on this
-    /// machine.
+    /// `lock` returns `false` if this machine allows no start with these worker IDs.
     ///
     /// # Errors
     /// Too few worker IDs are free, the coordinator did not answer, or `lock` failed.
@@ -68,8 +67,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and
-    /// can use at once, unused worker IDs, and free worker IDs with the earliest bounds. After a
-    /// lost race, each state begins its search for unused worker IDs at a place of its own.
+    /// can use at once, unused worker IDs, and free worker IDs with the earliest bounds. From the
+    /// second try on, each state begins its search for unused worker IDs at a place of its own.
     /// Otherwise daemons that start together would all choose the same worker ID at each try.
     ///
     /// The values may be old: a key is written only if it still has the value that was read.

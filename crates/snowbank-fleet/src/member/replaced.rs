@@ -1,5 +1,5 @@
-//! Tests: an operator's commands while daemons run. The commands replace ID spaces, free numbers,
-//! and set counters.
+//! Tests: an operator's commands while daemons run, which replace ID spaces, free numbers and set
+//! counters; and the fleet's longest reach.
 
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ fn a_number_with_a_wrong_key_is_freed_at_a_credible_bound() {
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
         assert!(wrong != "garbage" || freed.from == freed.id_bound, "the key begins no new term: {freed:?}");
-        // A daemon whose clock is behind the operator's clock takes the number only later.
+        // No daemon takes the number before its clock is near that bound.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }

@@ -6,13 +6,13 @@
 //! value does not matter. The start proves without the coordinator that the ceiling is its own:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers
-//!   ([`Proof::Held`]). Of this state's writes, only the release of a clean stop lowers a key's
-//!   bound. A stop first lets the coordinator confirm the numbers ([`Member::confirm`]), then marks
-//!   them as returned, and then sends the release. So a stop in an outage returns nothing. If the
-//!   answer to a release was lost, the next start must ask, because another daemon may have the
-//!   number at a lower bound. The machine has not been booted since the note was made, and
-//!   nothing reports that it was restored from a snapshot: [`Notes`](super::Notes) checks both. So
-//!   the state's own ceiling is above all IDs that were granted under the note.
+//!   ([`Proof::Held`]). Of this state's writes, only a release lowers a key's bound. A stop first
+//!   lets the coordinator confirm the numbers ([`Member::confirm`]), then marks them as returned,
+//!   and then sends the release. So a stop in an outage returns nothing. If the answer to a release
+//!   was lost, the next start must ask, because another daemon may have the number at a lower
+//!   bound. The machine has not been booted since the note was made, and nothing reports that it
+//!   was restored from a snapshot: [`Notes`](super::Notes) checks both. So the state's own ceiling
+//!   is above all IDs that were granted under the note.
 //! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
 //!   state was copied together with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
@@ -25,11 +25,10 @@
 //! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
 //! asks the coordinator.
 //!
-//! The daemon's next call, usually [`Member::look`], checks the marker, and writes the keys. The
-//! proof is wrong in one case: the machine was restored from a snapshot, and nothing showed that.
-//! Then there are two copies of the daemon, and the write of the keys ends one of them. A daemon
-//! that has lost its number forgets its ceiling before it ends, so that its next start asks the
-//! coordinator.
+//! The first [`Member::look`] checks the marker, and writes the keys. The proof is wrong in one
+//! case: the machine was restored from a snapshot, and nothing showed that. Then there are two
+//! copies of the daemon, and the write of the keys ends one of them. A daemon that has lost its
+//! number forgets its ceiling before it ends, so that its next start asks the coordinator.
 
 use super::{Held, Member};
 use crate::member::want::{Found, Own, Taken, Want};
@@ -56,8 +55,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Goes on without asking, and keeps the worker IDs that this state had, however near their
     /// ceiling is. A start also calls this if the coordinator did not answer. Returns `None` in
-    /// three cases: the state had other worker IDs, it has no ceiling for these worker IDs, or it
-    /// lacks the proof.
+    /// four cases: the state had other worker IDs or numbers, it has no ceiling for them, it lacks
+    /// the proof, or the clocks have jumped.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -76,7 +75,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.identity.clone_from(&note.identity);
         held.wall_minus_boot_us = note.wall_minus_boot_us;
         (held.floor, held.covered, held.acknowledged) = (note.floor, note.covered, note.covered);
-        // No write was tried yet. The first write's identity is drawn when the coordinator answers.
+        // No write was tried yet.
         held.trying = None;
         self.sources.push(held);
         let worker_ids = worker_ids.clone();

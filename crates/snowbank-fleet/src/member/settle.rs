@@ -6,7 +6,7 @@
 //! ([`noticed_within`]), and compares the marker and its keys again before it hands out anything.
 //! Answers may become slow during the wait. So the taker keeps asking, and the slowest answer sets
 //! the length of the pause. The taker polls too, because its write has made it a holder. A start
-//! that goes on with its own number does not wait.
+//! that goes on with its own number usually does not wait.
 //!
 //! A daemon whose bound has passed, because the daemon slept or the coordinator was away, pauses in
 //! the same way when it raises the bound. Another daemon may have taken the number after the bound
@@ -49,8 +49,8 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Pauses if one of these sources did not hold its numbers before. After the pause, raises the
-    /// floor of each such source to the fleet's floor.
+    /// Pauses if one of these sources must ([`Taken::is_new`]). After the pause, raises their
+    /// floors to the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.

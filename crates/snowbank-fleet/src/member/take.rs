@@ -8,7 +8,7 @@ use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-/// A start tries to take free numbers at most this many times. A try fails if another daemon is
+/// A start tries to take numbers at most this many times. A try can fail because another daemon is
 /// faster.
 pub(super) const TRIES_MAX: usize = 100;
 

@@ -19,13 +19,13 @@ pub(super) const HORIZON: Duration = Duration::from_secs(300);
 pub(super) enum Fault {
     #[default]
     None,
-    /// The store answers no reads. It does writes, but does not answer them.
+    /// The store answers no reads. It does writes, but answers only refusals.
     Away,
     /// All connections lead to another cluster, until the client leaves its cluster.
     Foreign,
     /// As `Foreign`, from the next pause on.
     ForeignAfterPause,
-    /// The store answers reads. It does writes too, but does not answer them.
+    /// The store answers reads. It does writes too, but answers only refusals.
     Mute,
     /// The store answers reads. It does no swaps, and does not answer them.
     ReadOnly,
@@ -332,7 +332,7 @@ fn repeated_starts_do_not_push_the_bound_ahead() {
     }
 }
 
-/// The bound of the raise was chosen before the start wrote a higher bound.
+/// The raise asks for a lower bound than the start wrote.
 #[test]
 fn a_raise_lowers_no_bound_that_was_acknowledged() {
     let store = store();

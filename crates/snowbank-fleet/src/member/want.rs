@@ -33,12 +33,11 @@ pub struct Want<'a> {
 pub struct Taken {
     /// The worker IDs.
     pub worker_ids: WorkerSet,
-    /// The lowest ID at which the source may start. 0: the source starts at its own ceiling.
+    /// The lowest ID at which the source may start. 0: the fleet sets no limit.
     pub floor: u64,
     /// The bound above all IDs that were handed out with these numbers before.
     pub unused_from: u64,
-    /// The fleet's ceiling, as an ID bound. 0: no ceiling is known, and nothing may be handed out
-    /// before a raise.
+    /// The fleet's ceiling, as an ID bound.
     pub covered: u64,
     /// True if the source must pause before it serves: see
     /// [`Member::settle`](super::Member::settle).
@@ -85,10 +84,10 @@ impl Want<'_> {
         rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
-    /// Returns the bound of the first write: a horizon above the source's start, and no lower than
-    /// the keys' bounds. The returned bound is at most `max_ahead` and a horizon ahead of the
-    /// clock, unless a key's bound or the floor is further ahead. So repeated starts do not push
-    /// the bound further ahead.
+    /// Returns the bound of the first write: a horizon above the clock or the floor, whichever is
+    /// later, and no lower than the keys' bounds. The returned bound is at most `max_ahead` and a
+    /// horizon ahead of the clock, unless a key's bound or the floor is further ahead. So repeated
+    /// starts do not push the bound further ahead.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);

@@ -10,8 +10,8 @@ use crate::NoAnswer;
 use crate::endpoint::Endpoint;
 use crate::line::{self, ANSWER_BYTES_MAX, Access, Stream, in_time};
 
-/// How long the server keeps the session without a request. The server may choose a shorter time.
-/// If the session has ended, the daemon connects again.
+/// How long the server keeps the session without a request. The server may choose another time. If
+/// the session has ended, the daemon connects again.
 const SESSION_MS: i32 = 30_000;
 
 /// The xid and the operation of a login.

@@ -93,7 +93,7 @@ impl<'a> Form<'a> {
         self.words.push(hasher.finish());
     }
 
-    /// Adds a value: its write and term, its bound, and whether it was released. Of a marker, adds
+    /// Adds a value: its write and term, its bounds, and whether it was released. Of a marker, adds
     /// the identity, the spaces, the floor and the reach.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));

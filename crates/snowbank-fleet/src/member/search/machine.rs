@@ -23,9 +23,9 @@ pub(super) const SKEW: Duration = MAX_AHEADS[2];
 /// The instants that clocks can show. At the second instant, ceilings that were written at the
 /// first instant have passed.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling that was written at
-/// the first instant is near for no daemon at the second instant, for some at the third, and for
-/// all at the fourth.
+/// The instants that clocks can show if they differ by up to `SKEW`. A ceiling that the first
+/// machine wrote at the first instant is near for no daemon at the second instant, for some at the
+/// third, and for all at the fourth.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -303,8 +303,8 @@ impl Machine {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
-    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns `None` if
-    /// the state is an older copy.
+    /// Makes the first local ceiling durable. Returns `None` if another state's mark is above the
+    /// start.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
         let ids = Ids::of(&taken.worker_ids);
         let space = self.space;

@@ -33,7 +33,7 @@ pub(super) struct Server {
     /// The states to which the coordinator may be restored, the newest last: at most
     /// [`BACKUPS_MAX`].
     pub(super) backups: Vec<Arc<Keys>>,
-    /// True from a restore that lost a write until a daemon has raised the floor.
+    /// True from a restore that lost a write until a daemon has noticed the loss.
     pub(super) lost_writes: bool,
     /// The number of identities that were drawn for writes.
     pub(super) drawn: u64,

@@ -331,8 +331,8 @@ impl World {
         events
     }
 
-    /// Returns the events of a daemon. After the first look, a later look could only end the
-    /// daemon, which a raise does too. So there are no later looks, unless the coordinator has lost
+    /// Returns the events of a daemon. Once the daemon has written its keys, a look could only end
+    /// it, which a raise does too. So there are no later looks, unless the coordinator has lost
     /// writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
