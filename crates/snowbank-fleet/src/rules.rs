@@ -362,6 +362,12 @@ impl Holding {
         &self.writes
     }
 
+    /// Returns the last writes that the coordinator can no longer do.
+    #[cfg(test)]
+    pub(crate) fn replaced(&self) -> &[String] {
+        &self.replaced
+    }
+
     /// Decides what a value of the key means, for a daemon in this term. `key` is the parsed
     /// `text`.
     pub fn see(&mut self, text: Option<&str>, key: &Result<Option<NumberKey>, KeyError>, term: &str) -> Seen {

@@ -104,6 +104,7 @@ impl<'a> Form<'a> {
         );
         let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
         self.words.extend([number("\"floor_unix_ms\""), number("\"reach_ms\""), number("\"from\"")]);
+        self.words.extend([number("\"horizon_ms\""), number("\"max_ahead_ms\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
         self.words.extend([bound, number("\"highest\""), u64::from(field(text, "\"released\"") == "true")]);
     }
@@ -272,6 +273,7 @@ impl<'a> Form<'a> {
             self.text(holding.text().map_or("", String::as_str));
             self.words.push(holding.acknowledged());
             self.writes(holding.writes());
+            self.writes(holding.replaced());
         }
     }
 }

@@ -267,7 +267,7 @@ impl Machine {
                 *self = machine;
                 wire::with_server(|server| *server = keys);
             }
-            Some(taken) => self.daemon = self.serve(member, &taken, wall),
+            Some(taken) => self.daemon = Some(self.serve(member, &taken, wall)),
             None => {}
         }
     }
@@ -290,7 +290,7 @@ impl Machine {
         let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
         self.notes = member.notes().clone();
         if checked.is_ok() {
-            self.daemon = self.serve(member, &taken, wall);
+            self.daemon = Some(self.serve(member, &taken, wall));
         }
         if let Some(daemon) = self.daemon.as_mut().filter(|_| is_revoked) {
             daemon.revoke();
@@ -303,23 +303,19 @@ impl Machine {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
-    /// Makes the first local ceiling durable. Returns `None` if another state's mark is above the
-    /// start.
-    pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
+    /// Makes the first local ceiling durable. The start is above all marks. A real start that finds
+    /// its own state's mark above it may be refused instead.
+    pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Daemon {
         let ids = Ids::of(&taken.worker_ids);
         let space = self.space;
         let next = space.numbering(ids).tick_at(wall).0 + 1;
         let stored = ids.each().iter().filter_map(|&number| self.ceilings[number]).max();
-        let mut start = stored.unwrap_or(next).max(space.tick(ids, taken.floor));
-        for (state, marked, _) in ids.each().iter().filter_map(|&number| self.marks[number].as_ref()) {
-            if *marked > start && *state != self.state {
-                return None;
-            }
-            start = start.max(*marked);
-        }
+        let marked = ids.each().iter().filter_map(|&number| self.marks[number].as_ref());
+        let marked = marked.map(|(_, ceiling, _)| *ceiling).max().unwrap_or(0);
+        let start = stored.unwrap_or(next).max(space.tick(ids, taken.floor)).max(marked);
         self.store(ids, start, Fate::Granted);
         let granted = space.tick(ids, taken.covered);
-        Some(Daemon { member, ids, cursor: start, granted, newest: granted, generation: 0 })
+        Daemon { member, ids, cursor: start, granted, newest: granted, generation: 0 }
     }
 
     /// Returns the fleet's ceiling that the machine's daemon writes next.
