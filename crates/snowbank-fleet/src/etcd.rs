@@ -42,8 +42,9 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// A part of the message by which the gateway refuses a client certificate with a common name,
 /// while authentication is on. The status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// Parts of the messages of a gateway that cannot connect to its own etcd. Of etcd's own messages,
-/// "request timed out, possibly due to connection lost" contains the first.
+/// The beginning of etcd's own messages, which its gateway passes on.
+const OF_ETCD: &str = "etcdserver:";
+/// Parts of the messages of a gateway that cannot connect to its own etcd.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message if users or roles have changed since the token was made. The gateway sends it with
 /// one of [`LASTING_CODES`], but a new token helps.
@@ -213,6 +214,7 @@ fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
     match answer["code"].as_u64() {
         _ if line.contains(OLD_TOKEN) => NoAnswer::passing(reason),
         Some(code) if LASTING_CODES.contains(&code) => NoAnswer::lasting(reason),
+        _ if line.starts_with(OF_ETCD) => NoAnswer::passing(reason),
         _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => NoAnswer::passing(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
              that certificate must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
@@ -337,6 +339,18 @@ mod tests {
         let old = json!({ "code": 3, "message": "etcdserver: revision of auth store is old" });
         assert!(!fault_of(old).is_lasting, "users have changed, and a new token helps");
         assert!(!fault_of(json!({})).is_lasting);
+    }
+
+    #[test]
+    fn a_network_fault_between_members_is_not_blamed_on_certificates() {
+        for (message, is_blamed) in [
+            ("etcdserver: request timed out, possibly due to connection lost", false),
+            ("connection error: desc = \"transport: authentication handshake failed\"", true),
+        ] {
+            let answer = json!({ "code": 14, "message": message }).to_string();
+            let fault = fault_of(StatusCode::SERVICE_UNAVAILABLE, answer.as_bytes());
+            assert_eq!(fault.reason.contains("--client-cert-auth"), is_blamed, "{message}");
+        }
     }
 
     #[test]

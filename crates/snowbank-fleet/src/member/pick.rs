@@ -62,8 +62,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(taken);
             }
         }
-        Err(FleetError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
-            .into())
+        Err(FleetError::Held(format!(
+            "source {:?}: other daemons or the locks of this machine took them at each try",
+            want.source
+        ))
+        .into())
     }
 
     /// Returns free worker IDs with their keys, in this order: worker IDs that this state had and
@@ -224,7 +227,7 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> FleetError 
     let more = busy.len().saturating_sub(NAMED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let held = match holders.join(", ") {
-        none if none.is_empty() => String::from("worker_ids allows no others"),
+        none if none.is_empty() => String::from("worker_ids and the locks of this machine leave no others"),
         holders => format!("held: {holders}{more}{first}"),
     };
     let missing = match count {
