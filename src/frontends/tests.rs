@@ -102,6 +102,23 @@ fn a_noeqd_request_costs_more_than_its_single_byte() {
 }
 
 #[test]
+fn a_line_is_too_long_however_its_bytes_arrive() {
+    let facts = Facts::new(&Settings::default(), b"{}".to_vec(), Rules::default());
+    let incr_connections = IncrConnections::default();
+    let is_refused = |line: &[u8]| {
+        let mut session = Session::new(&facts.access, 0, None, true);
+        let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
+        let step = Memcached::default().step(line, &mut conditions, &mut Vec::new());
+        matches!(step, Step::Close { .. })
+    };
+    let line = |size: usize| format!("get{}id\r\n", " ".repeat(size - 7)).into_bytes();
+    let longest = line(MESSAGE_BYTES_MAX);
+    assert!(!is_refused(&longest) && !is_refused(&longest[..MESSAGE_BYTES_MAX - 1]));
+    let longer = line(MESSAGE_BYTES_MAX + 1);
+    assert!(is_refused(&longer) && is_refused(&longer[..MESSAGE_BYTES_MAX]));
+}
+
+#[test]
 fn a_source_may_be_called_like_a_negative_count() {
     let mut settings = Settings {
         sources: vec![SourceSettings::default(), SourceSettings::default()],

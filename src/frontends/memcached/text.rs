@@ -145,6 +145,7 @@ fn rejection(bytes: &[u8]) -> Option<String> {
     }
     match line_of_bytes(bytes) {
         Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),
+        Some((_, size)) if size > MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
         None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
         _ => None,
     }
