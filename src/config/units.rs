@@ -99,7 +99,7 @@ written! {
     Option<&'static CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
     WorkerIdFrom: |from| quoted(from);
     Layout: |layout| quoted(layout);
-    WorkerIds: |worker_ids| quoted(&worker_ids.set);
+    WorkerIds: |worker_ids| worker_ids.by_field.as_ref().map_or_else(|| quoted(&worker_ids.set), quoted);
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());

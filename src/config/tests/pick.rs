@@ -39,3 +39,14 @@ fn a_reload_keeps_the_number_until_the_origin_changes() {
         assert_ne!(wanted.sources[0].worker_ids, running.sources[0].worker_ids, "{text}");
     }
 }
+
+/// Without its configuration's field, the wanted source would have the running source's number.
+#[test]
+fn a_reload_sees_that_a_configured_field_has_changed() {
+    let of = |datacenter| format!("worker_id_from = \"hostname\"\nworker_ids = \"datacenter={datacenter}\"");
+    let running = pick(&of(0), "web-0").unwrap();
+    let mut wanted = settings(&of(1));
+    wanted.sources[0].keep_picked(&running.sources[0]);
+    let mistakes = diff(&running, &wanted).expect_err("only a restart changes worker IDs");
+    assert!(mistakes.first_line().contains("worker_ids"), "{mistakes}");
+}
