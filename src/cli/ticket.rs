@@ -88,7 +88,9 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
              --state-dir in that directory",
         ));
     }
-    let mut fleet = Fleet::open(Some(config.to_owned()), Overrides::default(), now)?;
+    let overrides =
+        Overrides::of_variables().map_err(|error| Failure::usage(error.to_string().trim_end()))?;
+    let mut fleet = Fleet::open(Some(config.to_owned()), overrides, now)?;
     let (mut operator, sources) = fleet.operator();
     let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());
     let source = source.ok_or_else(|| {

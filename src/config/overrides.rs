@@ -115,6 +115,16 @@ impl Overrides {
         reader.settings.log
     }
 
+    /// Returns the settings that environment variables give, for a command without these options.
+    ///
+    /// # Errors
+    /// A variable is not UTF-8.
+    pub fn of_variables() -> Result<Overrides, clap::Error> {
+        let mut overrides = Overrides::default();
+        rows().try_for_each(|row| overrides.add_variable(row))?;
+        Ok(overrides)
+    }
+
     /// Adds an override if the variable of this setting is set. An empty variable counts as not
     /// set, because many tools cannot unset one.
     fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {

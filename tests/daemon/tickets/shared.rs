@@ -8,7 +8,7 @@ use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::program::run_configured;
+use crate::support::program::{Said, program, run_configured};
 use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Reply, poll};
@@ -73,10 +73,15 @@ fn a_shared_counter_must_be_set_before_its_first_daemon() {
         assert!(json.contains(r#"{"counter":"orders","next":"2001","#), "{json}");
         let (code, text) = run_configured(&toml, &["fleet", "check"]);
         assert!(code == Some(0) && text.contains("the next free number is 2001"), "{text}");
-        // Sets the counter while the daemon still runs.
+        // Sets the counter while the daemon still runs. Variables override the file here, too.
         set(&toml, "500000");
+        let config = machine.path("elsewhere.toml");
+        std::fs::write(&config, toml.replace(&at.url(), "http://127.0.0.1:1")).expect("written");
+        let mut command = program();
+        command.args(["ticket", "set", "orders", "600000", "--config"]).arg(&config);
+        Said::by(command.env("SNOWBANK_FLEET_ENDPOINTS", at.url())).printed();
         daemon.stop();
-        assert_eq!(draw(&machine.start(&toml), 1)[0].first, 500_001);
+        assert_eq!(draw(&machine.start(&toml), 1)[0].first, 600_001);
     });
 }
 
