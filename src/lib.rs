@@ -4,8 +4,7 @@
 //! `snowbank`. It publishes its modules only for its own tests and benchmarks, and promises nothing
 //! about them.
 //!
-//! Two chains of modules meet at the shard: one makes IDs, the other serves them. No module of a
-//! chain imports one that is downstream of it.
+//! Two chains of modules meet at the shard: one makes IDs, the other serves them.
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
