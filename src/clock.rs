@@ -1,4 +1,4 @@
-//! The core's clock rule, and the one file that reads the operating system's clocks.
+//! The core's clock rule, and readings of the operating system's clocks.
 
 pub mod os;
 

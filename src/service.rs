@@ -1,6 +1,6 @@
 //! The daemon as a service of its machine: messages to the service manager, and the log.
 //!
-//! - `notify`: the messages of sd_notify(3). `attend`: decides when each message is sent.
+//! - `notify`: the messages of sd_notify(3). `attend`: sends readiness, status and heartbeat.
 //! - `reload_report`: the result of a reload, for `systemctl reload`.
 //! - `logs`: formats the events of the log. `log_thread`: writes them.
 

@@ -62,7 +62,7 @@ pub struct ServerCertificate {
     is_authority: bool,
     /// The authorities of clients' certificates. `None`: clients need no certificate.
     pub authorities: Option<Authorities>,
-    /// A hash of all contents. A reload compares it, to log whether anything changed.
+    /// A hash of the contents. A reload compares it, to log whether anything changed.
     digest: u64,
 }
 
@@ -142,8 +142,7 @@ impl ServerCertificate {
 #[derive(Clone, Debug)]
 pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// A hash of the authorities' names and keys. Authorities with equal hashes trust the same
-    /// certificates.
+    /// A hash of the authorities' names and keys.
     digest: u64,
 }
 
@@ -162,13 +161,13 @@ impl Authorities {
         Ok(Authorities { verifier, digest })
     }
 
-    /// Returns the hash that identifies these authorities.
+    /// Returns the hash of these authorities' names and keys.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Returns whether one of these authorities has signed a client's certificate, which comes
-    /// first in its chain.
+    /// Returns whether a client's certificate, which comes first in its chain, is valid now and
+    /// leads to one of these authorities.
     pub fn trust(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         self.verifier.verify_client_cert(own, others, UnixTime::now()).is_ok()
@@ -192,7 +191,7 @@ impl Acceptor {
     /// Uses another certificate and other authorities for new connections. Open connections stay as
     /// they are.
     ///
-    /// Returns whether anything differs from before.
+    /// Returns whether their digest differs from before.
     pub fn replace(&self, identity: ServerCertificate) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, identity);
@@ -231,7 +230,7 @@ fn hash_of(value: &impl Hash) -> u64 {
 /// The reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeFailure {
-    /// The peer closed the connection without a fault, as health checks do.
+    /// The peer closed or reset the connection, as health checks do.
     #[error("the peer left before the handshake was over")]
     Left,
     /// The handshake took too long.

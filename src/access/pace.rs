@@ -237,7 +237,7 @@ mod tests {
     proptest! {
         /// Since the start, the client has drawn at most what the rate yields, plus a burst. In any
         /// span, it draws at most what the rate yields in the span and one longest wait, plus a
-        /// burst. No request draws before its permit's time or after its deadline.
+        /// burst. Each permit's time is between its request's arrival and deadline.
         #[test]
         fn draws_stay_within_the_rate_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));

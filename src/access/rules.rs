@@ -65,7 +65,7 @@ impl Identity {
         }
     }
 
-    /// Returns whether the client may draw from every source at any rate.
+    /// Returns true if the identity has neither a rate nor a list of sources.
     pub(super) fn is_unlimited(&self) -> bool {
         self.pace.is_none() && self.has_all_sources
     }

@@ -25,10 +25,11 @@ pub enum Denial {
         "the token has another identity than the certificate; show a token of the certificate's identity"
     )]
     TwoIdentities,
-    /// A reload removed the token.
+    /// A reload removed the token or its identity.
     #[error("the daemon no longer accepts this token; give the client another one")]
     TokenRevoked,
-    /// A reload removed the certificate's authority or its identity.
+    /// A reload removed the certificate's authority or its identity, or began to require a
+    /// certificate.
     #[error("the daemon no longer accepts this certificate; give the client another one")]
     CertificateRevoked,
 }
@@ -110,8 +111,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the client may draw from every source at any rate. The requests of such a
-    /// client need no other check.
+    /// Returns true if the client has no limits. The requests of such a client need no other check.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
@@ -159,7 +159,7 @@ impl Session {
         self.revoked.is_none() && self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
     }
 
-    /// Returns the name of the client's identity.
+    /// Returns the name of the client's identity, or [`ANONYMOUS`] without one.
     pub fn name(&self) -> &str {
         self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
     }

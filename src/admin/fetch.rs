@@ -81,7 +81,7 @@ fn no_daemon(address: &Address, reason: &dyn Display) -> String {
     format!("what answers at {address} is not a daemon's admin listener: {reason}")
 }
 
-/// Returns the TLS error behind a failed exchange. With TLS 1.3, the server reports a missing
+/// Explains the TLS error behind a failed exchange. With TLS 1.3, the server reports a missing
 /// client certificate only after the handshake.
 fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = iter::successors(Some(error), |&error| error.source());

@@ -27,13 +27,13 @@ pub(crate) enum Effect {
     CouldRepeat,
     /// Requests are refused, but not because there are too many requests.
     Refuses,
-    /// Clients ask for more IDs than the daemon has, so the daemon refuses some requests. It stays
+    /// Clients ask for more IDs or connections than the daemon has, so it refuses some. It stays
     /// ready. Otherwise a load balancer would move all of its load to the next daemon, and saturate
     /// that daemon.
     RefusesSome,
     /// Requests are still served, and will be refused soon.
     RefusesSoon,
-    /// Requests are served. An operator should look at the finding within a day.
+    /// Most requests are served. An operator should look at the finding within a day.
     Look,
 }
 
@@ -48,8 +48,8 @@ impl Effect {
         self != Effect::Look
     }
 
-    /// Returns the effect in a few words, for the top of the page. `of` names the finding's source
-    /// if the daemon has several sources. Otherwise `of` is empty.
+    /// Returns the effect in a few words, for the top of the page. `of` names the finding's source,
+    /// if it has one and the daemon has several. Otherwise `of` is empty.
     pub(super) fn headline(self, of: &str) -> String {
         match self {
             Effect::CouldRepeat => format!("NOT READY: IDs{of} could repeat, so none are handed out"),

@@ -28,10 +28,9 @@ const CONNECTIONS_SHARE: f64 = 0.9;
 /// clients did not authorize themselves, there is a finding.
 const UNAUTHORIZED: u64 = 5;
 /// If the wait queue is at least this long, as a share of the default wait, there is a finding. At
-/// 1, requests with the default wait are refused.
+/// 1, requests with the default wait may be refused.
 const WAIT_QUEUE_SHARE: f64 = 0.75;
-/// If at least this share of the budget for queued bytes is used, there is a finding. At this
-/// point, the shares of single connections have already shrunk.
+/// If at least this share of the budget for queued bytes is used, there is a finding.
 const QUEUES_SHARE: f64 = 0.75;
 /// If a layout ends within this time, there is a finding.
 const LAYOUT_YEARS: f64 = 1.0;
@@ -99,7 +98,7 @@ impl Status {
                 }
             }
         }
-        // The sort is stable, so findings with the same effect stay in the order of the tables.
+        // The sort is stable, so findings with the same effect stay in this order.
         findings.sort_by_key(|finding| finding.effect);
         self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
         self.headline = self.headline_of(findings.first());
@@ -184,7 +183,7 @@ impl Status {
         Some((Effect::Look, message))
     }
 
-    /// Finds that clients do not read their replies.
+    /// Finds that the budget for queued bytes is nearly used up.
     fn find_full_queues(&self) -> Found {
         let Connections { queued_bytes, queued_bytes_max, .. } = self.connections;
         if (queued_bytes as f64) < QUEUES_SHARE * queued_bytes_max.max(1) as f64 {
@@ -235,9 +234,9 @@ impl Status {
         Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
-    /// Finds that the coordinator does not answer, or that a ceiling at the coordinator is reached.
-    /// An outage of the coordinator alone does not make the daemon unready, because it affects all
-    /// daemons of the fleet at once.
+    /// Finds that the daemon waits for a worker ID, that the coordinator does not answer, or that a
+    /// ceiling there is reached. An outage alone does not make the daemon unready, because it
+    /// affects all daemons of the fleet at once.
     fn find_fleet(&self) -> Found {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {

@@ -9,7 +9,7 @@ use super::recent::Sample;
 use super::status::Status;
 
 /// The time that a point covers. It is short enough to show when an incident began, and long enough
-/// that the points of an hour take only a few KB.
+/// that the points of an hour take at most 40 KB.
 const POINT_S: f64 = 30.0;
 /// The number of points in an hour. A point takes 60 bytes if the daemon has one source, and 300
 /// bytes if it has 64.
@@ -43,7 +43,7 @@ struct Point {
 }
 
 impl History {
-    /// Adds a point once the last point is half a minute old. Must be called about once a second.
+    /// Adds a point once the last point is half a minute old. Must be called every few seconds.
     pub(crate) fn observe(&mut self, status: &Status) {
         if status.uptime_s - self.before.at_s < POINT_S {
             return;

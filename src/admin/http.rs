@@ -36,8 +36,8 @@ pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
 const LIFE: Duration = Duration::from_secs(60);
 /// The extra time for an answer that is being sent when the connection's life ends.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
-/// The time within which each thread must answer the heartbeat for `/healthz`. Even on a busy
-/// machine, a turn takes far less time. The service manager's watchdog has a period of its own.
+/// The time within which the shards and the keeper must answer the heartbeat for `/healthz`. Even
+/// on a busy machine, a turn takes far less time.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 /// The largest head of a request. hyper allows no lower limit. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -56,8 +56,9 @@ const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 pub(crate) struct Site(pub(crate) Health);
 
 impl Site {
-    /// Serves one connection until it ends. If `is_loopback`, the Host header must name this
-    /// machine. Keeps `answers` true while a request of the connection waits for its answer.
+    /// Serves one connection until it ends. If `is_loopback`, a Host header must have a
+    /// [local name](is_local_name). Keeps `answers` true while a request of the connection waits
+    /// for its answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,

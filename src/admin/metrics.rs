@@ -1,9 +1,8 @@
-//! The metrics. Each metric is a row: its name, its meaning, and the function that reads its value
-//! from the status. The text for Prometheus and the table in docs/monitoring.md are made from these
-//! rows.
+//! The metrics. Each metric is a row: its name, its meaning, and the function that reads its value.
+//! The text for Prometheus and the table in docs/monitoring.md are made from these rows.
 //!
 //! Metrics whose names end in `_total` are counters. All other metrics are gauges, except the
-//! histogram of latencies. The unit is `_seconds` or `_bytes`, at the end of the name or before
+//! histogram of latencies. The units `_seconds` and `_bytes` are at the end of the name or before
 //! `_total`.
 
 use std::fmt;
@@ -76,11 +75,11 @@ fn measure(value: f64) -> Option<Value> {
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),
     row("snowbank_ready", "1 while `/readyz` answers 200", Daemon(|of| whole(of.ready.into()))),
-    row("snowbank_waiting_requests", "requests that wait now", Source(|of| whole(of.waiting_requests))),
+    row("snowbank_waiting_requests", "requests in the wait queue", Source(|of| whole(of.waiting_requests))),
     row("snowbank_waiting_ids", "IDs for which requests wait now", Source(|of| whole(of.waiting_ids))),
-    row("snowbank_errors_total", "requests answered with an error, and connections answered with `too_busy`", Families(&["code"], errors)),
+    row("snowbank_errors_total", "requests answered with an error, and connections refused (`too_busy`)", Families(&["code"], errors)),
     row("snowbank_other_requests_total", "requests that need no IDs, such as PING, INFO and AUTH, answered without an error", Daemon(|of| whole(of.other_requests))),
-    row("snowbank_request_duration_seconds", "how long the requests of `snowbank_requests_total` took: from reading them to sending the reply", Durations),
+    row("snowbank_request_duration_seconds", "how long requests for IDs took: from reading them to sending the reply", Durations),
     row("snowbank_ids_per_second_max", "IDs per second that the layout and the worker IDs yield", Source(|of| whole(of.snowflake()?.ids_per_second))),
     row("snowbank_ceiling_headroom_seconds", "the durable ceiling's time minus the ID clock's: how long IDs can be handed out if it is not raised. Also 0 while a source is unused and its ceiling is not raised", Source(|of| measure(of.snowflake()?.headroom_s))),
     row("snowbank_ceiling_horizon_seconds", "how long IDs last after a raise", Daemon(|of| measure(of.ceilings.horizon_s))),
@@ -89,12 +88,12 @@ const METRICS: &[Metric] = &[
     row("snowbank_ceiling_raises_total", "raises that became durable", Daemon(|of| whole(of.ceilings.raises))),
     row("snowbank_ceiling_raising_seconds_total", "time that the raises took; divided by raises: the time of one", Daemon(|of| measure(of.ceilings.raising_s))),
     row("snowbank_ceiling_raise_failures_total", "raises that failed", Daemon(|of| whole(of.ceilings.failures))),
-    row("snowbank_ceiling_raise_failing", "1 while the last raise failed", Daemon(|of| whole(of.ceilings.failing.is_some().into()))),
+    row("snowbank_ceiling_raise_failing", "1 while raises fail", Daemon(|of| whole(of.ceilings.failing.is_some().into()))),
     row("snowbank_worker_id", "1 for each worker ID of this daemon. Two daemons that show the same hand out the same IDs", Families(&["source", "id_space", "number"], worker_ids)),
     row("snowbank_clock_ahead_seconds", "how far the ID clock is ahead of the wall clock: after a step back or a crash", Source(|of| measure(of.snowflake()?.ahead_s))),
     row("snowbank_clock_standing_seconds", "how long until the clock allows IDs again; while it is above 0, requests are refused with `clock_behind`", Source(|of| measure(of.snowflake()?.stands_s))),
     row("snowbank_clock_steps_total", "steps of the wall clock of a tenth of a second or more, `back` or `forward`; a clock that stands counts once", Families(&["direction"], clock_steps)),
-    row("snowbank_wall_clock_behind_seconds", "how far the wall clock is behind IDs already handed out", Daemon(|of| off_by(of, ClockState::Behind))),
+    row("snowbank_wall_clock_behind_seconds", "how far the wall clock is behind its latest time, or how long it has stood still", Daemon(|of| off_by(of, ClockState::Behind))),
     row("snowbank_wall_clock_held_seconds", "by how much the wall clock stepped forward, while that is not followed", Daemon(|of| off_by(of, ClockState::Held))),
     row("snowbank_layout_years_left", "years until the layout ends", Source(|of| measure(of.snowflake()?.layout_years_left))),
     row("snowbank_ticket_reserved", "numbers of a ticket source that can be handed out if its ceiling is not raised", Source(|of| whole(of.ticket()?.reserved))),
@@ -121,7 +120,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_protocol_connections", "connections open, by protocol: `native`, and each front end", Protocol(|of| whole(of.connections))),
     row("snowbank_protocol_requests_total", "requests answered, those for IDs and others", Protocol(|of| whole(of.requests))),
     row("snowbank_protocol_errors_total", "requests answered with an error", Protocol(|of| whole(of.errors))),
-    row("snowbank_incr_connections_total", "connections that sent `INCR`, by the form of its first reply: `integer` or `string`", Families(&["form"], incr_connections)),
+    row("snowbank_incr_connections_total", "connections that sent `INCR` or `INCRBY`, by the form of the first reply: `integer` or `string`", Families(&["form"], incr_connections)),
     row("snowbank_identity_connections", "connections that have an identity now", Identity(|of| whole(of.connections))),
     row("snowbank_identity_connected_total", "connections that had this identity so far", Identity(|of| whole(of.connected))),
     row("snowbank_identity_ids_total", "IDs that it drew from a source; a series once it has drawn one", Families(&["identity", "source"], identity_ids)),
@@ -149,7 +148,7 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
     measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
 }
 
-/// Returns a sample for each finding that can occur. A sample without a finding has the value 0, so
+/// Returns a sample for each finding except `stop`. A sample without a finding has the value 0, so
 /// the value returns to 0 when a finding ends.
 fn findings(status: &Status) -> Vec<Sample> {
     let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
@@ -211,7 +210,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
     samples
 }
 
-/// Returns a sample for each source to which the fleet assigns worker IDs.
+/// Returns a sample for each source whose worker IDs were counted.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
     pools.map(|pool| labelled(&pool.source, count(pool))).collect()

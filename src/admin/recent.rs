@@ -13,10 +13,10 @@ use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinut
 
 /// The time that most figures cover.
 const MINUTE_S: f64 = 60.0;
-/// The shorter time that shares cover. An alarm ends at most about this long after its cause has
-/// ended.
+/// The shorter time that shares cover. An alarm ends some 15 s after its cause has ended.
 const SOON_S: f64 = 10.0;
-/// The time between two samples. A figure may cover up to this much more than its nominal time.
+/// The least time between two samples. A figure may cover about this much more than its nominal
+/// time.
 const SAMPLE_EVERY_S: f64 = 5.0;
 /// The samples of a minute, the sample before that minute, and one sample to spare.
 const SAMPLES_MAX: usize = 14;
@@ -144,8 +144,8 @@ impl Recent {
     }
 }
 
-/// Returns the share of requests that took longer than `slow_s`. Returns 0 if fewer than
-/// [`COUNT_MIN`] requests did.
+/// Returns the share of requests that took longer than the highest bound up to `slow_s`. Returns 0
+/// if fewer than [`COUNT_MIN`] requests did.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let first = latency.bounds_us.partition_point(|&bound_us| bound_us as f64 / 1e6 <= slow_s);
     share(latency.counts.iter().skip(first).sum(), latency.count())

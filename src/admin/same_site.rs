@@ -58,10 +58,10 @@ impl<'h> SiteHeaders<'h> {
     }
 }
 
-/// Returns true if a Host header names this machine by an address or as `localhost`.
+/// Returns true if a Host header has an IP address or a `localhost` name.
 ///
-/// If a request to a loopback address has any other name, a web page has pointed its own DNS name
-/// at this machine, so that its script can read the answers (DNS rebinding).
+/// If a request to a loopback address has any other name, a web page may have pointed its own DNS
+/// name at this machine, so that its script can read the answers (DNS rebinding).
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else {
         return false;

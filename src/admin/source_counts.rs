@@ -42,7 +42,7 @@ macro_rules! source_counters {
 source_counters! {
     ids: "snowbank_ids_issued_total", "IDs handed out";
     requests: "snowbank_requests_total", "requests for IDs that were answered, with IDs or a refusal of the source";
-    refused: "snowbank_refusals_total", "requests refused with `exhausted`, `clock_behind`, `no_ceiling` or `shutting_down`";
-    exhausted: "snowbank_exhausted_total", "requests refused because the IDs were not available within the wait";
-    waits: "snowbank_waits_total", "waits of requests for their IDs";
+    refused: "snowbank_refusals_total", "refusals of the source: `exhausted`, `clock_behind`, `no_ceiling` or `shutting_down`";
+    exhausted: "snowbank_exhausted_total", "refusals of the source with `exhausted`";
+    waits: "snowbank_waits_total", "waits in the wait queue";
 }

@@ -64,21 +64,21 @@ pub(crate) struct Status {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
-    /// How far the wall clock is from the ID clock, if the wall clock is behind or held.
+    /// By how much the wall clock is behind, or stepped forward; 0 if it is steady.
     pub(crate) by_s: f64,
     /// The observed steps of the wall clock, by direction.
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
 }
 
-/// How the ID clock follows the wall clock.
+/// What the keeper found about the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClockState {
-    /// The ID clock follows the wall clock.
+    /// The wall clock runs as expected.
     #[default]
     Steady,
-    /// The wall clock is behind the time of IDs that were already handed out.
+    /// The wall clock stepped back and has not caught up, or it stands still.
     Behind,
     /// The wall clock stepped far forward. The ID clock follows the wall clock once the step has
     /// lasted `clock.step_hold`.
@@ -91,7 +91,7 @@ pub(crate) struct CeilingsStatus {
     /// The number of durable raises. One raise may be for several sources.
     pub(crate) raises: u64,
     pub(crate) failures: u64,
-    /// The total time of all raises.
+    /// The total time of the durable raises.
     pub(crate) raising_s: f64,
     /// The time since the last raise became durable. `None`: no raise became durable since the
     /// start.
@@ -109,10 +109,10 @@ pub(crate) struct CeilingsStatus {
     /// The time for which IDs last after a raise. If raises take longer than half of `horizon_s`,
     /// requests wait.
     pub(crate) horizon_s: f64,
-    /// The reason why the last raise failed. `None`: the last raise did not fail.
+    /// The reason why the last raise failed. `None`: it did not, or no source needs a raise.
     pub(crate) failing: Option<String>,
-    /// The reason why another process may hold the worker IDs or the state. `None`: this daemon
-    /// holds them.
+    /// The reason why another process may hold a worker ID, a shared counter or the state. `None`:
+    /// nothing is lost.
     pub(crate) lost: Option<String>,
 }
 
@@ -141,13 +141,13 @@ pub(crate) struct SourceStatus {
     #[serde(flatten)]
     pub(crate) counts: SourceCounts,
     pub(crate) last_minute: SourceMinute,
-    /// The number of requests that wait now, and of the IDs that they wait for.
+    /// The number of requests in the wait queue, and of the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
     pub(crate) default_wait_s: f64,
     /// The time for which IDs last without the coordinator. `None`: the source belongs to no fleet.
     pub(crate) fleet_headroom_s: Option<f64>,
-    /// True while a request waits for the ceiling.
+    /// True once a claim has met the ceiling, until the next raise.
     pub(crate) ceiling_wanted: bool,
 }
 
@@ -308,7 +308,7 @@ pub(crate) struct Connections {
     pub(crate) unauthorized_timeouts: u64,
     /// The number of addresses whose clients did not authorize themselves in the last minute.
     pub(crate) unauthorized_addresses: u64,
-    /// Connections in Redis's protocol that sent INCR, by the form of the first reply to INCR.
+    /// Connections in Redis's protocol that sent INCR or INCRBY, by the form of the first reply.
     pub(crate) incr_integers: u64,
     pub(crate) incr_strings: u64,
 }
@@ -325,8 +325,7 @@ pub(crate) struct FleetStatus {
     pub(crate) silent: Option<String>,
     /// The reason why the daemon waits for a worker ID. `None`: the daemon has its worker IDs.
     pub(crate) waits_for: Option<String>,
-    /// The counts of worker IDs, one entry for each source to which the coordinator assigns worker
-    /// IDs.
+    /// The counts of worker IDs, one entry for each source that was counted.
     pub(crate) pools: Vec<PoolStatus>,
     /// When the certificate that the daemon shows to the coordinator expires, in Unix time. `None`:
     /// the daemon has no such certificate.
@@ -375,7 +374,7 @@ impl SourceStatus {
         }
     }
 
-    /// Returns in words how many IDs are left without a raise.
+    /// Returns in words how long IDs last, or how many numbers are left, without a raise.
     pub(super) fn left(&self) -> String {
         match &self.kind {
             KindStatus::Snowflake(snowflake) => seconds(snowflake.headroom_s),

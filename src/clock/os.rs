@@ -1,4 +1,4 @@
-//! The one file that reads the operating system's clocks.
+//! Reads the operating system's wall clock and boot clock.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -8,8 +8,7 @@ use snowbank_client::layout::UnixMicros;
 /// The most that the boot clock may advance while the wall clock is read. If it advances more, the
 /// thread has lost the processor or the machine has slept, and the reading is torn.
 const TORN_US: i64 = 1_000;
-/// The most attempts. After them, `read` returns the torn reading with the smallest gap. Only a
-/// thread that loses the processor every millisecond needs all attempts.
+/// The most attempts. After them, `read` returns the torn reading with the smallest gap.
 const ATTEMPTS: usize = 16;
 
 /// Reads the wall clock and the boot clock as of one moment: reads the boot clock before and after

@@ -1,5 +1,4 @@
-//! Messages to the service manager while the daemon runs: readiness, status, and the heartbeat of
-//! all threads.
+//! Messages to the service manager while the daemon runs: readiness, status and heartbeat.
 
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use crate::server::Health;
 /// The time between two readings of the status. After each reading, the status is sent if it has
 /// changed, and readiness and status are sent again if a message was lost.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two readings of the status while the daemon is not ready. Within this
-/// time, the daemon notices that the clock was set right.
+/// The longest time between two readings of the status before the daemon is first ready. Within
+/// this time, the daemon notices that the clock was set right.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Sends readiness, status and heartbeat to the service manager until the future is dropped. Runs
@@ -47,9 +46,8 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads twice in each period of the watchdog, and feeds the
-/// watchdog when all threads have answered. If a thread is blocked, the watchdog acts within its
-/// period.
+/// Feeds the watchdog: asks the shards and the keeper twice in each period of the watchdog, and
+/// feeds it when all have answered. If one of them is blocked, the watchdog acts within its period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);

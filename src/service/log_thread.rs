@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "log";
 /// The most lines in the queue. Most lines have less than 300 bytes. Lines come in bursts of some
 /// tens.
 const LINES_MAX: usize = 1_024;
-/// The longest time for which a process that ends waits until its last lines are written.
+/// The longest time that a flush takes.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Queues lines for the thread. Each write must be the line of one event.

@@ -75,7 +75,7 @@ impl Logs {
     }
 }
 
-/// Logs the reason why the program ends, in one line.
+/// Logs the reason why the program ends.
 pub fn log_failure(reason: &str) {
     // The queued lines are written first, so that the queue has room for this line.
     end_log();
@@ -119,7 +119,7 @@ fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     let name = thread.name().unwrap_or("without a name");
     // The place and the reason of the panic are on two lines.
     let panic = panic.to_string().replacen('\n', " ", 1);
-    // This captures a backtrace only if RUST_BACKTRACE is set.
+    // This captures a backtrace only if the environment asks for one.
     let backtrace = Backtrace::capture();
     let backtrace = match backtrace.status() {
         BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),

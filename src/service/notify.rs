@@ -102,7 +102,7 @@ impl Notifier {
         self.send(&[NotifyState::Stopping, status, NotifyState::Custom(&extension)]);
     }
 
-    /// Reports that every thread makes progress.
+    /// Feeds the watchdog.
     pub(super) fn alive(&self) {
         self.send(&[NotifyState::Watchdog]);
     }

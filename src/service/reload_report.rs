@@ -4,7 +4,7 @@
 //! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon
 //! sends a message to the socket when a reload begins, and another with the reload's result. So the
 //! waiting process can ignore the result of a reload that began earlier. Only the daemon's user can
-//! write to its runtime directory, so no other program can send a result.
+//! write to the socket, so no other user can send a result.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

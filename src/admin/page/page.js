@@ -1,4 +1,4 @@
-// Asks the daemon for its status once a second while the page is visible, and draws the changes.
+// Asks the daemon for its status once a second while the page is visible, and draws it.
 "use strict";
 
 const PERIOD_MS = 1000;
@@ -65,7 +65,8 @@ let past = [];
 let seen = [];
 let span = SPANS[0];
 
-// Returns the moments of the chosen span. The hour comes from the history. The minutes come from `seen` or, before `seen` begins, from the history.
+// Returns the moments of the chosen span. The hour comes from the history, its last moment from
+// `seen`. The minutes come from `seen` or, before `seen` begins, from the history.
 function moments() {
   const now_s = seen.at(-1)?.at_s ?? performance.now() / 1000;
   const from_s = now_s - span.shown_s;
@@ -164,7 +165,7 @@ class Chart {
     const [top, right, bottom] = [8, 8, 18];
     const values = lines.flatMap((line) => shownMoments.map(line.value)).filter((value) => value !== null);
     const { ticks, share } = this.scale(values);
-    // If the history is shorter than the span, the chart shows only the time that it covers.
+    // If the history is shorter than the span, the chart shows what it covers, at least 5 minutes.
     const shown_s = Math.min(span.shown_s, Math.max(SPANS[1].shown_s, now_s - (shownMoments[0]?.at_s ?? now_s)));
     const left = 10 + 6.3 * Math.max(...ticks.map((tick) => this.write(tick).length));
     const toX = (at_s) => left + ((at_s - now_s + shown_s) / shown_s) * (width - left - right);
@@ -236,7 +237,7 @@ function logarithmic(values) {
   return { ticks, share: (v) => (Math.max(low, Math.log10(v)) - low) / (high - low) };
 }
 
-// Returns the points of a line. It has gaps where no daemon ran, or where no status was received.
+// Returns the points of a line. It has gaps where moments are missing or have no value.
 function unbroken(shownMoments, value) {
   const pieces = [];
   let last_s = -Infinity;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from the time of a busy
-/// turn to the default of `max_wait`. With their steps of 1, 2 and 5, a percentile is wrong by a
-/// factor of 2.5 at most.
+/// turn to the default of `max_wait`. With their steps of 1, 2 and 5, a percentile between two
+/// bounds is wrong by a factor of 2.5 at most.
 ///
 /// 2 ms is a bound, because an alert counts the requests that take longer. Another bound is just
 /// above the default wait. Without this bound, requests that waited for the whole default wait
@@ -15,7 +15,7 @@ pub(crate) const BOUNDS_US: [u64; 20] = [
 ];
 
 /// The histogram of the latencies of requests for IDs. A latency counts from the read of the
-/// request to the write of its reply.
+/// request, or from when its client's rate allows it, to the write of its reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// The upper bounds, increasing.
