@@ -142,26 +142,25 @@ impl ServerCertificate {
 #[derive(Clone, Debug)]
 pub struct Authorities {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// A hash of the authorities' names and keys.
+    /// A hash of the authorities' names, keys and name constraints.
     digest: u64,
 }
 
 impl Authorities {
     fn read(path: &Path) -> Result<Self, FileFault> {
         let roots = Arc::new(files::read_authorities(path)?);
-        let names_and_keys: Vec<(&[u8], &[u8])> = roots
+        let trusted = roots
             .roots
             .iter()
-            .map(|root| (root.subject.as_ref(), root.subject_public_key_info.as_ref()))
-            .collect();
-        let digest = hash_of(&names_and_keys);
+            .map(|root| (&*root.subject, &*root.subject_public_key_info, root.name_constraints.as_deref()));
+        let digest = hash_of(&trusted.collect::<Vec<_>>());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
             .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
         Ok(Authorities { verifier, digest })
     }
 
-    /// Returns the hash of these authorities' names and keys.
+    /// Returns the hash of these authorities' names, keys and name constraints.
     pub fn digest(&self) -> u64 {
         self.digest
     }
