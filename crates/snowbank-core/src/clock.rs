@@ -51,8 +51,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns wall − boot. This difference is constant while the wall clock runs at its proper
-    /// speed, so a changed difference shows a step.
+    /// Returns wall − boot. This difference changes only if the wall clock steps or stands still:
+    /// Linux slews both clocks alike.
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
@@ -100,8 +100,8 @@ pub enum Remembered {
 }
 
 /// The largest forward step of the wall clock that is believed at once. A clock that follows a time
-/// server is never wrong by more than this. If a believed step was wrong, a source loses at most
-/// the IDs of this much time.
+/// server is hardly ever wrong by more than this. If a believed step was wrong, a source loses at
+/// most the IDs of this much time.
 pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The rule that decides which forward steps of the wall clock are believed, and when.
@@ -114,8 +114,8 @@ pub struct StepRule {
 }
 
 /// Between two looks of the keeper, a change of wall − boot by more than this is a jump: the wall
-/// clock has stepped, or the machine was restored from a snapshot. The keeper looks once a second,
-/// so a wall clock that stands still changes wall − boot by only one second.
+/// clock has stepped, or the machine was restored from a snapshot. The keeper looks at least once a
+/// second, so a wall clock that stands still changes wall − boot by a second at most.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
@@ -127,8 +127,8 @@ const JUMP: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Believed wall − boot in microseconds. Only a look that believes a new highest wall time
-    /// changes it.
+    /// Wall − boot at the highest believed wall time, in microseconds. Only a look that believes a
+    /// new highest wall time changes it.
     carried_us: AtomicI64,
     /// Wall − boot in microseconds when the keeper last looked, believed or not.
     seen_us: AtomicI64,
@@ -150,14 +150,14 @@ impl Wall {
         Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
     }
 
-    /// Returns believed wall − boot, in microseconds. A later start in the same boot of the machine
-    /// remembers this offset.
+    /// Returns wall − boot at the highest believed wall time, in microseconds. A later start in the
+    /// same boot of the machine remembers this offset.
     pub fn carried_us(&self) -> i64 {
         self.carried_us.load(Ordering::Relaxed)
     }
 
     /// Judges a reading, without a lock. The same reading gives the same result until the keeper
-    /// observes the clock again.
+    /// looks again.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
         let carried_us = self.carried_us.load(Ordering::Relaxed);
@@ -178,7 +178,7 @@ impl Wall {
     }
 
     /// Sets the reading from which later jumps are measured. After that, a present jump counts as
-    /// over. The keeper calls this after it has revoked all grants.
+    /// over. So at a jump, the keeper first revokes all grants.
     pub fn note_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
@@ -195,8 +195,8 @@ pub enum Observed {
     /// The wall clock runs as expected.
     #[default]
     Steady,
-    /// The wall clock is behind by this much: behind the highest believed time after a step back,
-    /// or behind the boot clock if it stands still.
+    /// The wall clock is behind by this much: behind the highest time believed or remembered, or
+    /// behind the boot clock if it stands still.
     Behind(Duration),
     /// The wall clock stepped forward by this much, and is not believed yet.
     Held(Duration),
@@ -209,13 +209,13 @@ pub enum Observed {
 /// step has lasted.
 #[derive(Debug)]
 pub struct StepWatch {
-    /// The highest wall time believed so far. ID time is at least this.
+    /// The highest wall time believed or remembered so far.
     highest: UnixMicros,
     held_since: Option<BootMicros>,
 }
 
 impl StepWatch {
-    /// Starts at the wall time believed at `reading`.
+    /// Starts at the wall time believed at `reading`, or at the remembered time if that is later.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
         // The remembered offset says that the time is `carried` now. If the wall clock went back
         // before this start, it is believed at once when it returns.

@@ -21,7 +21,7 @@ pub struct Grant {
     /// Counts how often the grant was taken away. Each time, threads drop the positions that they
     /// had claimed before.
     generation: AtomicU64,
-    /// 1 if a claim has met the ceiling since the last raise.
+    /// 1 while a raise is wanted, because a claim has met the ceiling.
     wanted: AtomicU64,
     /// 1 once another process, or another copy of the machine, may hand out the same IDs. From then
     /// on, the ceiling never rises.
@@ -63,9 +63,9 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// [Raises](Grant::raise) the ceiling, unless the grant was taken away after this generation or
-    /// is lost for good. A ceiling that became durable before the grant was taken away does not
-    /// count afterwards. Returns whether the ceiling was raised.
+    /// [Raises](Grant::raise) the ceiling. Returns false, and raises nothing, if the grant was
+    /// taken away after this generation or is lost for good. A ceiling that became durable before
+    /// the grant was taken away does not count afterwards.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -100,7 +100,7 @@ impl Grant {
         self.lost.load(Ordering::Relaxed) == 1
     }
 
-    /// Returns whether a claim has met the ceiling since the last raise.
+    /// Returns whether a raise is wanted, because a claim has met the ceiling.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) == 1
     }
@@ -111,8 +111,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a claim met the ceiling. Returns true for the first such claim since the last
-    /// raise. The caller must then wake the keeper.
+    /// Notes that a claim met the ceiling. Returns true unless a raise was wanted already. The
+    /// caller must then wake the keeper.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0
     }
@@ -132,9 +132,10 @@ pub struct CeilingRule {
 
 impl CeilingRule {
     /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at
-    /// most `wall + max_ahead`. Here m is a quarter of the uptime, at least 10 ms and at most the
-    /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. If ticks are
-    /// long, each crash raises the ceilings by a tick.
+    /// most `wall + max_ahead`. Horizon and `max_ahead` count as two ticks at least. Here m is a
+    /// quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises
+    /// ceilings more slowly than the wall clock runs. If ticks are long, each crash raises the
+    /// ceilings by a tick.
     ///
     /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or while the ID
     /// clock stands still because it was further ahead. In both states each request would meet the
@@ -229,7 +230,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_grant_only_rises_until_it_is_lost() {
+    fn a_raise_never_lowers_a_ceiling_and_may_fail_after_a_loss() {
         let grant = Grant::new(Position(10));
         grant.raise(Position(5));
         assert_eq!(grant.ceiling(), Position(10));

@@ -42,10 +42,9 @@ use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The largest difference between the believed wall − boot and the stored value. After a larger
-/// drift the value is stored again. A slewed clock drifts this far in half an hour under adjtime,
-/// which slews by 0.5 ms a second, or in 12 s at chrony's default maximum. A held step is far
-/// larger than this. So a start never holds a time that the daemon believed before.
+/// The largest difference between the believed wall − boot and the stored value. After a larger one
+/// the value is stored again. A held step is far larger than this. So a start never holds a time
+/// that the daemon believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// The result of a look.
@@ -293,7 +292,7 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the sources whose numbers another copy of the machine may hand out.
+    /// Returns the sources whose grant is lost for good.
     pub fn restored(&self) -> Vec<usize> {
         (0..self.sources.len()).filter(|&index| self.sources[index].source().grant().is_lost()).collect()
     }

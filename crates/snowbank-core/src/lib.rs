@@ -18,7 +18,7 @@
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!
-//! A module imports only modules that are above it in this list.
+//! Each imports only those above it, and `sync`.
 
 #![forbid(unsafe_code)]
 

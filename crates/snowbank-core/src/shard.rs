@@ -3,9 +3,9 @@
 //! claims ahead. If the run and the ring are used up, a request claims directly.
 //!
 //! A [`Shard`] belongs to one thread. Only the shard's rings are shared: other shards, its
-//! *siblings*, take blocks from them when a source has nothing left to claim. A shard does no I/O.
-//! Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
-//! [`Shard::top_up`] after the replies are flushed.
+//! *siblings*, take blocks from them when a source has too little left to claim. A shard does no
+//! I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
+//! [`Shard::top_up`].
 //!
 //! A shard hands out a source's IDs in increasing order, so each connection's IDs increase too.
 //! Only a request that waited may get lower IDs than other connections got meanwhile. The positions
@@ -88,8 +88,8 @@ impl Shard {
         (lane, &mut self.rng)
     }
 
-    /// Ends a wake-up: claims as many IDs ahead as recent demand suggests. The caller answers the
-    /// requests first.
+    /// Ends a wake-up: claims as many IDs ahead as recent demand suggests. The caller sends most
+    /// replies first.
     #[inline]
     pub fn top_up(&mut self) {
         for source in self.used.drain(..) {

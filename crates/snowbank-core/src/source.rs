@@ -1,9 +1,9 @@
 //! A source's cursor: the only place where uniqueness is decided.
 //!
-//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet
-//! claimed. A claim moves the cursor up with a compare-and-swap, so no position is ever claimed
-//! twice. A claim lies in the [`Window`] that the ID clock and the ceiling allow at that moment.
-//! Requests for more positions than the window holds wait in the source's [wait queue](wait_queue).
+//! A [`Source`] is a named, independent supply of IDs. Nothing at or above its cursor was claimed.
+//! A claim moves the cursor up with a compare-and-swap, so no position is ever claimed twice. A
+//! claim lies in the [`Window`] that the ID clock and the ceiling allow at that moment. Requests
+//! for more positions than the window holds wait in the source's [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
 //! and these operations are totally ordered. A claim is still a release, because a thread that
@@ -42,7 +42,7 @@ const SEALED: u64 = u64::MAX;
 pub struct Span {
     /// The first position.
     pub from: Position,
-    /// The number of positions. At least 1.
+    /// The number of positions.
     pub count: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct Source {
     kind: Kind,
     numbering: Numbering,
     rules: Rules,
-    /// The first position not yet claimed; [`SEALED`] after the seal.
+    /// Nothing at or above this position was claimed. [`SEALED`] after the seal.
     cursor: CachePadded<AtomicU64>,
     /// The value that the cursor had when the source was created. While the cursor has this value,
     /// nothing has been claimed.
@@ -78,9 +78,9 @@ pub struct Source {
     /// The start, if the clock must reach it before the first claim. See
     /// [`begins_with_the_clock`](Source::begins_with_the_clock).
     begins_at: Option<Position>,
-    /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`].
-    /// An older reading does not mean that the clock went back: the thread that read the clock was
-    /// delayed.
+    /// The newest boot clock reading from which positions may have been claimed, to within a
+    /// millisecond. An older reading does not mean that the clock went back: the thread that read
+    /// the clock was delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
     /// `Some` if the source takes its numbers from a counter at a fleet's coordinator.
@@ -96,7 +96,7 @@ impl Source {
     /// grows from that tick on.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
-    /// begins at `start`, so that the first ID is available at once.
+    /// begins at `start`, so that the first ID is available at once if `max_ahead` allows it.
     pub fn new(
         name: String,
         numbering: Numbering,
@@ -203,14 +203,14 @@ impl Source {
         &self.wait_queue
     }
 
-    /// Returns the first position not yet claimed, or `None` once the source is sealed. The result
-    /// may be stale as soon as it is read.
+    /// Returns the cursor, or `None` once the source is sealed. The result may be stale as soon as
+    /// it is read.
     pub fn cursor(&self) -> Option<Position> {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
 
-    /// Ends all claims for ever and returns the first position that was never claimed. Returns
-    /// `None` if the source was sealed before.
+    /// Ends all claims for ever and returns the cursor. Returns `None` if the source was sealed
+    /// before.
     ///
     /// A claim that races with the seal either comes first and lies below the returned position, or
     /// it fails.
@@ -282,9 +282,10 @@ impl Source {
 
     /// Returns the position at which a claim starts when the cursor jumps to the floor.
     ///
-    /// The index is random, from the lowest quarter of the tick's indices. If that quarter has
-    /// fewer than 256, the index is from the lowest 256, or from all if the tick has fewer. If the
-    /// claim does not fit below the limit from that index on, the claim starts at the floor itself.
+    /// With `Spread`, the index is random, from the lowest quarter of the tick's indices. If that
+    /// quarter has fewer than 256, the index is from the lowest 256, or from all if the tick has
+    /// fewer. If the claim does not fit below the limit from that index on, the claim starts at the
+    /// floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

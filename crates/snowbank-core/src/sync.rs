@@ -62,8 +62,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(all(test, snowbank_loom))]
 pub(crate) fn check_model(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Every known bug of interleaving threads shows with two forced switches. A bound of three
-    // leaves a margin.
+    // By Loom's documentation, two or three are enough to catch most bugs.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }

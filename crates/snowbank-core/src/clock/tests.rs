@@ -94,7 +94,7 @@ fn a_catch_up_runs_at_half_speed_until_the_wall_clock_meets_it() {
 }
 
 proptest! {
-    /// `until` returns exactly the time after which `id_time` reaches the target.
+    /// `until` returns, to within 2 µs, the time after which `id_time` reaches the target.
     #[test]
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,

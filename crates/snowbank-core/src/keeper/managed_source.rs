@@ -16,23 +16,22 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
 /// The longest pause of the keeper between two looks, between two raises of a source in use, and
-/// between a failed write and the next write. An idle daemon without a service manager has no other
-/// timer.
+/// between a failed write and the next write.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// The shortest pause between two raises. Soon after a start, the ceiling of a source in use is
-/// near. The ceiling then rises each time half of the remaining way is used up, so that no request
-/// meets it.
+/// The shortest pause between two raises, unless a claim meets the ceiling. Soon after a start, the
+/// ceiling of a source in use is near. The ceiling then rises each time half of the remaining way
+/// is used up, so that no request meets it.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time without use after which a source's ceiling rises at most once a [`PERIOD`].
 const IN_USE: Duration = Duration::from_secs(3);
 
-/// The most that a wall clock without a step gains on the boot clock between two writes. Time
-/// servers slew the wall clock by a tenth at most, and the keeper writes about once a second.
+/// A margin for what the wall clock gains on the boot clock between two writes. Linux slews both
+/// clocks alike, so only steps count.
 const SLEW: Duration = Duration::from_millis(100);
 
 /// Returns the highest value, in microseconds, that ID time − boot can have until the keeper's next
-/// write. The wall clock may be slewed until then. During a catch-up the ID clock is slower than
-/// the boot clock, so the value falls.
+/// write, if the wall clock gains at most `SLEW` until then. During a catch-up the ID clock is
+/// slower than the boot clock, so the value falls.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
     let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
@@ -179,7 +178,7 @@ impl ManagedSource {
     }
 
     /// Notes the first ceiling, which is durable in the state directory. Grants this ceiling, or
-    /// the fleet's ceiling if that is lower.
+    /// the fleet's ceiling if that is lower. Grants nothing to a shared counter.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
         if self.source.kind().takes_ranges() {

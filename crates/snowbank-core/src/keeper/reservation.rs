@@ -1,8 +1,8 @@
 //! The size of a ticket source's reservations: the numbers between its cursor and its ceiling.
 //!
 //! A counter has no clock, so demand decides how far ahead its ceiling is. The next reservation is
-//! durable before more than half of the present one is used, unless demand surges. A crash skips
-//! the rest of a reservation.
+//! durable before more than half of the present one is used, unless demand surges or storage is
+//! slow. A crash skips the rest of a reservation.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use snowbank_id::layout::Position;
 /// The smallest reservation. A start makes a reservation of this size, so a crash of an unused
 /// daemon skips at most this many numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, apart from the numbers that requests wait for. A core uses some 20
-/// million numbers a second at most. Even then, half of a reservation outlasts ten syncs of a good
-/// disk. Even if a crash skips a whole reservation each second, the counter lasts for 29,000 years.
+/// The largest reservation, apart from numbers for requests that wait or gave up. A core uses some
+/// 20 million numbers a second at most. Even then, half of a reservation outlasts ten syncs of a
+/// good disk. Even if a crash skips a whole reservation each second, the counter lasts for 29,000
+/// years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate. In half of this time the keeper
 /// looks at least twice, so a request hardly ever waits for a sync.
@@ -47,7 +48,7 @@ impl Reservation {
         Reservation { size: RESERVATION_MIN, lasts: LASTS, per_second: 0, from: cursor, since: now.boot }
     }
 
-    /// Sets the time for which a reservation lasts.
+    /// Sets the time for which a reservation lasts, at least [`LASTS`].
     pub(super) fn lasting(self, lasts: Duration) -> Self {
         Reservation { lasts: lasts.max(LASTS), ..self }
     }

@@ -159,9 +159,9 @@ fn all_ceilings_rise_when_one_source_needs_it() {
     assert_eq!(world.look(at).next_in, PERIOD, "both are due again at the same time");
 }
 
-/// The ID clock is as far ahead as it may be, so an early raise gains nothing.
+/// The ID clock stands still, so an early raise gains nothing.
 #[test]
-fn at_max_ahead_ceilings_rise_about_once_a_second() {
+fn beyond_max_ahead_ceilings_rise_twice_a_second_at_most() {
     let mut world = World::new();
     world.settle(later(SECOND_US, 0));
     let before = world.handed_out.len();

@@ -25,7 +25,8 @@ const AHEAD_SHARE: u64 = 16;
 /// has room for several claims.
 const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 
-/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
+/// A shard that wants fewer IDs than this claims none ahead: a direct claim then costs no more than
+/// the ring.
 const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
@@ -70,8 +71,7 @@ pub struct Lane {
     ring_end: Position,
     /// True from the lane's first use in a wake-up to the wake-up's end.
     is_awake: bool,
-    /// The window of this wake-up. It is computed when it is first used, because most wake-ups use
-    /// one source.
+    /// The window of this wake-up, computed when it is first used.
     window: Option<Window>,
     now: Now,
     generation: u64,
@@ -295,8 +295,7 @@ impl Lane {
         }
     }
 
-    /// Moves blocks from siblings' rings to this shard's ring until this ring has `wanted` more
-    /// IDs.
+    /// Tries to move blocks with `wanted` IDs from siblings' rings to this shard's ring.
     ///
     /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed
     /// back, because its owner may have handed out higher IDs already.
@@ -414,8 +413,8 @@ impl Lane {
     /// Otherwise the lane claims as many IDs ahead as recent demand suggests.
     ///
     /// A claim ahead has at most this shard's share of the IDs in a sixteenth of the burst window.
-    /// The lane claims nothing ahead after a single request, while requests wait, or while the
-    /// window's limit is near.
+    /// The lane claims nothing ahead after a single small request, while requests wait, or while
+    /// the window's limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         self.is_awake = false;
         let Some(window) = self.window else {

@@ -74,7 +74,7 @@ impl CurrentRun {
 }
 
 /// The ring of one shard's blocks of one source. The shard pushes blocks in increasing order, and
-/// takes the first ones. Siblings also take blocks when the source has nothing left to claim.
+/// takes the first ones. Siblings also take blocks when the source has too little left to claim.
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,

@@ -139,10 +139,11 @@ impl Source {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
     }
 
-    /// Adds a range that the coordinator gave to this daemon. There are three cases. If the new
-    /// range directly follows the present range, and there is no next range, the new range extends
-    /// the present one. If nothing is left of the present range, the new range is used at once.
-    /// Otherwise the new range becomes the next range, and an earlier next range is skipped.
+    /// Adds a range that the coordinator gave to this daemon. A range asked for before a loss of
+    /// the grant is skipped. If the new range directly follows the present range, and there is no
+    /// next range, the new range extends the present one. If nothing is left of the present range,
+    /// the new range is used at once. Otherwise the new range becomes the next range, and an
+    /// earlier next range is skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);

@@ -56,8 +56,8 @@ impl Rules {
 /// The rules by which a source follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The most that the cursor may lag behind the ID clock. This lag is the reserve from which
-    /// bursts are answered at once.
+    /// The most that a claim may lag behind the ID clock. This lag is the reserve from which bursts
+    /// are answered at once.
     pub burst_window: Duration,
     /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,

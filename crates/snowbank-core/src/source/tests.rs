@@ -119,7 +119,7 @@ fn starts_without_a_state_never_repeat_a_position() {
     const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
     for guard_ticks in [1, 3] {
         let mut seen = std::collections::HashSet::new();
-        // A crash loop: each process lives for 400 ms, and asks for its first ID all the time.
+        // A crash loop: each process lives for 400 ms, and asks for an ID every 20 ms.
         for life in 0..20_u64 {
             let now = after_ms(life * 400);
             let numbering = numbering(SECONDS);
@@ -278,7 +278,7 @@ pub(super) fn drain(source: &Source, now: Now) {
 }
 
 #[test]
-fn a_claim_that_meets_the_end_of_a_new_range_wakes_the_keeper() {
+fn after_a_new_range_the_next_want_wakes_the_keeper() {
     let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
     assert!(!source.grant().want_more(), "the keeper was woken already");

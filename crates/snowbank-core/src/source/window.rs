@@ -42,7 +42,7 @@ pub struct Window {
     pub limit: Position,
     /// The reason for the limit.
     pub bound: Bound,
-    /// The ID clock's time at that moment.
+    /// The ID clock's time at that moment. May be earlier if nothing can be claimed.
     pub id_time: UnixMicros,
     pub(super) now: Now,
 }
@@ -205,9 +205,9 @@ impl Source {
 
     /// Returns the time until the clock allows IDs again.
     ///
-    /// The result is zero except in two cases: the last position claimed is further ahead of the
-    /// clock than the rules allow, or the source has no stored state and the clock has not reached
-    /// its start. Unlike a claim, this function begins no catch-up.
+    /// The result is zero except in two cases: the cursor is further ahead of the clock than the
+    /// rules allow, or the source has no stored state and the clock has not reached its start.
+    /// Unlike [`window`](Source::window), this function begins no catch-up.
     pub fn unavailable_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
         if let Some(begins_in) = self.begins_in(cursor, now) {
@@ -251,7 +251,8 @@ impl Source {
         clock::until(now, &self.catch_up, self.rules.max_ahead, start)
     }
 
-    /// Returns the time until the ID clock enters the tick after the window's tick.
+    /// Returns the time until the ID clock enters the tick after the window's tick or, if the clock
+    /// is too far behind, until IDs are available again.
     pub fn next_tick_in(&self, window: &Window) -> Duration {
         match window.bound {
             Bound::Standing(ready_in) => ready_in,

@@ -26,7 +26,7 @@ fn after_a_jump_only_ceilings_written_since_are_granted() {
 
 /// After kill -9, a start with another worker ID begins above the stored bound of ID time. Here the
 /// source starts at the wall clock, or ahead of it as after a crash. Then the wall clock steps
-/// back, and is slewed until it is right again.
+/// back, and runs fast until it is right again.
 #[test]
 fn id_time_never_exceeds_its_stored_bound() {
     for ahead_us in [0, 2 * SECOND_US] {

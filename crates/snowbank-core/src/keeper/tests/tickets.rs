@@ -4,7 +4,7 @@ use super::*;
 use crate::source::tests::counter;
 use crate::source::wait_queue::WaitRequest;
 
-/// Returns a keeper of one ticket source at position 0, whose first reservation is granted.
+/// Returns a keeper of one ticket source at position 0.
 fn world(source: Source) -> World {
     let now = wall().believe(START);
     World::of(vec![ManagedSource::new(Arc::new(source), CEILING_RULE, Position(0), now)], &[Reach::Local])
@@ -22,7 +22,7 @@ fn a_shared_counter_never_counts_as_revoked() {
 /// At one request a second, the reservation is more than half full for minutes, so no raise is
 /// near.
 #[test]
-fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
+fn a_trickle_of_numbers_seldom_wakes_the_keeper() {
     let mut world = world(counter(0));
     for second in 1..1_000 {
         assert!(world.claim(START, 1).is_some(), "{second}");

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Layouts whose runs have different lengths: whole ticks, rows of four IDs, groups of two rows,
-/// and ticks with few IDs.
+/// Layouts whose runs have different lengths: whole ticks, rows of four IDs, uneven rows, rows in
+/// two groups, and ticks with few IDs.
 const LAYOUTS: [(&str, &str); 5] = [
     (TWITTER, "0-3"),
     ("time:41,sequence:12,worker:10", "0-3"),

@@ -1,4 +1,5 @@
-//! A property over random steps: each ID is claimed once, in order and below the ceiling.
+//! A property over random steps: direct claims are in order and below the ceiling, and those for
+//! waiting requests are disjoint.
 
 use super::*;
 
@@ -27,8 +28,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Under any clock, each claim lies above all earlier claims, below the ceiling, and within
-    /// `max_ahead` of the wall clock. When all waits have ended, no ID counts as admitted.
+    /// Under any clock, each direct claim lies above all earlier ones, below the ceiling, and
+    /// within `max_ahead` of the wall clock. When all waits have ended, no ID counts as admitted.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),

@@ -13,7 +13,7 @@ const RESERVED_SHARE: u64 = 64;
 
 /// The positions that can be promised to a request.
 pub(super) struct Supply {
-    /// The first position that is not claimed yet.
+    /// The first position that a claim could get now.
     next: u64,
     /// The position after the last one that will be available by the request's deadline, as far as
     /// that can be promised.
@@ -27,8 +27,8 @@ impl Source {
     /// already serve the request.
     ///
     /// # Errors
-    /// Refuses the request if the window's bound makes waiting useless, or if, by the deadline,
-    /// there are too few positions for this request and all requests admitted before.
+    /// Refuses the request if the window's bound rules a wait out, or if, by the deadline, there
+    /// are too few positions for this request and all requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -47,7 +47,7 @@ impl Source {
         self.forget_lost_claims(self.grant.generation(), &mut queue);
         // The request is counted before the cursor is read, so that direct claims that begin later
         // must queue up. A direct claim that checked the count just before may still take promised
-        // positions. In that case the request is refused at its deadline.
+        // positions. In that case the request may be refused at its deadline.
         self.wait_queue.count(request.count);
         let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
@@ -77,9 +77,8 @@ impl Source {
         self.let_pass(waiting, left.min(spare));
     }
 
-    /// Checks that a request can be promised its positions. Returns the position that the ID clock
-    /// will have reached by the request's deadline; `None` while the clock is unknown, and for a
-    /// ticket source.
+    /// Checks that a request can be promised its positions. Returns the supply's limit; `None`
+    /// while the clock is unknown, and for a ticket source.
     fn promise(
         &self,
         window: &Window,

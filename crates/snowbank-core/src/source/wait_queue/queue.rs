@@ -12,8 +12,8 @@ pub(super) struct Entry {
     pub(super) id: WaitId,
     pub(super) request: WaitRequest,
     pub(super) spans: Vec<Span>,
-    /// The position that the ID clock will have reached by the deadline. `None` while the clock is
-    /// unknown, and for a ticket source.
+    /// The limit of the supply by the deadline. `None` while the clock is unknown, and for a ticket
+    /// source.
     pub(super) limit_by_due: Option<u64>,
     /// The request's place in the rotation in which requests get leftover positions.
     pub(super) turn: u64,

@@ -53,7 +53,7 @@ pub enum Refusal {
     Lost,
     /// The layout has no ticks left.
     Ended,
-    /// The ticket counter has fewer numbers left than the request wants.
+    /// The ticket counter has too few numbers left, or no range that is large enough.
     CounterEnded,
     /// The source was sealed, because the daemon stops.
     Sealed,
@@ -78,7 +78,7 @@ pub struct Finished {
 pub struct Advanced {
     /// The time until the queue must be advanced again; `None` if no request waits.
     pub next_in: Option<Duration>,
-    /// The shards that have finished requests, and must collect them.
+    /// The shards whose requests were finished now. They must collect them.
     pub shards: Vec<usize>,
     /// True if a request has met the ceiling, and the keeper must be woken to raise it.
     pub meets_ceiling: bool,

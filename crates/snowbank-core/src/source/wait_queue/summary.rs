@@ -21,7 +21,7 @@ pub(super) struct Want {
     pub(super) wanted: u64,
     /// The part of `wanted` that is promised: the request gets it by its deadline.
     pub(super) promised: u64,
-    /// The position that the ID clock will have reached by its deadline.
+    /// The position after the last one that can be promised by its deadline.
     pub(super) limit_by_due: u64,
 }
 
@@ -177,8 +177,8 @@ impl Summary {
     }
 
     /// Returns how many positions must go to promises now, in order of deadlines. With fewer, some
-    /// promise would need every position up to its deadline, and other requests would get none
-    /// until that deadline.
+    /// promise would need nearly every position up to its deadline, and other requests would get
+    /// hardly any until then.
     ///
     /// `next` is the first position that is not available yet. Of the positions to come, the result
     /// counts on all but one in [`LEFT_OUT`].

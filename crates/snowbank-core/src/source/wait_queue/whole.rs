@@ -1,8 +1,8 @@
 //! The waiting requests of a ticket counter. They wait for a higher ceiling, not for the next tick.
 //!
-//! Each request gets its numbers by one claim, so the numbers are consecutive. A later request
-//! passes a waiting one only if the later request fits below the ceiling and the waiting one does
-//! not. So reserved numbers are still handed out while storage fails.
+//! Each request gets its numbers by one claim, so the numbers are consecutive. A request passes one
+//! with an earlier deadline only if it fits below the ceiling and the other does not. So reserved
+//! numbers are still handed out while storage fails.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
@@ -13,8 +13,8 @@ impl Source {
     /// into that range. Once the coordinator has no range left, requests that fit into no range are
     /// refused. Returns the last window that was used.
     ///
-    /// All claims of one call have the same generation, because a range of another generation is
-    /// never used.
+    /// If the grant is lost and a new range comes during the call, numbers of that range are
+    /// recorded under the old generation. They are then skipped.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
         let window = self.feed_ranges(window, queue, rng);
         if self.has_last_range() {
@@ -66,7 +66,8 @@ impl Source {
         }));
     }
 
-    /// Claims the rest of a ticket counter's reservation for a partial request whose wait is over.
+    /// Claims what is left of a ticket counter's reservation for a partial request whose wait is
+    /// over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
         if !self.kind.follows_the_clock()
             && entry.request.partial
