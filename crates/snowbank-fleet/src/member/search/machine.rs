@@ -303,8 +303,8 @@ impl Machine {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
-    /// Makes the first local ceiling durable. The start is above all marks. A real start that finds
-    /// its own state's mark above it may be refused instead.
+    /// Makes the first local ceiling durable. The start is above all marks. A real start may be
+    /// refused because of a mark, as in [`StartAndEnd`](super::world::Event::StartAndEnd).
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Daemon {
         let ids = Ids::of(&taken.worker_ids);
         let space = self.space;

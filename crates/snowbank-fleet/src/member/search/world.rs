@@ -68,6 +68,8 @@ enum Event {
     /// A start that took longer ends, and the daemon hands out all IDs that it was granted.
     Begin(usize),
     Kill(usize),
+    /// A start writes its keys, and ends before it makes a local ceiling durable.
+    StartAndEnd(usize, UnixMicros),
     Stop(usize),
     Boot(usize),
     /// The state of the first machine replaces the state of the second machine.
@@ -259,6 +261,7 @@ impl World {
                     for wall in self.walls() {
                         events.push(Event::Start(index, wall, Amount::One));
                         events.push(Event::Start(index, wall, Amount::All));
+                        events.extend(has_faults.then_some(Event::StartAndEnd(index, wall)));
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
@@ -386,7 +389,10 @@ impl World {
     /// Sets the clocks that an event reads to a later time, if time has passed.
     fn run_clocks(&mut self, event: &Event) {
         match *event {
-            Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)
+            Event::Start(_, wall, _)
+            | Event::StartAndEnd(_, wall)
+            | Event::Raise(_, wall)
+            | Event::Look(_, wall)
                 if self.clocks != AllClocks::Differ =>
             {
                 self.time = wall.max(self.time);
@@ -426,6 +432,14 @@ impl World {
             Event::Kill(at) => {
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
                 wire::count_fault();
+            }
+            Event::StartAndEnd(at, wall) => {
+                wire::count_fault();
+                let machine = self.machine(at);
+                let stored = (machine.ceilings, machine.marks.clone());
+                machine.start(wall);
+                (machine.ceilings, machine.marks) = stored;
+                (machine.daemon, machine.starting) = (None, None);
             }
             Event::Boot(at) => {
                 self.boot(at);
