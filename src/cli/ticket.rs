@@ -8,7 +8,7 @@ use snowbank_client::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, wrong_use};
 use crate::ceiling::store::{self, Record, StateDir};
 use crate::ceiling::{HostIdentity, Mark, Owner, StateError, draw_identity, lock_workers};
 use crate::config::{Overrides, SOURCE_NAME, is_source_name};
@@ -88,8 +88,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
              --state-dir in that directory",
         ));
     }
-    let overrides =
-        Overrides::of_variables().map_err(|error| Failure::usage(error.to_string().trim_end()))?;
+    let overrides = Overrides::of_variables().map_err(wrong_use)?;
     let mut fleet = Fleet::open(Some(config.to_owned()), overrides, now)?;
     let (mut operator, sources) = fleet.operator();
     let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());

@@ -193,7 +193,10 @@ impl SourceSettings {
         let is_of_machine = self.is_unpicked()
             && self.worker_id_from == running.worker_id_from
             && self.worker_ids.by_field == running.worker_ids.by_field;
-        if is_of_machine || (self.is_assigned() && running.is_assigned()) {
+        let is_assigned = self.is_assigned()
+            && running.is_assigned()
+            && self.worker_ids.configured() == running.worker_ids.pool;
+        if is_of_machine || is_assigned {
             self.worker_ids.clone_from(&running.worker_ids);
         }
     }

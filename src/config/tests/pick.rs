@@ -1,6 +1,7 @@
 //! Worker IDs that come from an origin alone, or from an origin and `worker_ids` together.
 
 use super::*;
+use snowbank_client::layout::WorkerSet;
 
 fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
     let machine = Machine { host_name: host_name.into(), given_ipv4: None, interfaces: Ok(Vec::new()) };
@@ -49,4 +50,18 @@ fn a_reload_sees_that_a_configured_field_has_changed() {
     wanted.sources[0].keep_picked(&running.sources[0]);
     let mistakes = diff(&running, &wanted).expect_err("only a restart changes worker IDs");
     assert!(mistakes.first_line().contains("worker_ids"), "{mistakes}");
+}
+
+#[test]
+fn a_reload_sees_that_the_pool_of_an_assigned_worker_id_has_changed() {
+    let fleet = "[fleet]\ncoordinator = \"etcd\"\nendpoints = \"http://127.0.0.1:2379\"";
+    let of = |pool| settings(&format!("worker_id_from = \"coordinator\"\nworker_ids = \"{pool}\"\n{fleet}"));
+    let mut running = of("0-9");
+    running.sources[0].worker_ids.assign(WorkerSet::single(5));
+    for (pool, is_changed) in [("0-9", false), ("100-109", true)] {
+        let mut wanted = of(pool);
+        wanted.sources[0].keep_picked(&running.sources[0]);
+        let refused = diff(&running, &wanted).err().map(|mistakes| mistakes.first_line());
+        assert_eq!(refused.is_some(), is_changed, "{refused:?}");
+    }
 }

@@ -102,7 +102,7 @@ impl Memcached {
                 BAD_ARGUMENTS,
                 b"",
                 b"",
-                b"allowed: one key of 1 to 250 bytes, and nothing else",
+                b"allowed: one key of 1 to 250 bytes without blanks, and nothing else",
             );
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };

@@ -144,8 +144,8 @@ fn rejection(bytes: &[u8]) -> Option<String> {
         return Some(reason);
     }
     match line_of_bytes(bytes) {
-        Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),
         Some((_, size)) if size > MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
+        Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),
         None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
         _ => None,
     }

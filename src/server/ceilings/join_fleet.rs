@@ -98,8 +98,7 @@ impl Joined {
                 let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
-            source.worker_ids.set = taken.worker_ids.clone();
-            source.worker_ids.are_given = true;
+            source.worker_ids.assign(taken.worker_ids.clone());
         }
         joined.answers.taken = taken;
         if let Err(error) = joined.take_ranges(settings, found) {

@@ -238,9 +238,11 @@ mod tests {
             let (_client, mut server) = connect().await;
             let bytes = vec![0; 1 << 20];
             let mut write = async || {
-                poll_fn(|cx| Poll::Ready(Pin::new(&mut server.inner).poll_write(cx, &bytes).is_ready())).await
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut server.inner).poll_write(cx, &bytes)))
+                    .await
+                    .map_ok(drop)
             };
-            while write().await {}
+            while matches!(write().await, Poll::Ready(Ok(()))) {}
             let session = server.inner.get_mut().1;
             let mut unsent = Vec::new();
             while session.wants_write() {

@@ -181,7 +181,7 @@ impl Peer {
 
     /// Waits until the client closes the connection.
     pub(crate) fn wait_for_close(&mut self) {
-        self.stream.set_read_timeout(None).expect("no timeout");
+        self.stream.set_read_timeout(Some(Duration::from_secs(300))).expect("a timeout");
         while self.read().is_some() {}
     }
 }
