@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
@@ -72,7 +73,8 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
 /// connection has left.
 #[test]
 fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
-    let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
+    let setup = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]);
+    let daemon = setup.admin().start();
     let mut gone = daemon.connect();
     // The daemon admits this request, and promises it a share of the next 60 seconds.
     gone.send(&[wire::ping(1, b""), Ask::of(800).wait_ms(60_000).bytes()].concat());
@@ -82,7 +84,13 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     assert!(refused.id_count().is_none(), "{refused:?}");
     socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
     drop(gone);
-    poll("a grant after the reset", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
+    let mut requests = 1.0;
+    poll("a grant after the reset", || {
+        requests += 1.0;
+        daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count()
+    });
+    let counted = sample(&scrape(&daemon), "snowbank_requests_total{source=\"default\"}");
+    assert_eq!(counted, requests, "the request of the reset connection was answered");
 }
 
 #[test]
