@@ -7,10 +7,10 @@
 //! I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
 //! [`Shard::top_up`].
 //!
-//! A shard hands out a source's IDs in increasing order, so each connection's IDs increase too.
-//! Only a request that waited may get lower IDs than other connections got meanwhile. The positions
-//! of the current run lie below those of the ring, and these lie below every later claim. A shard
-//! drops blocks that lie below IDs that it has already handed out.
+//! A shard hands out a source's IDs in increasing order, so each connection's IDs increase too. The
+//! exception is a request that waited: it may get lower IDs than the shard's other connections got
+//! meanwhile. The positions of the current run lie below those of the ring, and these lie below
+//! every later claim. A shard drops blocks that lie below IDs that it has already handed out.
 
 mod lane;
 mod ring;

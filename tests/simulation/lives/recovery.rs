@@ -6,7 +6,7 @@ use snowbank_client::layout::Position;
 use super::world::World;
 use super::{MS, SECOND, SHARDS};
 
-/// While a recovery is watched, `max_ahead` passes in this number of steps.
+/// A step of a watched recovery lasts for at most `max_ahead` divided by this number.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
@@ -20,7 +20,7 @@ impl World {
         let stays_wrong = self.rules.on_step_back == OnStepBack::Ride && self.rng.bool();
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
         if let Some(used_us) = self.highest_used_us() {
-            // A ceiling that is more than `max_ahead` ahead has half the horizon in reserve. The
+            // A ceiling may be more than `max_ahead` ahead, by a reserve of half the horizon. The
             // reserves of several crashes must not add up.
             let reserve_us = self.horizon().as_micros() as i64 / 2 + 2 * self.tick_us();
             let beyond_us = used_us - self.highest_wall_us - self.max_ahead_us();

@@ -17,7 +17,8 @@ use crate::protocol::ErrorCode;
 pub(super) struct Call {
     pub(super) exchange: Exchange,
     /// The caller's deadline. If the daemon has no IDs before this deadline, the call moves on to
-    /// the next endpoint. `None` if no other endpoint is left: all others have had no IDs in time.
+    /// the next endpoint. `None` if this is the last endpoint to ask: each of the others has
+    /// already refused the call for that reason.
     pub(super) moves_on_by: Option<Instant>,
 }
 

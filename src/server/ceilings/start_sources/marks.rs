@@ -122,8 +122,8 @@ pub(super) fn too_far(
     let until = ceiling::instant_of(numbering, end).rfc3339(decimals);
     if locks.is_of_kin(locks.furthest()) {
         return format!(
-            "source {name:?}: the mark in {} is of a worker ID of another layout: it was granted IDs that this layout, too, can make \
-             until {until}; use other worker IDs, or a layout whose epoch is at least a year apart",
+            "source {name:?}: the mark in {} is of a worker ID of another layout: it was granted IDs that this layout can make \
+             too, the last of them at {until}; use other worker IDs, or a layout whose epoch is at least a year apart",
             locks.furthest().display(),
         );
     }

@@ -150,7 +150,7 @@ fn a_file_without_room_for_the_records_is_replaced() {
 }
 
 #[test]
-fn a_file_that_a_crash_left_unfinished_stops_no_write() {
+fn an_unfinished_file_of_a_crash_does_not_prevent_a_write() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join(UNFINISHED_NAME), "half").unwrap();
     StateFile::of(directory.path()).write(&records_at(100)).unwrap();
