@@ -272,6 +272,22 @@ impl Machine {
         }
     }
 
+    /// Kills the daemon, or a start.
+    pub(super) fn kill(&mut self) {
+        wire::count_fault();
+        (self.daemon, self.starting) = (None, None);
+    }
+
+    /// Starts a daemon that writes its keys, and ends before it makes a local ceiling durable.
+    pub(super) fn start_and_end(&mut self, wall: UnixMicros) {
+        let stored = (self.ceilings, self.marks.clone());
+        // Counts the fault first, because the start's calls may use up the others.
+        self.kill();
+        self.start(wall);
+        (self.ceilings, self.marks) = stored;
+        (self.daemon, self.starting) = (None, None);
+    }
+
     /// Ends the pause of a start.
     pub(super) fn settle(&mut self) {
         let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };

@@ -259,8 +259,8 @@ impl World {
             match (&machine.starting, &machine.daemon) {
                 (None, None) => {
                     for wall in self.walls() {
-                        events.push(Event::Start(index, wall, Amount::One));
-                        events.push(Event::Start(index, wall, Amount::All));
+                        let start = |amount| Event::Start(index, wall, amount);
+                        events.extend([Amount::One, Amount::All].map(start));
                         events.extend(has_faults.then_some(Event::StartAndEnd(index, wall)));
                     }
                 }
@@ -429,23 +429,9 @@ impl World {
                 let wall = self.slowest_clock();
                 self.machine(at).stop(wall);
             }
-            Event::Kill(at) => {
-                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                wire::count_fault();
-            }
-            Event::StartAndEnd(at, wall) => {
-                wire::count_fault();
-                let machine = self.machine(at);
-                let stored = (machine.ceilings, machine.marks.clone());
-                machine.start(wall);
-                (machine.ceilings, machine.marks) = stored;
-                (machine.daemon, machine.starting) = (None, None);
-            }
-            Event::Boot(at) => {
-                self.boot(at);
-                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
-                wire::count_fault();
-            }
+            Event::Kill(at) => self.machine(at).kill(),
+            Event::StartAndEnd(at, wall) => self.machine(at).start_and_end(wall),
+            Event::Boot(at) => self.boot(at),
             Event::Copy(from, to) => self.copy(from, to, false),
             Event::CopyBeside(from, to) => self.copy(from, to, true),
             Event::Snapshot(from, to) => self.resume_twice(from, to),
@@ -525,6 +511,7 @@ impl World {
         let boot = self.boots;
         let machine = self.machine(at);
         (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
+        machine.kill();
     }
 
     /// Makes a local ceiling durable and marks it, and hands out the IDs of the ticks below it.
