@@ -231,6 +231,10 @@ func (c *Client) do(parent context.Context, wanted request) (answer, error) {
 		}
 		// A refusal with its time to wait helps the caller more than an error about the deadline.
 		if time.Until(deadline) <= pause {
+			var refused *RefusedError
+			if !errors.As(err, &refused) {
+				err = c.contextError(context.DeadlineExceeded, allowed, err)
+			}
 			return answer{}, err
 		}
 		tried.last = err

@@ -216,7 +216,7 @@ export class Client {
       movesOn(error) && isAlone ? (waitMs ?? 0) + this.#pool.backoffMs(tries.count) : 0;
     // The refusal with its time to wait helps the caller more than an error about the deadline.
     if (deadline.leftMs <= pauseMs) {
-      throw error;
+      throw movesOn(error) ? error : this.passed(deadline.allowedMs, error);
     }
     return pauseMs;
   }

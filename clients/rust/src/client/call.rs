@@ -108,7 +108,8 @@ impl Client {
             // The deadline would pass during the pause. To the caller, the refusal with its time to
             // wait says more than an error about the deadline.
             if deadline.left() <= pause {
-                return Err(error);
+                let is_refused = matches!(error, Error::Refused(_));
+                return Err(if is_refused { error } else { deadline.passed(shared, Some(error)) });
             }
             sleep(pause).await;
             last = Some(error);
