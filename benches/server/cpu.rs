@@ -59,7 +59,7 @@ impl<'a> Contender<'a> {
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## CPU per request\n");
-    println!("NEXT of 1 ID. The first row is an echo server. A ratio is the median over the rounds.");
+    println!("NEXT of 1 ID. A ratio to the first row, a bare echo server, is the median over the rounds.");
     let next = Exchange { request: Ask::of(1).default_wait().bytes(), reply_size: 24, marker: (4, 0x81) };
     // The counter starts so high that it never gets another digit, so all replies have one size.
     let incr = Exchange {

@@ -89,7 +89,7 @@ impl Promise {
 
     /// Returns the guarantees of IDs of unknown form.
     pub(crate) fn unknown(source: Option<&str>) -> Self {
-        let source_name = one_line(source.unwrap_or("its own choice"));
+        let source_name = one_line(source.unwrap_or("the server's default"));
         Self { source_name, max_count: u32::MAX, ..Self::default() }
     }
 
@@ -119,7 +119,8 @@ impl Promise {
         };
         if one.shares_ids_with(other) {
             return Err(Failure::of_target(
-                "hand out the same IDs; give each daemon its own worker IDs, or one increment and its own offset",
+                "hand out the same IDs; give each daemon its own worker IDs or, for tickets, \
+                 its own offset with the same increment",
             ));
         }
         Ok(())

@@ -30,8 +30,8 @@ pub(crate) enum Clock {
 #[derive(Debug)]
 pub(super) struct ClockOffset {
     pub(super) clock: Clock,
-    /// The distance by which the promised window of IDs' times is widened. If the clock is not
-    /// [`Clock::Same`], this is `None` until the warm-up is over.
+    /// How far the target's clock may be from ours. An ID's time may be outside the promised window
+    /// by this much. If the clock is not [`Clock::Same`], this is `None` until the warm-up is over.
     pub(super) known_us: Option<i64>,
     /// The shortest round trip of the period, and the offset measured in that round trip.
     best: (u64, i64),
@@ -48,7 +48,7 @@ impl ClockOffset {
     }
 
     /// Measures the distance by the round trip of a request and the time of an ID in its reply.
-    /// Each reply to a timed request sets `known_us`.
+    /// After the warm-up, each reply sets `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));

@@ -101,7 +101,7 @@ impl Reloader {
         let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
             match self.adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                // A late report of an earlier version, whose reload did not wait for the shard.
+                // A late report of an earlier version, whose reload no longer waits.
                 Ok(adopted) if adopted < version => {}
                 Ok(_) => awaited -= 1,
                 Err(RecvTimeoutError::Disconnected) => return Err(String::from("the daemon is stopping")),

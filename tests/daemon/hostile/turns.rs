@@ -214,7 +214,7 @@ fn a_flood_does_not_delay_requests_of_other_clients() {
 ///
 /// The disk delays the raise of the ceiling for seconds. After the raise, all waiting requests get
 /// their IDs at the same time, and the request of the other client is the last of them.
-fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
+fn flood_served_first_behind_waits(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
     let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
@@ -259,6 +259,6 @@ fn requests_behind_a_wait_do_not_delay_other_clients() {
     let setup = setup();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
     let daemon = disk.under(setup.admin()).start();
-    let served = (0..5).find_map(|_| served_before_behind_a_wait(&daemon, &disk)).expect("all wait");
+    let served = (0..5).find_map(|_| flood_served_first_behind_waits(&daemon, &disk)).expect("all wait");
     assert!(served < 100 * PEERS, "{served} requests of the flood were served first");
 }

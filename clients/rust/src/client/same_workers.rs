@@ -65,7 +65,8 @@ async fn check(shared: Arc<Shared>, begins: Instant) {
         let answers = ask_endpoints(&shared).await;
         let found = find_collision(&answers);
         let is_silent = answers.len() < shared.names.len();
-        // A collision stays while an endpoint is silent: it may be restarting, and still collide.
+        // A silent endpoint may be restarting, and may still collide. So while one is silent, only
+        // the second comparison in a row that finds nothing clears the collision.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {
             shared.set_collision(found.clone().map(|collision| collision.error));
