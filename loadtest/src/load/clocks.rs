@@ -48,7 +48,7 @@ impl ClockOffset {
     }
 
     /// Measures the distance by the round trip of a request and the time of an ID in its reply.
-    /// After the warm-up, each reply sets `known_us`.
+    /// Each reply to a timed request sets `known_us`.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {
             self.known_us = self.known_us.or(is_warm.then_some(0));
