@@ -105,17 +105,21 @@ fn a_noeqd_request_costs_more_than_its_single_byte() {
 fn a_line_is_too_long_however_its_bytes_arrive() {
     let facts = Facts::new(&Settings::default(), b"{}".to_vec(), Rules::default());
     let incr_connections = IncrConnections::default();
-    let is_refused = |line: &[u8]| {
+    let refusal = |line: &[u8]| {
         let mut session = Session::new(&facts.access, 0, None, true);
         let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
         let step = Memcached::default().step(line, &mut conditions, &mut Vec::new());
-        matches!(step, Step::Close { .. })
+        matches!(step, Step::Close { .. }).then_some(conditions.rejection)
     };
-    let line = |size: usize| format!("get{}id\r\n", " ".repeat(size - 7)).into_bytes();
-    let longest = line(MESSAGE_BYTES_MAX);
-    assert!(!is_refused(&longest) && !is_refused(&longest[..MESSAGE_BYTES_MAX - 1]));
-    let longer = line(MESSAGE_BYTES_MAX + 1);
-    assert!(is_refused(&longer) && is_refused(&longer[..MESSAGE_BYTES_MAX]));
+    let line = |size: usize, end: &str| format!("get {}{end}", " ".repeat(size - 4 - end.len())).into_bytes();
+    let longest = line(MESSAGE_BYTES_MAX, "id\r\n");
+    assert_eq!([&longest[..], &longest[..MESSAGE_BYTES_MAX - 1]].map(refusal), [None, None]);
+    for end in ["id\r\n", " HTTP/1.1\r\n"] {
+        let longer = line(MESSAGE_BYTES_MAX + 1, end);
+        let refused = refusal(&longer);
+        assert!(matches!(&refused, Some(Some(reason)) if reason.contains("65536 bytes")), "{refused:?}");
+        assert_eq!(refusal(&longer[..MESSAGE_BYTES_MAX]), refused);
+    }
 }
 
 #[test]

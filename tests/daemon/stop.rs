@@ -166,7 +166,11 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     let said = daemon.log();
-    assert_eq!(said.matches("did not answer in time").count(), 1, "{said}");
+    assert_eq!(
+        said.matches("storage or the fleet's coordinator did not answer in time").count(),
+        1,
+        "{said}"
+    );
     disk.works();
     let next = machine.start("");
     let first = next.draw_one();
