@@ -325,8 +325,10 @@ final class Lane implements Session.Lead {
         }
         if (homecoming == null) {
             preferred().stream().filter(target -> restNanos(target) == 0).findFirst().ifPresent(this::goHome);
+            // The waiting calls are sent before the lane leaves: this daemon serves.
+            return false;
         }
-        if (homecoming == null || !homecoming.isDone) {
+        if (!homecoming.isDone) {
             return false;
         }
         if (homecoming.failure != null) {
