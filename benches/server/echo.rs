@@ -30,9 +30,9 @@ const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, which happens when the parent process ends. If `of_incr` is
+/// Serves until standard input ends, which happens when the parent process ends. If `answers_incr` is
 /// true, clients speak Redis' protocol.
-pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
+pub(crate) fn serve(answers_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let watch = epoll::EventFlags::IN;
@@ -40,7 +40,7 @@ pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     epoll::add(&epoll, io::stdin(), epoll::EventData::new_u64(PARENT), watch)?;
     println!("listening on {}", listener.local_addr()?);
 
-    let exchange = if of_incr { INCR } else { NEXT };
+    let exchange = if answers_incr { INCR } else { NEXT };
     let replies = exchange.reply.repeat(REQUESTS_MAX);
     let mut input = vec![0; INPUT_SIZE];
     let mut peers: Vec<Option<TcpStream>> = Vec::new();

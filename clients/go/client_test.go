@@ -362,7 +362,7 @@ func TestServersOfOtherProtocolsAreNamed(t *testing.T) {
 		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q was due: %v", name, err)
 		}
-		// While another endpoint serves, the stranger is only listed.
+		// While another endpoint serves, the other server is only listed.
 		daemon := startFake(t, "127.0.0.1:0")
 		client = newClient(t, Options{Endpoints: []string{listener.Addr().String(), daemon.address}})
 		if _, err = client.Next(background); err != nil {

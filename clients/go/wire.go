@@ -171,7 +171,7 @@ func (in *input) next() (f frame, isWhole bool, problem string) {
 	}
 	length := binary.LittleEndian.Uint32(arrived)
 	if length < lengthMin || length > lengthMax {
-		return frame{}, false, describeStranger(length, arrived)
+		return frame{}, false, describeForeign(length, arrived)
 	}
 	size := lengthSize + int(length)
 	if len(arrived) < size {

@@ -114,7 +114,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let objectives = arguments.objectives();
     let Arguments { json, html, csv, hlog, .. } = arguments;
     open_files(&[json, html, csv, hlog])?;
-    let origin = origin::of_this_process();
+    let origin = origin::this_process();
     let terminal = Terminal::new(json.as_deref());
     terminal.begin_runs().map_err(Failure::usage)?;
     let outcome = trial::run(&scenario, &objectives, arguments.runs, &terminal);
@@ -162,7 +162,7 @@ impl Arguments {
     }
 
     fn objectives(&self) -> Objectives {
-        let latencies = if self.closed { self.latencies.given() } else { self.latencies.of_open_loop() };
+        let latencies = if self.closed { self.latencies.given() } else { self.latencies.open_loop() };
         let errors = self.errors.map_or(0.0, |share| share.0);
         Objectives { rate: self.rate, latencies, errors }
     }

@@ -136,7 +136,7 @@ fn row(figure: [&'static str; 4], a: &[Run], b: &[Run]) -> Option<Row> {
     let unit = a.first()?.figures.get(row, name)?.unit;
     let a = (&a_values).mean();
     let b = (&b_values).mean();
-    let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
+    let interval = if unit == Unit::None { None } else { spread::estimate(&a_values, &b_values) };
     let more = match interval {
         // Numbers of errors count as different only if one side has errors and the other has none.
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
@@ -207,7 +207,7 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
             "found {a} in A and {b} in B, allowed: the same loop in all runs; their times are not comparable"
         ));
     }
-    let loads = a.iter().chain(b).flat_map(|run| run.figures.of_row(LOAD)).map(|figure| figure.name.as_str());
+    let loads = a.iter().chain(b).flat_map(|run| run.figures.row(LOAD)).map(|figure| figure.name.as_str());
     let loads: BTreeSet<&str> = loads.collect();
     let mut warnings = Vec::new();
     for (row, name) in loads.into_iter().map(|name| (LOAD, name)).chain(ALIKE) {

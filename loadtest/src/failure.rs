@@ -24,7 +24,7 @@ impl Failure {
         Self { blame: Blame::User, reason: reason.to_string() }
     }
 
-    pub(crate) fn of_target(reason: impl ToString) -> Self {
+    pub(crate) fn from_target(reason: impl ToString) -> Self {
         Self { blame: Blame::Target, reason: reason.to_string() }
     }
 

@@ -68,7 +68,7 @@ impl Watched {
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         Self {
             origin,
-            stalls: Stalls::of_measurement(warm_up.as_nanos() as u64),
+            stalls: Stalls::from_measurement(warm_up.as_nanos() as u64),
             own: Mutex::new(OwnTime::of(owners)),
             late: Mutex::default(),
             cores: (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect(),
@@ -148,7 +148,7 @@ impl Watched {
         // If the system refuses this, two sleepers may share a core, and another core has none.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let mut run_delay = RunDelay::of_this_thread();
+        let mut run_delay = RunDelay::this_thread();
         let sees_waits = self.lock_own().sees_all();
         let mut slept_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {

@@ -7,7 +7,7 @@ use crate::report::figure::{Figures, Unit};
 
 /// Describes this process, its machine and the time of day. If the run started a daemon, the daemon
 /// runs on this machine, too. The command line contains no secret, because tokens are in files.
-pub(crate) fn of_this_process() -> Figures {
+pub(crate) fn this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
     let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or(jiff::Timestamp::UNIX_EPOCH);

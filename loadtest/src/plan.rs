@@ -221,7 +221,7 @@ impl<'a> Basis<'a> {
         if wanted <= all {
             return Ok(());
         }
-        Err(Failure::of_target(format!(
+        Err(Failure::from_target(format!(
             "no plan: {}, with {} each, need {}; the layout has {all}",
             counted(all_daemons, "daemon"),
             counted(self.worker_ids, "worker ID"),

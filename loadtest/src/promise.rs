@@ -72,7 +72,7 @@ impl Promise {
         })?;
         let numbering = numbering_of(found).map_err(|reason| {
             let name = &found.name;
-            Failure::of_target(format!("the target's INFO describes source {name:?} wrongly: {reason}"))
+            Failure::from_target(format!("the target's INFO describes source {name:?} wrongly: {reason}"))
         })?;
         Ok(Self {
             source_name: one_line(&found.name),
@@ -95,7 +95,7 @@ impl Promise {
 
     /// Returns the guarantees of another server's counter, which hands out every number once, from
     /// 1.
-    pub(crate) fn of_counter() -> Self {
+    pub(crate) fn from_counter() -> Self {
         let counter = TicketCounter::new(COUNTER, 1, 1).ok();
         Self { numbering: counter.map(Numbering::Ticket), ..Self::unknown(Some("a counter")) }
     }
@@ -118,7 +118,7 @@ impl Promise {
             ));
         };
         if one.shares_ids_with(other) {
-            return Err(Failure::of_target(
+            return Err(Failure::from_target(
                 "hand out the same IDs; give each daemon its own worker IDs or, for tickets, \
                  its own offset with the same increment",
             ));

@@ -148,7 +148,7 @@ impl<'a> Loaded<'a> {
         outcome.elapsed = elapsed;
         outcome.undisturbed = elapsed - outcome.counts.outage.min(after);
         outcome.rounds = 1;
-        outcome.target = json::of_targets(scenario, &peers, self.daemon.is_some());
+        outcome.target = json::targets(scenario, &peers, self.daemon.is_some());
         outcome.promise = peers.swap_remove(0).promise;
         Ok(outcome)
     }
@@ -221,7 +221,7 @@ impl Outcome {
 ///
 /// # Errors
 /// One line if the run did not reach its end.
-pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
+pub(crate) fn run_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
     // One more connection greets the echo first.
     let address = echo::start(1 + scenario.connections).map_err(|error| error.to_string())?;
     let scenario = Scenario {

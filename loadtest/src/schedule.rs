@@ -35,7 +35,7 @@ impl Schedule {
         let random = fastrand::Rng::with_seed((thread as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut schedule = Self { rate_per_s, arrivals, step: threads as f64, next: thread as f64, random };
         if arrivals == Arrivals::Poisson {
-            schedule.next = schedule.draw_step();
+            schedule.next = schedule.random_step();
         }
         schedule
     }
@@ -49,12 +49,12 @@ impl Schedule {
     pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,
-            Arrivals::Poisson => self.draw_step(),
+            Arrivals::Poisson => self.random_step(),
         };
     }
 
     /// Draws an exponential step of mean `step`, by inversion. The logarithm's argument is never 0.
-    fn draw_step(&mut self) -> f64 {
+    fn random_step(&mut self) -> f64 {
         -(1.0 - self.random.f64()).ln() * self.step
     }
 }

@@ -124,7 +124,7 @@ impl Rules {
 
     /// Returns the identity of the client's own certificate, the first of the chain. The
     /// certificate's first name that has an identity decides.
-    pub(super) fn of_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
+    pub(super) fn by_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
         // Most configurations name no certificates. With such a configuration, no certificate is
         // read.
         let own = chain.first().filter(|_| !self.by_certificate.is_empty())?;
@@ -133,7 +133,7 @@ impl Rules {
 
     /// Returns the identity of a token, if it has one. The outer `None` means that the token is not
     /// one of the daemon's.
-    pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
+    pub(super) fn by_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // The reader of the token file refuses names that no identity has.
         Some(name.and_then(|name| self.identities.get(name)))

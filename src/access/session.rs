@@ -69,14 +69,14 @@ impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens` is false for
     /// a protocol that has no place for a token: clients of that protocol need no token.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
-        let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
+        let by_certificate = shown.and_then(|shown| rules.by_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. The client's certificate
         // is then checked again.
         let is_current = shown.is_none() || trusted_by == digest_of(rules);
         let mut session = Session {
             version: if is_current { version } else { OUTDATED },
-            has_named_certificate: of_certificate.is_some(),
+            has_named_certificate: by_certificate.is_some(),
             identity: None,
             token: None,
             is_authorized: rules.tokens.is_none() || !has_tokens,
@@ -87,7 +87,7 @@ impl Session {
         };
         // A client that still owes a token has no identity, unless its certificate has an identity.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
-        session.become_identity(of_certificate.or(anonymous));
+        session.become_identity(by_certificate.or(anonymous));
         session
     }
 
@@ -105,7 +105,7 @@ impl Session {
             identity.usage.connected.fetch_add(1, Ordering::Relaxed);
         }
         let old = std::mem::replace(&mut self.identity, identity.cloned());
-        self.note_limits();
+        self.record_limits();
         if let Some(old) = old.filter(|_| !stays) {
             old.usage.connections.fetch_sub(1, Ordering::Relaxed);
         }
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.
-    fn note_limits(&mut self) {
+    fn record_limits(&mut self) {
         let is_unlimited = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
         self.is_unlimited = is_unlimited && self.revoked.is_none();
     }
@@ -172,9 +172,9 @@ impl Session {
     pub fn show_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
         let hash = Tokens::hash(token);
         if rules.tokens.is_some() {
-            let of_token = rules.of_token(&hash).ok_or(Denial::UnknownToken)?;
-            let of_certificate = self.identity.as_ref().filter(|_| self.has_named_certificate).cloned();
-            self.become_identity(one_of(of_certificate.as_ref(), of_token)?.or(rules.anonymous()));
+            let by_token = rules.by_token(&hash).ok_or(Denial::UnknownToken)?;
+            let by_certificate = self.identity.as_ref().filter(|_| self.has_named_certificate).cloned();
+            self.become_identity(one_of(by_certificate.as_ref(), by_token)?.or(rules.anonymous()));
         }
         self.token = Some(Box::new(hash));
         self.is_authorized = true;
@@ -215,7 +215,7 @@ impl Session {
         self.version = version;
         let renewed = self.follow(rules, shown);
         self.revoked = renewed.err();
-        self.note_limits();
+        self.record_limits();
         renewed
     }
 
@@ -223,20 +223,20 @@ impl Session {
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
         }
-        let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
-        let of_token = match &self.token {
-            Some(hash) if rules.tokens.is_some() => rules.of_token(hash).ok_or(Denial::TokenRevoked)?,
+        let by_certificate = shown.and_then(|shown| rules.by_chain(shown.chain));
+        let by_token = match &self.token {
+            Some(hash) if rules.tokens.is_some() => rules.by_token(hash).ok_or(Denial::TokenRevoked)?,
             _ => None,
         };
-        let identity = one_of(of_certificate, of_token)?;
-        if self.has_named_certificate && of_certificate.is_none() {
+        let identity = one_of(by_certificate, by_token)?;
+        if self.has_named_certificate && by_certificate.is_none() {
             return Err(Denial::CertificateRevoked);
         }
         let had_name = self.identity.as_ref().is_some_and(|identity| identity.name != ANONYMOUS);
         if had_name && identity.is_none() {
             return Err(Denial::TokenRevoked);
         }
-        self.has_named_certificate = of_certificate.is_some();
+        self.has_named_certificate = by_certificate.is_some();
         self.is_authorized = rules.tokens.is_none() || self.token.is_some() || self.needs_no_token;
         self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
         Ok(())
@@ -269,10 +269,10 @@ fn digest_of(rules: &Rules) -> u64 {
 /// Returns the identity of a certificate or of a token. If both have an identity, it must be the
 /// same identity.
 fn one_of<'r>(
-    of_certificate: Option<&'r Arc<Identity>>,
-    of_token: Option<&'r Arc<Identity>>,
+    by_certificate: Option<&'r Arc<Identity>>,
+    by_token: Option<&'r Arc<Identity>>,
 ) -> Result<Option<&'r Arc<Identity>>, Denial> {
-    match (of_certificate, of_token) {
+    match (by_certificate, by_token) {
         (Some(one), Some(other)) if one.name != other.name => Err(Denial::TwoIdentities),
         (one, other) => Ok(other.or(one)),
     }

@@ -33,14 +33,14 @@ impl Usage {
 
     /// Counts IDs that a shard hands out. Only that shard's thread may call this.
     #[inline]
-    pub(crate) fn note_ids(&self, shard: usize, source: usize, count: u64) {
-        if let Some(of_shard) = self.ids.get(shard) {
-            of_shard[source].add(count);
+    pub(crate) fn record_ids(&self, shard: usize, source: usize, count: u64) {
+        if let Some(by_source) = self.ids.get(shard) {
+            by_source[source].add(count);
         }
     }
 
     /// Returns the IDs drawn from a source.
     pub(crate) fn ids(&self, source: usize) -> u64 {
-        self.ids.iter().map(|of_shard| of_shard[source].get()).sum()
+        self.ids.iter().map(|by_source| by_source[source].get()).sum()
     }
 }

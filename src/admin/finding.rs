@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// metrics and the alerts leave out `stop`. The log leaves out `stop` and `reload`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or
-    /// [`OF_SOURCE`](super::findings::OF_SOURCE), or `stop`.
+    /// The subject, such as `clock`: one of [`DAEMON`](super::findings::DAEMON) or
+    /// [`SOURCE`](super::findings::SOURCE), or `stop`.
     pub(crate) name: Cow<'static, str>,
     /// The name of the source that the finding is about. `None`: the finding is about the daemon.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -49,7 +49,7 @@ type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 /// The subjects of findings about the daemon, each with the function that looks for a finding. The
 /// metrics have a series for each subject. A stop is not in this table, because nobody needs an
 /// alert about a stop.
-pub(super) const OF_DAEMON: [(&str, Find); 11] = [
+pub(super) const DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
     ("connections", Status::find_full_connections),
@@ -64,7 +64,7 @@ pub(super) const OF_DAEMON: [(&str, Find); 11] = [
 ];
 
 /// The subjects of findings about a source, each with the function that looks for a finding.
-pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
+pub(super) const SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", Status::find_ceiling),
     ("refusals", Status::find_refusals),
@@ -85,13 +85,13 @@ impl Status {
                 message: message.into(),
             });
         }
-        for (name, find) in OF_DAEMON {
+        for (name, find) in DAEMON {
             if let Some((effect, message)) = find(self) {
                 findings.push(Finding { name: name.into(), source: None, effect, message });
             }
         }
         for source in &self.sources {
-            for (name, find) in OF_SOURCE {
+            for (name, find) in SOURCE {
                 if let Some((effect, message)) = find(self, source) {
                     let source = Some(source.name.clone());
                     findings.push(Finding { name: name.into(), source, effect, message });

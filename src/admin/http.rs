@@ -126,7 +126,7 @@ impl Site {
     }
 
     fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
-        let text = metrics::openmetrics(&self.0.status(), &Process::look());
+        let text = metrics::openmetrics(&self.0.status(), &Process::read());
         let content_type = if wants_openmetrics(accept) {
             "application/openmetrics-text; version=1.0.0; charset=utf-8"
         } else {

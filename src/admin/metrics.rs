@@ -13,7 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
-use super::findings::{OF_DAEMON, OF_SOURCE};
+use super::findings::{DAEMON, SOURCE};
 use super::process::Process;
 use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
@@ -151,10 +151,10 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
 /// Returns a sample for each finding except `stop`. A sample without a finding has the value 0, so
 /// the value returns to 0 when a finding ends.
 fn findings(status: &Status) -> Vec<Sample> {
-    let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
-    let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|(name, _)| (name, Some(&of.name))));
+    let daemon = DAEMON.map(|(name, _)| (name, None));
+    let by_source = status.sources.iter().flat_map(|of| SOURCE.map(|(name, _)| (name, Some(&of.name))));
     let mut samples = Vec::new();
-    for (name, source) in of_daemon.into_iter().chain(of_sources) {
+    for (name, source) in daemon.into_iter().chain(by_source) {
         let found =
             status.findings.iter().find(|found| found.name == name && found.source.as_ref() == source);
         let value = found.map_or(0, |found| if found.effect.is_urgent() { 2 } else { 1 });

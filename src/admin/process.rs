@@ -13,7 +13,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Reads the figures.
-    pub(crate) fn look() -> Process {
+    pub(crate) fn read() -> Process {
         use rustix::param::page_size;
         use rustix::process::{Resource, getrlimit};
         use rustix::time::{ClockId, clock_gettime};

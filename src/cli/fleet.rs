@@ -10,7 +10,7 @@ use serde_json::json;
 use super::inputs::Inputs;
 use super::layout::write_json;
 use super::{Failure, Outcome, cores};
-use crate::ceiling::draw_identity;
+use crate::ceiling::new_identity;
 use crate::clock;
 use crate::config::{Overrides, Settings, SourceSettings};
 use crate::fleet::{self, Begins, Coordinator, Entry, FleetError, Freeing, Operator, Prepared, Preparing};
@@ -229,7 +229,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         None => arguments.new.then_some(Begins::New),
     };
     let preparing = Preparing { begins, is_growing: arguments.add, horizon, max_ahead, now };
-    let prepared = operator.init(&layouts, preparing, draw_identity)?;
+    let prepared = operator.init(&layouts, preparing, new_identity)?;
     let Prepared { is_new, replaced, is_floor_changed, .. } = prepared;
     let shown = PreparedFleet {
         fleet: operator.name,
@@ -407,7 +407,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
             numbers - 1
         )));
     }
-    let write = draw_identity();
+    let write = new_identity();
     let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
     let held = operator.release(layout, *number, freeing)?;
     if common.json {

@@ -44,7 +44,7 @@ impl From<Unread> for StartError {
     fn from(unread: Unread) -> Self {
         let reason = unread.first_line();
         match unread {
-            Unread::File(file) => StartError::of_system(file_may_pass(&file.error), reason),
+            Unread::File(file) => StartError::from_system(file_may_pass(&file.error), reason),
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
             Unread::Mistakes(_) => StartError::WrongSetting(reason),
         }

@@ -30,7 +30,7 @@ pub(super) fn start(
             service::reload_begins();
             let outcome = reload(&inputs, &mut reloader, &mut logs);
             let result = outcome.as_ref().map(drop).map_err(String::as_str);
-            reloader.note(result);
+            reloader.record(result);
             service::reload_ended(result);
             match outcome {
                 Ok((reloaded, warnings)) => {

@@ -194,10 +194,10 @@ impl<W: Write> Process<'_, W> {
         let addresses = where_it_listens(&server);
         let is_probed = server.admin_addresses().next().is_some();
         let stops = self.stops.map_or_else(Stops::catch, Ok)?;
-        let of_stop = health.clone();
+        let stop_health = health.clone();
         let stop = async {
             announce(&mut self.out, &addresses);
-            stops.run(self.notifier, &of_stop, is_probed, self.arguments.stop_at_stdin_eof, beside).await;
+            stops.run(self.notifier, &stop_health, is_probed, self.arguments.stop_at_stdin_eof, beside).await;
         };
         server.run(stop).map_err(failure)?;
         match health.lost() {

@@ -63,7 +63,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
     if let Some(given) = arguments.admin.as_deref().filter(|given| !given.is_empty()) {
         // The daemon's variable may list several addresses.
         let first = given.split(',').next().unwrap_or(given);
-        return Address::of_admin(first).map_err(|error| format!("--admin: {error}"));
+        return Address::from_admin(first).map_err(|error| format!("--admin: {error}"));
     }
     if let Some(path) = &arguments.config {
         let text = config::read_file(path).map_err(|error| error.to_string())?;
@@ -74,7 +74,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
             format!("{} has no admin listener; set listen in [admin], or give --admin", path.display())
         });
     }
-    Address::of_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
+    Address::from_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
 }
 
 async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {

@@ -10,7 +10,7 @@ use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome, wrong_use};
 use crate::ceiling::store::{self, Record, StateDir};
-use crate::ceiling::{HostIdentity, Mark, Owner, StateError, draw_identity, lock_workers};
+use crate::ceiling::{HostIdentity, Mark, Owner, StateError, lock_workers, new_identity};
 use crate::config::{Overrides, SOURCE_NAME, is_source_name};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 
@@ -88,7 +88,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
              --state-dir in that directory",
         ));
     }
-    let overrides = Overrides::of_variables().map_err(wrong_use)?;
+    let overrides = Overrides::from_variables().map_err(wrong_use)?;
     let mut fleet = Fleet::open(Some(config.to_owned()), overrides, now)?;
     let (mut operator, sources) = fleet.operator();
     let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());
@@ -101,7 +101,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
     })?;
     let numbering = source.numbering().map_err(Failure::usage)?;
     refuse_last(name, *value, &numbering)?;
-    operator.set_counter(name, *value, &draw_identity(), *lower)?;
+    operator.set_counter(name, *value, &new_identity(), *lower)?;
     Ok(writeln!(out, "source {name:?} goes on above {value}")?)
 }
 

@@ -46,8 +46,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
 /// Returns the settings of the daemon, and the settings of this many sources. Each setting of a
 /// source has the source's index.
 pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Option<usize>)> {
-    let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
-    of_daemon.chain(
+    let once = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
+    once.chain(
         (0..sources)
             .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| (row, Some(index)))),
     )

@@ -35,14 +35,14 @@ impl fmt::Display for Shards {
 }
 
 /// The settings that only sources with a layout have.
-const OF_LAYOUTS: [&str; 7] =
+const LAYOUT_KEYS: [&str; 7] =
     ["layout", "worker_ids", "worker_id_from", "burst_window", "max_ahead", "on_step_back", "sequence_start"];
 /// The settings that only ticket sources have.
-const OF_COUNTERS: [&str; 3] = ["increment", "offset", "maximum"];
+const COUNTER_KEYS: [&str; 3] = ["increment", "offset", "maximum"];
 
 /// Returns the settings that only sources of other kinds have.
 pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
-    if kind.follows_the_clock() { &OF_COUNTERS } else { &OF_LAYOUTS }
+    if kind.follows_the_clock() { &COUNTER_KEYS } else { &LAYOUT_KEYS }
 }
 
 /// The worker IDs that a source uses.
@@ -83,7 +83,7 @@ impl WorkerIds {
         self.are_given.then(|| self.set.clone())
     }
 
-    pub(super) fn of_fields(text: String) -> Self {
+    pub(super) fn from_fields(text: String) -> Self {
         WorkerIds { are_given: true, by_field: Some(text), ..WorkerIds::of(None) }
     }
 }

@@ -109,16 +109,16 @@ impl Findings {
     ) {
         let key = row.full_key(source);
         let origin = input.origin(&value.toml.span());
-        let of_file = self.origins.of_row(row, source);
+        let in_file = self.origins.row(row, source);
         let before = (row.show)(settings, source.unwrap_or(0));
         if let Err(text) = (row.read)(settings, source.unwrap_or(0), value) {
             self.mistake(origin.clone(), &*key, text);
         }
         let value = (row.show)(settings, source.unwrap_or(0));
-        if let (Origin::Override(name), Origin::Line(..)) = (&origin, &of_file)
+        if let (Origin::Override(name), Origin::Line(..)) = (&origin, &in_file)
             && before != value
         {
-            let line = format!("{of_file}: {key} = {before} is not in force: {name} sets it to {value}");
+            let line = format!("{in_file}: {key} = {before} is not in force: {name} sets it to {value}");
             self.origins.overridden.push(line);
         }
         self.origins.by_key.insert(key, origin);

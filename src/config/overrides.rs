@@ -119,7 +119,7 @@ impl Overrides {
     ///
     /// # Errors
     /// A variable is not UTF-8.
-    pub fn of_variables() -> Result<Overrides, clap::Error> {
+    pub fn from_variables() -> Result<Overrides, clap::Error> {
         let mut overrides = Overrides::default();
         rows().try_for_each(|row| overrides.add_variable(row))?;
         Ok(overrides)

@@ -79,8 +79,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     ] {
         secrets.warnings.extend(located.path(key).and_then(|path| open_to_others(what, path)));
     }
-    let of_fleet = located.0.iter().filter(|(key, _)| key.starts_with("fleet."));
-    secrets.fleet_files = of_fleet.map(|(key, path)| FileDigest::of(key, path)).collect();
+    let fleet_files = located.0.iter().filter(|(key, _)| key.starts_with("fleet."));
+    secrets.fleet_files = fleet_files.map(|(key, path)| FileDigest::of(key, path)).collect();
     if let Err((key, text)) = located.read_fleet(&settings.fleet, &mut secrets) {
         findings.mistake_of(key, text);
     }

@@ -54,8 +54,8 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
 
 /// Returns every address that the daemon listens on, each with the key of its setting.
 fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Address)> {
-    let of_clients = settings.listeners().map(|(protocol, addresses)| (protocol.listen_key(), addresses));
-    let all = of_clients.into_iter().chain([("admin.listen", &settings.admin.listen[..])]);
+    let front_ends = settings.listeners().map(|(protocol, addresses)| (protocol.listen_key(), addresses));
+    let all = front_ends.into_iter().chain([("admin.listen", &settings.admin.listen[..])]);
     all.flat_map(|(key, addresses)| addresses.iter().map(move |address| (key, address)))
 }
 

@@ -102,10 +102,10 @@ impl Settings {
             let kind = source.map(|index| self.sources[index].kind);
             kind.is_none_or(|kind| !keys_of_others(kind).contains(&row.key))
         });
-        let of_identities = (0..self.identities.len())
+        let identities = (0..self.identities.len())
             .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| (row, Some(index))));
         let mut text = String::new();
-        for (row, index) in shown.chain(of_identities) {
+        for (row, index) in shown.chain(identities) {
             let value = (row.show)(self, index.unwrap_or(0));
             text += &format!("{} = {value}\n", row.full_key(index));
         }

@@ -236,7 +236,7 @@ impl<'v> Value<'v> {
     /// Reads one address or an array of them; a port alone is a port of 127.0.0.1, and an empty
     /// text means none.
     pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
-        self.addresses_by(Address::of_admin)
+        self.addresses_by(Address::from_admin)
     }
 
     fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, String> {
@@ -324,7 +324,7 @@ impl<'v> Value<'v> {
             return Ok(WorkerIds::of(None));
         }
         if text.contains('=') {
-            return Ok(WorkerIds::of_fields(text));
+            return Ok(WorkerIds::from_fields(text));
         }
         let set: WorkerSet = text.parse().map_err(|error: LayoutError| error.to_string())?;
         Ok(WorkerIds::of(Some(set)))

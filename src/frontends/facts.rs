@@ -22,7 +22,7 @@ pub struct Facts {
     /// The form of INCR's replies.
     pub replies: Replies,
     /// The settings of the sources, by their index.
-    of_sources: Vec<SourceSettings>,
+    source_settings: Vec<SourceSettings>,
     /// The source for keys that name no source. `None`: the front ends refuse such keys, but the
     /// front end for memcached draws from the first source.
     any_key: Option<usize>,
@@ -34,21 +34,21 @@ impl Facts {
         let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
         let any_key =
             settings.sources.iter().position(|source| Some(&source.name) == settings.any_key.as_ref());
-        let of_sources = settings.sources.clone();
+        let source_settings = settings.sources.clone();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
         let redis_info = resp::info(&info_json);
-        Facts { info_json, redis_info, max_count, sources, access, replies, of_sources, any_key }
+        Facts { info_json, redis_info, max_count, sources, access, replies, source_settings, any_key }
     }
 
     /// Returns true if several IDs of one request for this source are consecutive numbers.
     pub fn is_consecutive(&self, source: usize) -> bool {
-        self.of_sources[source].is_consecutive()
+        self.source_settings[source].is_consecutive()
     }
 
     /// Returns the layout of a source. `None` if the source counts tickets.
     pub fn layout(&self, source: usize) -> Option<&Layout> {
-        self.of_sources[source].own_layout()
+        self.source_settings[source].own_layout()
     }
 
     /// Returns the source with this name, or else the source for all other keys, if one is set.

@@ -78,7 +78,7 @@ pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>
         let mut restorations = RateLimited::default();
         while await_new_generation(&log) {
             for supply in &common.live_config.borrow().supplies {
-                supply.source.note_restored();
+                supply.source.record_restored();
             }
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {

@@ -90,7 +90,7 @@ fn after_a_step_back_ids_catch_up_at_half_speed() {
             ("1 s", second, -5, -1_005, end),
         ];
         for (what, step, before_ms, offset_ms, until) in rides {
-            let base = Base::of_step(&testimony, step, before_ms);
+            let base = Base::from_step(&testimony, step, before_ms);
             base.assert_catches_up(what, testimony.between(step.after, until), offset_ms);
             let at_most = |answered| wall(offset_ms, answered) + MAX_AHEAD_MS;
             assert_ticks(what, testimony.between(step.after, until), |_| 0.0, at_most);
@@ -118,7 +118,7 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
             witness.await_time(Duration::from_millis(300));
             let (testimony, end) = scene.end()?;
 
-            let base = Base::of_step(&testimony, step, 0);
+            let base = Base::from_step(&testimony, step, 0);
             testimony.assert_refusals(|sample, code, wait_ms| {
                 base.allows(sample, code, wait_ms, -BACK_MS, max_ahead_ms)
             });
@@ -184,7 +184,7 @@ fn a_frozen_clock_does_not_stop_the_ids() {
 
         let testimony = testimony.if_fed()?;
         testimony.assert_no_refusal();
-        let base = Base::of_step(&testimony, stop, 0);
+        let base = Base::from_step(&testimony, stop, 0);
         // The catch-up may begin later, because the daemon first hands out the burst window's
         // unused ticks.
         let latest = base.latest + Duration::from_millis(100);

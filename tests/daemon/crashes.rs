@@ -69,9 +69,9 @@ fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
         // On a busy machine a ceiling may rise too late.
         testimony.assert_refusals(|sample, _, _| sample.is_starved);
         starved += u64::from(testimony.samples().any(|sample| sample.is_starved));
-        let of_life = testimony.runs();
-        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
-        runs.extend(of_life);
+        let new = testimony.runs();
+        highest = new.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(new);
         runs.push(Run { first, count: 1, stride: 1 });
         drop(daemon);
         // With faster restarts the daemon would refuse requests with `clock_behind`. It would still

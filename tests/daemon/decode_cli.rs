@@ -55,8 +55,8 @@ fn range_prints_the_first_and_the_last_id() {
         assert_eq!(prints(&["range", "--from", from, "--to", "2016-05-17"]), day, "{from}");
     }
     // If the layout's epoch is 1970, even a small number means Unix milliseconds.
-    let of_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
-    assert_eq!(prints(&of_1970), "0\n6963200004095\n");
+    let in_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
+    assert_eq!(prints(&in_1970), "0\n6963200004095\n");
     let from_the_epoch = ["--from", "2021-09-16T08:14:08.9Z", "--to", "2021-09-17"];
     let last_tick = 1631836800_u64 - 1631780048;
     assert_eq!(

@@ -189,7 +189,7 @@ const RESTORES: usize = 5;
 const UNTIL_FLOOR: Duration = Duration::from_secs(6);
 /// The least age of a backup when it is restored. It is more than half of the horizon, so the
 /// healthy daemon has raised its ceiling since the backup.
-const OF_BACKUP: Duration = Duration::from_millis(2_500);
+const BACKUP_TIME: Duration = Duration::from_millis(2_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
@@ -223,7 +223,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
         let mut rng = Random::seeded(fleet as u64);
         for _ in 0..restores {
             at.back_up();
-            thread::sleep(OF_BACKUP);
+            thread::sleep(BACKUP_TIME);
             rest(&mut rng, 2_000);
             at.restore();
             thread::sleep(UNTIL_FLOOR);

@@ -52,10 +52,10 @@ fn a_reload_changes_any_key_and_the_form_of_replies() {
     daemon.replace("snowbank.toml", &config);
     daemon.reload();
     client.send("INCR counter:__rand_int__\r\nSNOWBANK.NEXT\r\nINCR slow\r\n");
-    let of_any_key: u64 = client.bulk().parse().expect("an ID");
+    let any_key_id: u64 = client.bulk().parse().expect("an ID");
     assert!(client.list()[0] > 1 << 53, "without a key the ID is of the first source");
-    let of_slow = client.bulk().parse().expect("an ID");
-    assert!(of_any_key < of_slow && of_slow < 1 << 53, "{of_any_key} {of_slow}");
+    let slow_id = client.bulk().parse().expect("an ID");
+    assert!(any_key_id < slow_id && slow_id < 1 << 53, "{any_key_id} {slow_id}");
 }
 
 #[test]

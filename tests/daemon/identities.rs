@@ -213,7 +213,7 @@ fn ids_for_a_reset_connection_count_towards_its_clients_rate() {
                          layout = \"time:31,worker:10,sequence:2;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
     let identities = identity("anonymous", "rate = 10");
     let daemon = Setup::configured(&format!("{identities}{four_a_second}")).admin().start();
-    let of_identity =
+    let figure =
         |name| sample(&scrape(&daemon), &format!("snowbank_identity_{name}{{identity=\"anonymous\"}}"));
     poll("a request that the rate delays", || {
         let mut gone = daemon.connect();
@@ -221,8 +221,8 @@ fn ids_for_a_reset_connection_count_towards_its_clients_rate() {
         assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
         socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
         drop(gone);
-        poll("the end of its connection", || (of_identity("connections") == 0.0).then_some(()));
-        (of_identity("slowed_total") > 0.0).then_some(())
+        poll("the end of its connection", || (figure("connections") == 0.0).then_some(()));
+        (figure("slowed_total") > 0.0).then_some(())
     });
 }
 

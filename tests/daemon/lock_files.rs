@@ -19,7 +19,7 @@ const GROUP: u32 = 4444;
 /// Two users in that group.
 const MEMBERS: [u32; 2] = [4001, 4002];
 /// A user who is not in that group.
-const STRANGER: u32 = 4003;
+const OTHER_USER: u32 = 4003;
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("chmod");
@@ -156,7 +156,11 @@ fn only_members_share_a_groups_lock_directory() {
         assert_eq!((mode(&lock), found.uid(), found.gid()), (0o660, first, GROUP));
         let holder = format!("(process {})", running.id());
         daemon(worker, second, GROUP).end().assert_refusal_for_now(&["another daemon", &holder]);
-        daemon(worker, STRANGER, STRANGER).end().assert_refusal(&["Permission denied", "group", "lock_dir"]);
+        daemon(worker, OTHER_USER, OTHER_USER).end().assert_refusal(&[
+            "Permission denied",
+            "group",
+            "lock_dir",
+        ]);
         running.stop();
         daemon(worker, second, GROUP).start().stop();
         // The daemon refuses a lock file that a member has closed to the other members, and does
@@ -175,7 +179,7 @@ fn directories_of_another_user_are_refused() {
     let Some(machine) = machine_of_several_users() else { return };
     let locks = machine.path("locks");
     fs::create_dir(&locks).expect("mkdir");
-    chown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
+    chown(&locks, Some(OTHER_USER), Some(OTHER_USER)).expect("chown");
     let parts = ["cannot lock worker IDs at", "belongs to user 4003", "root"];
     machine.setup("").end().assert_refusal_for_now(&parts);
     let member = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
@@ -184,12 +188,12 @@ fn directories_of_another_user_are_refused() {
     // The owner of a link can replace the link, so the cause of the refusal may pass by itself.
     fs::remove_dir(&locks).expect("removed");
     symlink("elsewhere", &locks).expect("linked");
-    lchown(&locks, Some(STRANGER), Some(STRANGER)).expect("chown");
+    lchown(&locks, Some(OTHER_USER), Some(OTHER_USER)).expect("chown");
     machine.setup("").end().assert_refusal_for_now(&parts);
 
     let state = machine.path("anothers");
     fs::create_dir(&state).expect("mkdir");
-    chown(&state, Some(STRANGER), Some(GROUP)).expect("chown");
+    chown(&state, Some(OTHER_USER), Some(GROUP)).expect("chown");
     set_mode(&state, 0o770);
     let member = as_user(Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);

@@ -41,7 +41,7 @@ fn validated(python: &Path, file: &Path) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-fn of_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
+fn with_kind<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a Value> {
     documents.iter().filter(|document| document["kind"] == kind).collect()
 }
 
@@ -56,7 +56,7 @@ fn pod(documents: &[Value]) -> &Value {
 
 /// Returns the text of the configuration in a manifest, if it has one.
 fn configuration(documents: &[Value]) -> Option<&str> {
-    let maps = of_kind(documents, "ConfigMap");
+    let maps = with_kind(documents, "ConfigMap");
     maps.first().map(|map| map["data"]["snowbank.toml"].as_str().expect("a configuration"))
 }
 
@@ -148,7 +148,7 @@ fn services_and_probes_use_the_daemons_ports() {
         let field = env["valueFrom"]["fieldRef"]["fieldPath"].as_str();
         assert_eq!(field == Some("status.podIP"), is_by_address, "{file}");
         assert_eq!(env["name"] == "SNOWBANK_IPV4", is_by_address, "{file}");
-        let services = of_kind(&documents, "Service");
+        let services = with_kind(&documents, "Service");
         assert!(!services.is_empty(), "{file}");
         for service in services {
             assert_eq!(service["spec"]["selector"], pod["metadata"]["labels"], "{file}");
@@ -156,9 +156,9 @@ fn services_and_probes_use_the_daemons_ports() {
             assert_eq!(named(&target["targetPort"]), port(&table["listen"]), "{file}");
             assert_eq!(target["port"].as_u64(), Some(port(&table["listen"])), "{file}");
         }
-        for set in of_kind(&documents, "StatefulSet") {
+        for set in with_kind(&documents, "StatefulSet") {
             let headless =
-                of_kind(&documents, "Service").into_iter().find(|one| one["spec"]["clusterIP"] == "None");
+                with_kind(&documents, "Service").into_iter().find(|one| one["spec"]["clusterIP"] == "None");
             let headless = headless.expect("a headless service");
             assert_eq!(set["spec"]["serviceName"], headless["metadata"]["name"], "{file}");
             let peer = format!("{}:7660", headless["metadata"]["name"].as_str().expect("a name"));

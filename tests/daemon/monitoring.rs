@@ -106,7 +106,7 @@ const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 const NUMBER_CHANGED: u32 = 32;
 
 /// Metrics of the dashboard that the daemon of these tests lacks, because it is in no fleet.
-const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
+const FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
 /// Returns the start times of a daemon that crashes every 12.5 s for ten minutes, as scrapes show
 /// them. After each crash the daemon is down for three seconds, so a scrape in this time shows
@@ -237,7 +237,7 @@ fn filled(target: &Value) -> String {
 fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
     let samples = scrape.lines().filter(|line| !line.starts_with('#'));
     let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
-    let names = names.chain(["up"]).chain(OF_FLEET);
+    let names = names.chain(["up"]).chain(FLEET);
     let series = names.map(|name| {
         let labels = "job=\"snowbank\",instance=\"a\"";
         let series = match name.split_once('{') {

@@ -217,11 +217,11 @@ fn sqlite_agrees_with_the_library() {
     compare_with_the_library(1_000, |layout, kind, values| {
         let sql = sql_of(layout, "sqlite");
         let mut statements = sql.split(';');
-        let of_kind = statements.find(|statement| {
+        let found = statements.find(|statement| {
             let parameter = format!(":{kind}");
             statement.lines().any(|line| !line.starts_with("--") && line.contains(&parameter))
         });
-        let statement = of_kind.expect("a statement");
+        let statement = found.expect("a statement");
         let rows: Vec<String> = values
             .iter()
             .map(|value| if kind == "id" { format!("({value})") } else { format!("('{value}')") })

@@ -151,9 +151,9 @@ fn kills_skip_numbers_and_never_repeat_one() {
         for sample in testimony.connections.iter().flatten() {
             assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
         }
-        let of_life = testimony.runs();
-        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
-        runs.extend(of_life);
+        let new = testimony.runs();
+        highest = new.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(new);
         runs.push(Run { first, count: 1, stride: 1 });
     }
     assert_distinct(runs);

@@ -154,7 +154,7 @@ async fn a_client_reads_renewed_certificate_files() {
     let addresses = [format!("tls:{}", house.daemon.tcp())];
     // At first the file has the certificate of another authority.
     let file = house.authority.path("changing.crt");
-    std::fs::copy(&Authority::new("stranger").file, &file).expect("copied");
+    std::fs::copy(&Authority::new("unknown").file, &file).expect("copied");
     let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
     let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
     let error = client.ping().await.expect_err("an unknown authority").to_string();

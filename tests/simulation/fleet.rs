@@ -13,7 +13,7 @@
 //! The tests check one promise: no ID is handed out twice. They also check that the fleet hands out
 //! IDs.
 //!
-//! [`world`] draws the events. [`server`] is the coordinator, [`machine`] is a machine, and
+//! [`world`] chooses the events. [`server`] is the coordinator, [`machine`] is a machine, and
 //! [`daemon`] is the life of a daemon. [`operator`] uses the shipped commands, and [`copies`]
 //! copies memories and disks.
 //!
@@ -56,12 +56,12 @@ const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
 /// The coordinator's count of writes when only the marker has been written.
 const MARKER_WRITES: u64 = 1;
 
-thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
+thread_local!(static IDENTITIES: Cell<u64> = const { Cell::new(0) });
 
-fn draw() -> String {
-    DRAWN.with(|drawn| {
-        drawn.set(drawn.get() + 1);
-        format!("w{}", drawn.get())
+fn new_identity() -> String {
+    IDENTITIES.with(|made| {
+        made.set(made.get() + 1);
+        format!("w{}", made.get())
     })
 }
 

@@ -8,10 +8,10 @@
 //! and a second daemon tries to start. Older copies replace the state. Until the next boot, the
 //! marks in the machine's lock files reveal these copies.
 //!
-//! [`world`] holds this world, [`events`] draws the events, [`starts`] begins and ends processes,
+//! [`world`] holds this world, [`events`] chooses the events, [`starts`] begins and ends processes,
 //! [`requests`] asks for IDs, [`checks`] and [`recovery`] check the promises. In [`counter`] the
 //! source is a ticket source. [`lead`] watches the ID clock after a step back by more than
-//! `max_ahead`. [`layouts`] draws random layouts.
+//! `max_ahead`. [`layouts`] makes random layouts.
 //!
 //! Three modules have worlds of their own. [`site`] is a machine with two daemons and several
 //! sources, whose layouts, worker IDs and states change from one start to the next. [`turns`]
@@ -98,7 +98,7 @@ fn live(seed: u64) {
 /// Runs a life with a random layout.
 fn live_with_any_layout(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(!seed);
-    let layout = layouts::draw(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();
+    let layout = layouts::random(&mut rng, UnixMicros(WORLDS_BEGIN_US)).to_string();
     live_in(World::with(seed, &[&layout]));
 }
 
@@ -119,7 +119,7 @@ fn live_in(mut world: World) {
 fn serve(world: &mut World, steps: u32, step_us: i64) {
     for _ in 0..steps {
         world.machine.true_us += step_us;
-        world.note_wall();
+        world.record_wall();
         world.keep();
         world.advance();
         world.take();

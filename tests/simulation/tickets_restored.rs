@@ -24,10 +24,10 @@ fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
     Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
 
-/// Lets the keeper look, and makes the writes that it starts.
+/// Polls the keeper, and makes the writes that it starts.
 fn settle(ceilings: &mut Ceilings) {
     for _ in 0..4 {
-        for write in ceilings.keeper.look(START).writes {
+        for write in ceilings.keeper.poll(START).writes {
             let outcome = ceilings.write(&write);
             ceilings.written(outcome, START);
         }
@@ -56,7 +56,7 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let mut ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);
 
-    ceilings.keeper.sources().for_each(|source| source.note_restored());
+    ceilings.keeper.sources().for_each(|source| source.record_restored());
     assert_eq!(claims(&ceilings), [false, false]);
     settle(&mut ceilings);
     assert_eq!(claims(&ceilings), [false, true], "no clock shows what another copy has handed out");
@@ -87,8 +87,8 @@ fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     set(&machine, "0");
     let ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);
-    ceilings.keeper.sources().for_each(|source| source.note_restored());
-    // Stops before the keeper has looked.
+    ceilings.keeper.sources().for_each(|source| source.record_restored());
+    // Stops before the keeper has polled.
     ceilings.stop().expect("storage works");
     let refused = start(&machine, &settings).map(drop).expect_err("no operator has set the counter");
     assert!(refused.contains("restored from a snapshot"), "{refused}");

@@ -22,7 +22,7 @@ fn write(path: &Path, content: &str) {
 fn the_snippets_compile_in_a_fresh_crate() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = fs::read_to_string(root.join("README.md")).expect("README.md");
-    let of_the_client = fs::read_to_string(root.join("clients/rust/README.md")).expect("its README.md");
+    let client_page = fs::read_to_string(root.join("clients/rust/README.md")).expect("its README.md");
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
     let fresh = place.join("application");
     fs::create_dir_all(fresh.join("src/bin")).expect("a folder");
@@ -31,9 +31,9 @@ fn the_snippets_compile_in_a_fresh_crate() {
     std::os::unix::fs::symlink(root, place.join("snowbank")).expect("a symbolic link");
 
     let package = "[package]\nname = \"application\"\nedition = \"2024\"\n\n[workspace]\n\n";
-    let dependencies = block(&of_the_client, "toml");
+    let dependencies = block(&client_page, "toml");
     write(&fresh.join("Cargo.toml"), &format!("{package}{dependencies}"));
-    write(&fresh.join("src/main.rs"), block(&of_the_client, "rust,no_run"));
+    write(&fresh.join("src/main.rs"), block(&client_page, "rust,no_run"));
     let lines = block(&readme, "rust");
     let main = format!("async fn main() -> Result<(), snowbank_client::Error> {{\n{lines}Ok(())\n}}\n");
     write(&fresh.join("src/bin/lines.rs"), &format!("#[tokio::main(flavor = \"current_thread\")]\n{main}"));

@@ -7,9 +7,9 @@
 
 mod connection;
 pub(crate) mod endpoint;
+mod foreign;
 mod frames;
 mod life;
-mod stranger;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -110,7 +110,7 @@ impl Daemon {
         }
     }
 
-    /// Notes a fault for each part of the script that the test has not played.
+    /// Records a fault for each part of the script that the test has not played.
     pub(crate) fn end(&self) {
         if let Some(running) = &self.current {
             running.state.end();
@@ -158,7 +158,7 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             Ok(())
         }
         Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => {
-            stranger::attend(stream, life.script.is).await
+            foreign::attend(stream, life.script.is).await
         }
     }
 }

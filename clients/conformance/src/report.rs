@@ -11,7 +11,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Notes a fault: what was expected, and what came.
+    /// Records a fault: what was expected, and what came.
     pub(crate) fn fault(&self, text: String) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }

@@ -199,7 +199,7 @@ export class Pool {
         await this.lookUp(target.endpoint);
         continue;
       }
-      await this.#connect(target).catch((error: SnowbankError) => this.#noteFailure(error));
+      await this.#connect(target).catch((error: SnowbankError) => this.#recordFailure(error));
     }
     this.#isDriving = false;
   }
@@ -304,7 +304,7 @@ export class Pool {
     return { connection, info };
   }
 
-  /** Notes the end of a connection that served. */
+  /** Records the end of a connection that served. */
   #ended(target: Target, connection: Connection, error: SnowbankError): void {
     if (connection.hasAnswered) {
       target.failures = 0;
@@ -346,7 +346,7 @@ export class Pool {
   }
 
   /** Fails the waiting calls if no further try can help them. */
-  #noteFailure(error: SnowbankError): void {
+  #recordFailure(error: SnowbankError): void {
     const errors = this.errors();
     const isAllForeign =
       errors.length === this.#targets.length &&
@@ -432,7 +432,7 @@ export class Pool {
       if (unresolved !== undefined) {
         this.#rest(unresolved, undefined);
         unresolved.error = unreachable(endpoint.text, describe(error as Error));
-        this.#noteFailure(unresolved.error);
+        this.#recordFailure(unresolved.error);
       }
     }
   }

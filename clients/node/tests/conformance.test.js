@@ -161,7 +161,7 @@ class Player {
     await this.#expect(step, draw(), step.increasing === true);
     if (step.error !== undefined) {
       drawn.forEach((id) => {
-        this.#note(id);
+        this.#record(id);
       });
     }
   }
@@ -169,7 +169,7 @@ class Player {
   async parallel_next(step) {
     const draw = async () => {
       for (let count = 0; count < step.count; count += 1) {
-        this.#note(await this.ids.next());
+        this.#record(await this.ids.next());
       }
     };
     await Promise.all(Array.from({ length: step.threads }, draw));
@@ -250,8 +250,8 @@ class Player {
     this.client.close();
   }
 
-  /** Notes an ID. None may come twice in a case. */
-  #note(id) {
+  /** Records an ID. None may come twice in a case. */
+  #record(id) {
     assert.equal(typeof id, "bigint");
     assert.ok(!this.#seen.has(id), `the ID ${id} came twice`);
     this.#seen.add(id);
@@ -281,7 +281,7 @@ class Player {
 
   #expectIds(step, ids, increases) {
     for (const [index, id] of ids.entries()) {
-      this.#note(id);
+      this.#record(id);
       assert.ok(
         !increases || index === 0 || ids[index - 1] < id,
         `${id} came after ${ids[index - 1]}`,

@@ -172,7 +172,7 @@ test("20 s of kills, stops and starts: no ID twice, and every call ends in time"
   const seen = new Set();
   const longest = { batch: 0, next: 0 };
   const failed = [];
-  const note = (id) => {
+  const record = (id) => {
     assert.ok(!seen.has(id), `${id} came twice`);
     seen.add(id);
   };
@@ -182,7 +182,7 @@ test("20 s of kills, stops and starts: no ID twice, and every call ends in time"
       try {
         const found = await call();
         assert.ok(found.every((id, index) => index === 0 || found[index - 1] < id));
-        found.forEach(note);
+        found.forEach(record);
       } catch (error) {
         assert.equal(error.name, "SnowbankError", error.stack);
         failed.push(error.code);
@@ -195,7 +195,7 @@ test("20 s of kills, stops and starts: no ID twice, and every call ends in time"
   const singles = () => draw("next", async () => [await ids.next()]);
   await Promise.all([batches(), batches(), singles(), singles(), singles(), singles()]);
   assert.equal((await client.batch(10)).length, 10);
-  note(await ids.next());
+  record(await ids.next());
   const words = `longest batch ${longest.batch.toFixed(1)} ms, next ${longest.next.toFixed(1)} ms`;
   t.diagnostic(`${seen.size} IDs, ${words}, failed: ${failed.join() || "none"}`);
   assert.ok(Math.max(longest.batch, longest.next) < TIMEOUT_MS + SLACK_MS, words);

@@ -40,7 +40,7 @@ impl Address {
     ///
     /// # Errors
     /// Returns an error if the text is neither a port nor an address.
-    pub fn of_admin(text: &str) -> Result<Self, AddressError> {
+    pub fn from_admin(text: &str) -> Result<Self, AddressError> {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let parsed = if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() };
         parsed.map_err(|AddressError { text, reason }| {

@@ -72,7 +72,7 @@ pub struct Now {
     pub wall: UnixMicros,
     /// The boot clock at the same moment.
     pub boot: BootMicros,
-    /// True if the two clocks have jumped against each other since the keeper last looked. The
+    /// True if the two clocks have jumped against each other since the keeper's last poll. The
     /// machine may have been restored from a snapshot, so nothing is claimed until the keeper has
     /// checked its ceilings.
     pub jumped: bool,
@@ -113,8 +113,8 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// Between two looks of the keeper, a change of wall − boot by more than this is a jump: the wall
-/// clock has stepped, or the machine was restored from a snapshot. The keeper looks at least once a
+/// Between two polls of the keeper, a change of wall − boot by more than this is a jump: the wall
+/// clock has stepped, or the machine was restored from a snapshot. The keeper polls at least once a
 /// second, so a wall clock that stands still changes wall − boot by a second at most.
 const JUMP: Duration = Duration::from_secs(2);
 
@@ -127,10 +127,10 @@ const JUMP: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Wall − boot at the highest believed wall time, in microseconds. Only a look that believes a
+    /// Wall − boot at the highest believed wall time, in microseconds. Only a poll that believes a
     /// new highest wall time changes it.
     carried_us: AtomicI64,
-    /// Wall − boot in microseconds when the keeper last looked, believed or not.
+    /// Wall − boot in microseconds at the keeper's last poll, believed or not.
     seen_us: AtomicI64,
 }
 
@@ -157,7 +157,7 @@ impl Wall {
     }
 
     /// Judges a reading, without a lock. The same reading gives the same result until the keeper
-    /// looks again.
+    /// polls again.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
         let carried_us = self.carried_us.load(Ordering::Relaxed);
@@ -170,7 +170,7 @@ impl Wall {
     }
 
     /// Returns whether the clocks have jumped against each other since the last call of
-    /// [`note_seen`](Wall::note_seen).
+    /// [`record_seen`](Wall::record_seen).
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
         // Acquire: a thread that sees the keeper's new offset also sees the revoked grants.
@@ -179,7 +179,7 @@ impl Wall {
 
     /// Sets the reading from which later jumps are measured. After that, a present jump counts as
     /// over. So at a jump, the keeper first revokes all grants.
-    pub fn note_seen(&self, reading: Reading) {
+    pub fn record_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
 

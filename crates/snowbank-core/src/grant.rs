@@ -111,7 +111,7 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a claim met the ceiling. Returns true unless a raise was wanted already. The
+    /// Records that a claim met the ceiling. Returns true unless a raise was wanted already. The
     /// caller must then wake the keeper.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0

@@ -9,7 +9,7 @@
 //! directory wait for the coordinator.
 //!
 //! ```text
-//!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
+//!  poll(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
 //!  written(outcome) ◀──────────────────────────┘
 //!      all durable: mark the worker IDs' locks, then raise the grant
 //! ```
@@ -47,9 +47,9 @@ use snowbank_id::layout::Position;
 /// that the daemon believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
-/// The result of a look.
+/// The result of a poll.
 #[derive(Clone, Debug, Default)]
-pub struct Looked {
+pub struct Polled {
     /// The state of the wall clock.
     pub clock: Observed,
     /// Why the last write of ceilings to the state directory failed. `None` after a success, and
@@ -61,7 +61,7 @@ pub struct Looked {
     pub fleet_ceilings: Vec<Position>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
-    /// True in the first look after all grants that were taken away were raised again.
+    /// True in the first poll after all grants that were taken away were raised again.
     pub is_renewed: bool,
     /// True if requests wait. The caller should advance their wait queues.
     pub some_wait: bool,
@@ -78,7 +78,7 @@ pub struct Looked {
     pub in_flight_since: Option<BootMicros>,
     /// The shortest time for which the IDs below a source's ceiling last.
     pub horizon: Duration,
-    /// The time until the next look, unless a claim meets its ceiling or a write ends before then.
+    /// The time until the next poll, unless a claim meets its ceiling or a write ends before then.
     pub next_in: Duration,
 }
 
@@ -90,7 +90,7 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
-    /// True if the last look found a grant that was taken away and not raised again.
+    /// True if the last poll found a grant that was taken away and not raised again.
     was_revoked: bool,
     /// Why nothing is handed out any more. Never unset.
     lost: Option<TakenOver>,
@@ -149,18 +149,18 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Looks at the clocks and the sources. The caller must look again after
-    /// [`next_in`](Looked::next_in), and as soon as a claim meets its ceiling or a write ends.
-    pub fn look(&mut self, reading: Reading) -> Looked {
+    /// Reads the clocks and the sources. The caller must poll again after
+    /// [`next_in`](Polled::next_in), and as soon as a claim meets its ceiling or a write ends.
+    pub fn poll(&mut self, reading: Reading) -> Polled {
         if self.wall.has_jumped(reading) {
             // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
             // claimed until ceilings written from now on are durable.
             self.sources.iter().for_each(|managed| managed.source().grant().revoke());
         }
         let clock = self.watch.observe(&self.wall, reading);
-        self.wall.note_seen(reading);
+        self.wall.record_seen(reading);
         let now = self.wall.believe(reading);
-        self.sources.iter_mut().for_each(|managed| managed.look(now));
+        self.sources.iter_mut().for_each(|managed| managed.poll(now));
         let writes = (0..self.writers.len()).filter_map(|writer| self.next_write(writer, now)).collect();
         let (ranges, next_range_in) = self.wanted_ranges(now);
 
@@ -175,7 +175,7 @@ impl Keeper {
         let (local, fleet): (Vec<&Writer>, Vec<&Writer>) =
             self.writers.iter().partition(|writer| writer.reach == Reach::Local);
         let in_flight = local.iter().filter_map(|writer| writer.in_flight.as_ref());
-        Looked {
+        Polled {
             clock,
             failure: local.iter().find_map(|writer| writer.failure.clone()),
             fleet_failure: fleet.iter().find_map(|writer| writer.failure.clone()),

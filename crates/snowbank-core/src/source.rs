@@ -157,7 +157,7 @@ impl Source {
     /// the next raise, because the clock has moved on. A shared counter gets its grant back with
     /// the next range, which the coordinator gives to only one copy. Any other ticket counter loses
     /// its grant for good.
-    pub fn note_restored(&self) {
+    pub fn record_restored(&self) {
         if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
     }
 

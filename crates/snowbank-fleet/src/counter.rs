@@ -38,7 +38,7 @@ const RANGE_IDS_MAX: u64 = 1 << 40;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterKey {
     format: u64,
-    /// The identity of the counter, drawn when the counter was made. A counter that was made again
+    /// The identity of the counter, made together with the counter. A counter that was made again
     /// has another identity.
     pub counter: String,
     /// The next free number: all lower numbers may have been handed out. It is text, because
@@ -49,7 +49,7 @@ pub struct CounterKey {
     /// and sets this field to `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// The identity of this write: 128 bits, new for each write. By this identity, a daemon
     /// recognises its own writes.
     pub write: String,
     /// The name, for people, of the daemon or the command that wrote the value.
@@ -174,8 +174,8 @@ pub(super) struct Counter {
     floor: u64,
     /// The identity of the counter, once the daemon has read it.
     identity: Option<String>,
-    /// The write whose outcome is unknown, and the grant's generation when the write's identity was
-    /// drawn.
+    /// The write whose outcome is unknown, and the grant's generation when that identity was
+    /// made.
     trying: Option<(Claim, u64)>,
 }
 
@@ -189,7 +189,7 @@ impl Counter {
     }
 
     /// Decides how to take `count` numbers. `found` is the key's value, as it was read.
-    /// `generation` changes when the source's grant is taken away. `draw` returns a new identity
+    /// `generation` changes when the source's grant is taken away. `new_identity` returns a new identity
     /// for a write.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Counter {
         found: Option<&String>,
         count: u64,
         generation: u64,
-        draw: impl FnOnce() -> String,
+        new_identity: impl FnOnce() -> String,
     ) -> Result<Step, CounterLoss> {
         let Some(key) = self.check(found)? else { return Ok(Step::Verify) };
         if let Some((claim, of)) = self.trying.take()
@@ -214,7 +214,7 @@ impl Counter {
         }
         let to = Position(from.0.saturating_add(count)).min(self.furthest(key.next));
         let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).min(self.end) };
-        let claim = Claim { write: draw(), range };
+        let claim = Claim { write: new_identity(), range };
         self.trying = Some((claim.clone(), generation));
         Ok(Step::Write(claim))
     }
@@ -225,7 +225,7 @@ impl Counter {
         CounterKey::new(identity, claim.range, &claim.write, writer).text()
     }
 
-    /// Notes that a write of this daemon was done, and returns its range.
+    /// Records that a write of this daemon was done, and returns its range.
     pub(super) fn done(&mut self, claim: Claim) -> NumberRange {
         self.trying = None;
         self.floor = self.floor.max(claim.range.to);

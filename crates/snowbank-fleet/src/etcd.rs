@@ -43,7 +43,7 @@ const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// while authentication is on. The status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
 /// A part of etcd's own messages, which its gateway passes on.
-const OF_ETCD: &str = "etcdserver:";
+const ETCD_PREFIX: &str = "etcdserver:";
 /// Parts of the messages of a gateway that cannot connect to its own etcd.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message if users or roles have changed since the token was made. The gateway sends it with
@@ -122,8 +122,8 @@ impl Session {
     /// Returns the reason why an exchange failed. If the connection's end canceled the exchange,
     /// only the driver knows the reason.
     async fn end_after(&mut self, error: hyper::Error) -> String {
-        let of_connection = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
-        match of_connection {
+        let broken = if error.is_canceled() { (&mut self.driver).await.ok() } else { None };
+        match broken {
             Some(Err(reason)) => explain_hidden(&reason),
             _ => explain_hidden(&error),
         }
@@ -214,7 +214,7 @@ fn fault_of(status: StatusCode, text: &[u8]) -> NoAnswer {
     match answer["code"].as_u64() {
         _ if line.contains(OLD_TOKEN) => NoAnswer::passing(reason),
         Some(code) if LASTING_CODES.contains(&code) => NoAnswer::lasting(reason),
-        _ if line.contains(OF_ETCD) => NoAnswer::passing(reason),
+        _ if line.contains(ETCD_PREFIX) => NoAnswer::passing(reason),
         _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => NoAnswer::passing(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
              that certificate must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"

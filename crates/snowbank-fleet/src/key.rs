@@ -26,10 +26,10 @@ pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
-    /// The identity of the holder's term: 128 bits, drawn when the state took the number. By the
+    /// The identity of the holder's term: 128 bits, made when the state took the number. By the
     /// term, a state recognises its own old writes after a restore of the coordinator.
     pub term: String,
-    /// The identity of this write: 128 bits, drawn for each write. By this identity, a daemon
+    /// The identity of this write: 128 bits, new for each write. By this identity, a daemon
     /// recognises its own writes.
     pub write: String,
     /// The fleet's ceiling: the lowest ID that was not granted. It is text, because JavaScript's
@@ -91,10 +91,10 @@ impl NumberKey {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
-    /// The identity of the fleet: 128 bits, drawn when the fleet was prepared. So two prepared
+    /// The identity of the fleet: 128 bits, made when the fleet was prepared. So two prepared
     /// clusters have different identities.
     pub identity: String,
-    /// The identity of the last change, drawn as in [`NumberKey`]. So each change of the marker
+    /// The identity of the last change, made as in [`NumberKey`]. So each change of the marker
     /// makes a new text.
     pub(super) write: String,
     /// The ID spaces, in the order in which they were first added. The index of a space is part of

@@ -199,7 +199,7 @@ impl From<NoAnswer> for FleetError {
 /// A write without an answer may have been done, or may be done later. A read may return an older
 /// value. A swap always compares the newest values.
 pub trait Coordinator: Send {
-    /// Makes later calls give up a connection whose answer is late, and ask again on another
+    /// Makes later calls abandon a connection whose answer is late, and ask again on another
     /// connection. So the daemon soon learns that it has lost a number, even if a connection hangs.
     fn hurry(&mut self) {}
 

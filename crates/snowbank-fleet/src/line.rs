@@ -126,13 +126,13 @@ async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn S
 pub(super) struct Patience {
     is_in_hurry: bool,
     /// The time that recent answers took, or that was spent waiting for them.
-    of_late: Duration,
+    recent: Duration,
 }
 
 impl Patience {
     /// Returns the patience of a start or a command: [`ANSWER_TIMEOUT`].
     pub(super) fn long() -> Self {
-        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
+        Patience { is_in_hurry: false, recent: ANSWER_TIMEOUT }
     }
 
     /// Makes later waits end when an answer takes much longer than recent answers did. A connection
@@ -141,11 +141,11 @@ impl Patience {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that was spent waiting for it. Each answer lowers the
+    /// Records the time that an answer took, or that was spent waiting for it. Each answer lowers the
     /// noted time by half at most. So the retry of a slow write has more time, even if connecting
     /// again was fast.
-    pub(super) fn note(&mut self, took: Duration) {
-        self.of_late = took.max(self.of_late / 2);
+    pub(super) fn record(&mut self, took: Duration) {
+        self.recent = took.max(self.recent / 2);
     }
 
     /// Returns the time to open a connection in the last round. It must be long enough for slow
@@ -157,7 +157,7 @@ impl Patience {
     /// Returns the time for the next answer.
     pub(super) fn answer(&self) -> Duration {
         if self.is_in_hurry {
-            self.of_late.saturating_mul(LATER_BY).clamp(ANSWER_MIN, ANSWER_TIMEOUT)
+            self.recent.saturating_mul(LATER_BY).clamp(ANSWER_MIN, ANSWER_TIMEOUT)
         } else {
             ANSWER_TIMEOUT
         }
@@ -320,7 +320,7 @@ impl<S: Session> Line<S> {
                 Ok((session, answer)) => {
                     if found.is_empty() {
                         self.current = at;
-                        self.note_opened(&session);
+                        self.record_opened(&session);
                         self.session = Some(session);
                     }
                     found.push((endpoint, answer));
@@ -348,7 +348,7 @@ impl<S: Session> Line<S> {
         session.set_patience(self.patience.answer());
         let began = Instant::now();
         let answer = self.runtime.block_on(exchange(&mut session));
-        self.patience.note(began.elapsed());
+        self.patience.record(began.elapsed());
         let answer = answer?;
         self.session = Some(session);
         Ok(answer)
@@ -366,9 +366,9 @@ impl<S: Session> Line<S> {
                 Some(limit) => timeout(limit, opening).await.unwrap_or_else(|_| Err(late(limit))),
             }
         });
-        self.patience.note(began.elapsed());
+        self.patience.record(began.elapsed());
         let session = opened?;
-        self.note_opened(&session);
+        self.record_opened(&session);
         Ok(session)
     }
 
@@ -391,8 +391,8 @@ impl<S: Session> Line<S> {
         check_cluster(session.cluster_id(), known, other)
     }
 
-    /// Notes a session that was opened at the current endpoint.
-    fn note_opened(&mut self, session: &S) {
+    /// Records a session that was opened at the current endpoint.
+    fn record_opened(&mut self, session: &S) {
         self.opened += 1;
         let endpoint = &self.access.endpoints[self.current];
         self.cluster_id.get_or_insert_with(|| (session.cluster_id().to_owned(), endpoint.to_string()));

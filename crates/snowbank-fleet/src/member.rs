@@ -2,10 +2,10 @@
 //! and releases the numbers. Each call blocks until the coordinator answers, for a bounded time at
 //! most. `rules` decides what the answers mean.
 
+mod check;
 mod clusters;
 mod counters;
 mod held;
-mod look;
 mod marker;
 mod pick;
 mod pool;
@@ -45,9 +45,9 @@ pub struct Member<C> {
     /// The daemon's name for people.
     holder: String,
     notes: Notes,
-    /// Draws the identity of a write. It never draws the same identity twice, not even in two
+    /// Makes the identity of a write. It never makes the same identity twice, not even in two
     /// copies of this process's memory.
-    draw: fn() -> String,
+    new_identity: fn() -> String,
     sources: Vec<Held>,
     /// What this process remembers of its earlier tries to take numbers.
     tried: Tried,
@@ -120,8 +120,8 @@ pub struct Bound {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Makes a member that holds nothing yet. `draw` draws the identity of each write.
-    pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
+    /// Makes a member that holds nothing yet. `new_identity` makes the identity of each write.
+    pub fn new(coordinator: C, names: Names<'_>, notes: Notes, new_identity: fn() -> String) -> Self {
         let paths = Paths::of(names.fleet);
         let state = names.state.to_owned();
         let holder = names.holder.to_owned();
@@ -132,7 +132,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             state,
             holder,
             notes,
-            draw,
+            new_identity,
             sources: Vec::new(),
             tried: Tried::default(),
             counters: Vec::new(),
@@ -195,7 +195,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     held.covered = 0;
                 }
                 held.generation = generation;
-                self.draw_write(bound.source);
+                self.renew_write(bound.source);
             }
         }
         let passed = self.passed(clocks);
@@ -269,8 +269,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for (_, holding) in &mut held.numbers {
                 holding.lower(bound.id_bound);
             }
-            self.draw_write(source);
-            self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
+            self.renew_write(source);
+            self.store_note(source)
+                .map_err(|error| format!("cannot note it in the state directory: {error}"))?;
             self.write(bound, true).map_err(FleetError::reason)?;
         }
         Ok(())
@@ -383,14 +384,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
         if is_all && self.polled.is_some() {
             // This write has compared all keys of the daemon, as a poll does.
-            self.note_polled();
+            self.record_polled();
         }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
         held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
         // If the note is not kept, a later start knows only an earlier ceiling.
-        let _ = self.note(bound.source);
+        let _ = self.store_note(bound.source);
         Ok(())
     }
 
@@ -416,7 +417,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             // The write is noted before it is tried, so that a later start recognises it. If the
             // note is not kept, that start must wait until the bound has passed.
-            let _ = self.note(bound.source);
+            let _ = self.store_note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
                     let numbers = self.sources[bound.source].numbers[from..].iter_mut().take(SWAPS_MAX);
@@ -464,7 +465,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn note(&mut self, source: usize) -> std::io::Result<()> {
+    fn store_note(&mut self, source: usize) -> std::io::Result<()> {
         let Some(held) = self.sources.get(source) else { return Ok(()) };
         self.notes.keep(held.note())
     }

@@ -164,7 +164,7 @@ impl Notes {
         Duration::from_millis(self.document.reach_ms).min(REACH_MAX)
     }
 
-    /// Notes the reach of a marker. Returns true if it is the longest so far.
+    /// Records the reach of a marker. Returns true if it is the longest so far.
     pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let before = self.longest_reach();
         self.document.reach_ms = millis(before.max(reach).min(REACH_MAX));
@@ -176,7 +176,7 @@ impl Notes {
         Duration::from_millis(self.document.settled_reach_ms)
     }
 
-    /// Notes that other daemons have had time to read this reach.
+    /// Records that other daemons have had time to read this reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
         self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }

@@ -196,7 +196,7 @@ impl Operator<'_> {
             )));
         }
         // A lowered counter gets a new identity, so that daemons that took numbers from it end at
-        // their next look.
+        // their next check.
         let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
         let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();

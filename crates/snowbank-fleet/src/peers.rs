@@ -60,10 +60,10 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
     }
     asked.retain(|(_, address)| !socket_address(address).is_some_and(&skipped));
     asked.truncate(PEERS_MAX);
-    let mut looks = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for (place, address) in asked {
         let client = client(access, within, place, &address);
-        looks.spawn(async move {
+        tasks.spawn(async move {
             let result = match client {
                 Ok(client) => describe(&client, within).await,
                 Err(reason) => Err(reason),
@@ -71,7 +71,7 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
             (place, address, result)
         });
     }
-    answers.extend(looks.join_all().await);
+    answers.extend(tasks.join_all().await);
     distinct(answers)
 }
 
@@ -112,14 +112,14 @@ async fn resolve_all(
     addresses: &[Address],
     wait: Duration,
 ) -> Vec<(usize, Address, Result<Vec<Address>, String>)> {
-    let mut looks = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for (place, address) in addresses.iter().cloned().enumerate() {
-        looks.spawn(async move {
+        tasks.spawn(async move {
             let found = resolve(&address, wait).await;
             (place, address, found)
         });
     }
-    let mut found = looks.join_all().await;
+    let mut found = tasks.join_all().await;
     found.sort_by_key(|(place, ..)| *place);
     found
 }

@@ -74,24 +74,21 @@ mod tests {
         assert!(is_mounted_from_outside(&mounts, Path::new("/run/lock/snowbank")));
         assert!(is_mounted_from_outside(&mounts, Path::new("/run/lock/snowbank/")));
         assert!(!is_mounted_from_outside(&mounts, Path::new("/run/lock")));
-        let of_this_device = format!("{RUN}31 22 0:20 /elsewhere /run/lock/snowbank rw - tmpfs tmpfs rw\n");
-        assert!(is_mounted_from_outside(&of_this_device, Path::new("/run/lock/snowbank")));
+        let same_device = format!("{RUN}31 22 0:20 /elsewhere /run/lock/snowbank rw - tmpfs tmpfs rw\n");
+        assert!(is_mounted_from_outside(&same_device, Path::new("/run/lock/snowbank")));
     }
 
     /// The setting `ReadWritePaths=` of a systemd unit mounts a directory on itself.
     #[test]
     fn a_directory_that_is_mounted_on_itself_comes_from_inside() {
         let directory = Path::new("/run/lock/snowbank");
-        let of_unit = "41 22 0:20 /lock/snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
-        assert!(!is_mounted_from_outside(&format!("{RUN}{of_unit}"), directory));
+        let unit_mount = "41 22 0:20 /lock/snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
+        assert!(!is_mounted_from_outside(&format!("{RUN}{unit_mount}"), directory));
         let lock = "23 22 0:29 / /run/lock rw - tmpfs tmpfs rw\n";
-        let of_lock = "41 23 0:29 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
-        assert!(!is_mounted_from_outside(&format!("{RUN}{lock}{of_lock}"), directory));
+        let lock_mount = "41 23 0:29 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
+        assert!(!is_mounted_from_outside(&format!("{RUN}{lock}{lock_mount}"), directory));
         let shared = "31 22 0:21 /snowbank /run/lock/snowbank rw - tmpfs tmpfs rw\n";
-        let of_both = format!("{RUN}{shared}{}", shared.replace("31 22", "41 31"));
-        assert!(
-            is_mounted_from_outside(&of_both, directory),
-            "the mount of the unit repeats one from outside"
-        );
+        let both = format!("{RUN}{shared}{}", shared.replace("31 22", "41 31"));
+        assert!(is_mounted_from_outside(&both, directory), "the mount of the unit repeats one from outside");
     }
 }

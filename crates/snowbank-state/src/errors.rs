@@ -49,7 +49,7 @@ impl StateError {
     }
 
     /// Returns the error for a file that the system does not let this process use.
-    pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
+    pub(crate) fn from_system(error: &io::Error, reason: String) -> Self {
         StateError { cause: Cause::System { may_pass: file_may_pass(error) }, reason }
     }
 
@@ -62,7 +62,7 @@ impl StateError {
     /// use.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
         let advice = "run as a member of the group that owns it, make room if the file system is full, or";
-        Self::of_system(error, not_locked(path, error, advice))
+        Self::from_system(error, not_locked(path, error, advice))
     }
 
     /// Returns the error for a lock's file or directory that another user owns, or that is of

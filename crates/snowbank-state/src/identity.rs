@@ -21,7 +21,7 @@ pub struct Owner {
     pub instance: String,
     /// The process ID, for people who read the file.
     pub pid: u32,
-    /// The identity of the state that the process kept: 128 bits in hexadecimal. It is drawn for
+    /// The identity of the state that the process kept: 128 bits in hexadecimal. It is made for
     /// the first state file, and every later state file keeps it.
     pub state: String,
 }
@@ -29,7 +29,7 @@ pub struct Owner {
 impl Owner {
     /// Returns this process, with a new instance and a new state.
     pub fn new() -> Self {
-        Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
+        Owner { instance: new_identity(), pid: std::process::id(), state: new_identity() }
     }
 
     /// Returns this process as the next owner of the state that these other owners kept.
@@ -42,21 +42,21 @@ impl Owner {
     }
 }
 
-/// Draws 128 bits in hexadecimal.
+/// Makes 128 random bits, in hexadecimal.
 ///
-/// The bits come from the system's random device, so that machines made from one image draw
+/// The bits come from the system's random device, so that machines made from one image get
 /// different bits. If there is no such device, the bits come from the clock and the thread. If two
 /// states had the same identity, a start would take them for copies of each other, and refuse the
 /// older one.
-pub fn draw_identity() -> String {
+pub fn new_identity() -> String {
     let mut bits = [0; 16];
-    let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
-    with_clocks(drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits)))
+    let read = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
+    with_clocks(read.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits)))
 }
 
 /// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot
 /// of the machine: until the generator is seeded again, which may take a minute, two copies of the
-/// machine draw the same bits. In a fleet, the daemon on each copy would then take the other
+/// machine get the same bits. In a fleet, the daemon on each copy would then take the other
 /// daemon's write for its own, and both daemons would hand out the same IDs. With the clocks in the
 /// hash, two copies get the same identity only if they also read the same nanoseconds from three
 /// clocks.

@@ -36,7 +36,7 @@ const MARK_BYTES_MAX: usize = 128;
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
     /// The marks in the locks of the same counter under other increments and offsets.
-    of_kin: Vec<(PathBuf, Mark)>,
+    kin: Vec<(PathBuf, Mark)>,
     /// The marks of other layouts' worker IDs that can make the same IDs.
     colliding: Vec<(PathBuf, Mark)>,
     /// The identity of the state whose grants are marked. If it is `None`, grants are not marked.
@@ -46,7 +46,7 @@ pub struct WorkerLocks {
 impl WorkerLocks {
     /// Returns an empty set of locks, for a source whose numbers the daemons of a fleet share.
     pub fn none() -> Self {
-        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), colliding: Vec::new(), state: None }
+        WorkerLocks { files: Vec::new(), kin: Vec::new(), colliding: Vec::new(), state: None }
     }
 
     /// Checks that this process still holds all of the locks.
@@ -101,7 +101,7 @@ impl WorkerLocks {
     /// As [`mark`](WorkerLocks::mark).
     pub fn mark_kin_back(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        let moved = self.of_kin.iter().filter(|(_, mark)| mark.is_released());
+        let moved = self.kin.iter().filter(|(_, mark)| mark.is_released());
         let marked = moved.map(|(path, _)| {
             let file = open_file(path, OpenOptions::new().write(true))?;
             file.write_all_at(text.as_bytes(), HOLDER_BYTES)
@@ -133,7 +133,7 @@ impl WorkerLocks {
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks_of_source(&self) -> Result<Vec<Mark>, StateError> {
-        Ok(mark::of_source(self.own_marks()?, self.of_kin.iter().map(|(_, mark)| mark.clone())))
+        Ok(mark::source_marks(self.own_marks()?, self.kin.iter().map(|(_, mark)| mark.clone())))
     }
 
     /// Returns the lock file with the highest mark that binds the worker IDs.
@@ -152,7 +152,7 @@ impl WorkerLocks {
     }
 
     fn others(&self) -> impl Iterator<Item = &(PathBuf, Mark)> {
-        self.of_kin.iter().chain(&self.colliding)
+        self.kin.iter().chain(&self.colliding)
     }
 }
 
@@ -185,12 +185,12 @@ pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLo
     let mut locked = HashSet::new();
     let mut locks = Vec::with_capacity(records.len());
     for (index, record) in furthest_first {
-        let of_record = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
-        locked.extend(of_record.files.iter().map(|file| file.path.clone()));
-        locks.push((index, of_record));
+        let record_locks = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
+        locked.extend(record_locks.files.iter().map(|file| file.path.clone()));
+        locks.push((index, record_locks));
     }
     locks.sort_by_key(|&(index, _)| index);
-    Ok(locks.into_iter().map(|(_, of_record)| of_record).collect())
+    Ok(locks.into_iter().map(|(_, record_locks)| record_locks).collect())
 }
 
 fn lock_workers_but(
@@ -217,8 +217,8 @@ fn lock_workers_but(
     let mut kin =
         kin_paths(directory, numbering).map_err(|error| StateError::lock_refused(directory, &error))?;
     kin.retain(|path| !own.contains(&**path));
-    let of_kin = free_marks(kin, writers)?;
-    Ok(WorkerLocks { files, of_kin, colliding: free_marks(colliding, writers)?, state: None })
+    let kin = free_marks(kin, writers)?;
+    Ok(WorkerLocks { files, kin, colliding: free_marks(colliding, writers)?, state: None })
 }
 
 fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {

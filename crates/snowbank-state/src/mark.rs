@@ -107,10 +107,10 @@ pub enum Marked {
 /// Returns the marks that bind a source: the marks in its own locks, and those in the locks of the
 /// same counter under other increments and offsets. Leaves out the mark of a move if the counter
 /// has come back since.
-pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
+pub(super) fn source_marks(own: Vec<Mark>, kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
     let mut marks = own;
     let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
-    for mark in of_kin {
+    for mark in kin {
         // The counter was moved away under another increment, came back, and has counted under this
         // increment since.
         let is_back = mark.is_released() && granted > Some(mark.id_bound);

@@ -93,8 +93,8 @@ impl DiskStore {
         let mut retired = self.retired.clone();
         let mut let_go = self.let_go.clone();
         let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
-        let of_this_boot = all.filter(|record| record.boot == self.host.boot);
-        of_this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
+        let this_boot = all.filter(|record| record.boot == self.host.boot);
+        this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
         self.file.write(retired.iter().chain(still_needed(&let_go, &records)).chain(&records))?;
         (self.retired, self.let_go) = (retired, let_go);
         self.sources = records;
@@ -124,7 +124,7 @@ impl DiskStore {
 
     /// Sets an upper bound of the ID clock minus the boot clock, in microseconds. Every later write
     /// records the bound that was set last. A recorded bound must hold until the next write.
-    pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
+    pub fn record_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
@@ -132,7 +132,7 @@ impl DiskStore {
 
     /// Makes every later write record that the state does not know how far these sources have
     /// counted. The next start then refuses the sources.
-    pub fn note_unknown(&mut self, indices: &[usize]) {
+    pub fn record_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
         }

@@ -9,7 +9,7 @@ use super::StateError;
 use super::lock::{free_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
-use super::mark::{Mark, of_source};
+use super::mark::{Mark, source_marks};
 use super::writers::{Untrusted, Writers, open_file};
 use snowbank_id::numbering::Numbering;
 
@@ -67,7 +67,7 @@ pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mar
     let own: Vec<PathBuf> = lock_paths(directory, numbering).into_iter().map(|(_, path)| path).collect();
     let mut kin = kin_paths(directory, numbering).unwrap_or_default();
     kin.retain(|path| !own.contains(path));
-    Ok(of_source(readable(&own, writers)?, readable(&kin, writers)?))
+    Ok(source_marks(readable(&own, writers)?, readable(&kin, writers)?))
 }
 
 fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError> {

@@ -28,7 +28,7 @@ pub enum Address {
 }
 
 impl Address {
-    fn of_line(line: &str) -> Address {
+    fn from_line(line: &str) -> Address {
         let text = line.split_once(" on ").map(|(_, text)| text);
         let text = text.unwrap_or_else(|| panic!("expected a line `… on ADDRESS`, found {line:?}"));
         if let Some(path) = text.strip_prefix("unix:") {
@@ -199,7 +199,7 @@ impl Setup {
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
             let Some(line) = daemon.stdout.next() else { return Err(Box::new(daemon)) };
-            daemon.addresses.push(Address::of_line(&line));
+            daemon.addresses.push(Address::from_line(&line));
         }
         Ok(daemon)
     }

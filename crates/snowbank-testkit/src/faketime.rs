@@ -13,9 +13,9 @@ use super::ids::unix_ms;
 fn library() -> Option<PathBuf> {
     const NAME: &str = "faketime/libfaketimeMT.so.1";
     let is_there = |directory: &Path| Some(directory.join(NAME)).filter(|path| path.exists());
-    let of_architectures = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let directories = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
     let found = is_there(Path::new("/usr/lib"))
-        .or_else(|| of_architectures.map(|entry| entry.path()).find_map(|path| is_there(&path)));
+        .or_else(|| directories.map(|entry| entry.path()).find_map(|path| is_there(&path)));
     if found.is_none() {
         super::skip("libfaketime is missing: install the package faketime (tests/run does it)");
     }

@@ -212,7 +212,7 @@ impl TlsOptions {
 impl Latencies {
     /// Returns the objectives that the user gave, or the default of an open loop if the user gave
     /// none.
-    pub(super) fn of_open_loop(&self) -> Vec<Latency> {
+    pub(super) fn open_loop(&self) -> Vec<Latency> {
         let mut latencies = self.given();
         if latencies.is_empty() {
             latencies.push(Latency { quantile: 0.999, limit: Duration::from_millis(2) });

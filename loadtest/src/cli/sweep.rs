@@ -66,9 +66,9 @@ impl Arguments {
         // Each step replaces this rate.
         let drive = Drive::Open { rate: Rate::STANDARD, arrivals: self.load.arrivals() };
         Ok(Settings {
-            origin: origin::of_this_process(),
+            origin: origin::this_process(),
             scenario: self.load.scenario(drive, self.search.length.0)?,
-            objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop(), errors: 0.0 },
+            objectives: Objectives { rate: None, latencies: self.latencies.open_loop(), errors: 0.0 },
             search: self.search.clone(),
         })
     }

@@ -26,7 +26,7 @@ impl Interval {
 
 /// Estimates the ratio from one figure of several runs, by Student's t, which assumes that both
 /// sides have the same variance. Returns `None` if each side has only one run, or if a value is 0.
-pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
+pub(crate) fn estimate(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;
     let freedom = (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0)? as f64;
@@ -52,15 +52,15 @@ mod tests {
 
     #[test]
     fn several_runs_show_the_spread() {
-        let interval = of_runs(&[100.0, 102.0, 98.0], &[200.0, 204.0, 196.0]).expect("an interval");
+        let interval = estimate(&[100.0, 102.0, 98.0], &[200.0, 204.0, 196.0]).expect("an interval");
         assert!((interval.ratio - 2.0).abs() < 1e-9 && interval.leaves_out_one(), "{interval:?}");
         // The logarithms of both sides have a standard deviation of 0.02, and t is 8.610: the
         // margin is 8.610 × 0.02 × √(2/3).
         assert!(((interval.high / interval.ratio).ln() - 0.1406).abs() < 2e-3, "{interval:?}");
-        assert!(!of_runs(&[100.0, 150.0], &[130.0, 180.0]).expect("an interval").leaves_out_one());
-        assert!(of_runs(&[100.0, 100.0], &[130.0]).is_some());
+        assert!(!estimate(&[100.0, 150.0], &[130.0, 180.0]).expect("an interval").leaves_out_one());
+        assert!(estimate(&[100.0, 100.0], &[130.0]).is_some());
         for (a, b) in [(&[100.0][..], &[100.0][..]), (&[100.0, 0.0], &[130.0]), (&[], &[130.0, 1.0, 1.0])] {
-            assert_eq!(of_runs(a, b), None);
+            assert_eq!(estimate(a, b), None);
         }
     }
 }

@@ -143,6 +143,6 @@ fn bytes_that_are_no_reply_are_faults() {
             String::from_utf8_lossy(bytes)
         );
     }
-    let of_size = |count| check_size(100_000, Awaited { count, ..Awaited::default() });
-    assert!(of_size(1).is_err() && of_size(1_000).is_ok());
+    let check = |count| check_size(100_000, Awaited { count, ..Awaited::default() });
+    assert!(check(1).is_err() && check(1_000).is_ok());
 }

@@ -203,7 +203,7 @@ fn joined(spans: &[Spans]) -> Spans {
 
 /// Returns the stalls that the sleepers find.
 fn watched(cores: &[Core; 2]) -> Stalls {
-    let stalls = Stalls::of_measurement(0);
+    let stalls = Stalls::from_measurement(0);
     for core in cores {
         let mut slept_ns = 0;
         while slept_ns < RUN_NS {

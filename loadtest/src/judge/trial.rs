@@ -7,7 +7,7 @@ use super::{Objectives, Verdict, judge};
 use crate::failure::{Blame, Failure};
 use crate::measure::Fault;
 use crate::report::terminal::Terminal;
-use crate::run::{Loaded, Outcome, of_echo};
+use crate::run::{Loaded, Outcome, run_echo};
 use crate::scenario::Scenario;
 
 /// The most runs by default. If the last of them has no verdict, the result is "no verdict".
@@ -32,7 +32,7 @@ pub(crate) fn run(
     let mut outcome = rounds(&aimed, objectives, runs, &mut loaded)?;
     if !outcome.is_cut_short() {
         terminal.name_run("a bare echo, ".to_owned());
-        outcome.echo = Some(of_echo(scenario, terminal).map(Box::new));
+        outcome.echo = Some(run_echo(scenario, terminal).map(Box::new));
     }
     Ok(outcome)
 }

@@ -190,7 +190,7 @@ impl Meter {
             return;
         }
         if self.began.is_none() {
-            self.began = Some(Began { at_ns: now.ns, ran: ran(), run_delay: RunDelay::of_this_thread() });
+            self.began = Some(Began { at_ns: now.ns, ran: ran(), run_delay: RunDelay::this_thread() });
         }
         let number = (now.ns - self.warm_ns) / 1_000_000_000;
         if number > self.second_number {

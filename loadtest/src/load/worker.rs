@@ -109,7 +109,7 @@ impl<'a> Worker<'a> {
             next_connection: 0,
             housekeeping_ns: 0,
             retry_ns: 0,
-            run_delay: RunDelay::of_this_thread(),
+            run_delay: RunDelay::this_thread(),
         })
     }
 

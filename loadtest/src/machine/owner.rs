@@ -18,7 +18,7 @@ pub(crate) enum Owner {
 impl Owner {
     /// Returns the owner of the other end of a TCP connection on this machine, by the connection's
     /// two addresses.
-    pub(crate) fn of_tcp(ours: SocketAddr, theirs: SocketAddr) -> Self {
+    pub(crate) fn from_tcp(ours: SocketAddr, theirs: SocketAddr) -> Self {
         let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|path| {
             let table = fs::read_to_string(path).ok()?;
             inode_in(&table, theirs.port(), ours.port())
@@ -28,7 +28,7 @@ impl Owner {
 
     /// Returns the owner of a Unix socket, by the process that listens on it. Process 1 may listen
     /// on behalf of a service that it starts, so process 1 counts as unknown.
-    pub(crate) fn of_listener(process: Option<u32>) -> Self {
+    pub(crate) fn from_listener(process: Option<u32>) -> Self {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }
 
@@ -89,14 +89,14 @@ mod tests {
         let theirs = listener.local_addr().expect("an address");
         let stream = TcpStream::connect(theirs).expect("a connection");
         let ours = stream.local_addr().expect("an address");
-        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted the connection");
+        assert_eq!(Owner::from_tcp(ours, theirs), Owner::Unknown, "nobody has accepted the connection");
         let _accepted = listener.accept().expect("a connection");
-        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Process(std::process::id()));
+        assert_eq!(Owner::from_tcp(ours, theirs), Owner::Process(std::process::id()));
     }
 
     #[test]
     fn a_service_manager_that_listens_is_not_the_target() {
-        let owners = [None, Some(1), Some(7)].map(Owner::of_listener);
+        let owners = [None, Some(1), Some(7)].map(Owner::from_listener);
         assert_eq!(owners, [Owner::Unknown, Owner::Unknown, Owner::Process(7)]);
     }
 }

@@ -39,12 +39,12 @@ pub(crate) struct RunDelay {
 }
 
 impl RunDelay {
-    pub(crate) fn of_this_thread() -> Self {
-        Self::of_thread(Path::new("/proc/thread-self"))
+    pub(crate) fn this_thread() -> Self {
+        Self::thread(Path::new("/proc/thread-self"))
     }
 
     /// Measures the thread whose directory in `/proc` is `thread`.
-    pub(super) fn of_thread(thread: &Path) -> Self {
+    pub(super) fn thread(thread: &Path) -> Self {
         let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
         delay.since_last();
         delay

@@ -79,7 +79,7 @@ fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl It
 
 impl Stalls {
     /// Returns the record of a run whose measurement begins at this instant.
-    pub(crate) fn of_measurement(from_ns: u64) -> Self {
+    pub(crate) fn from_measurement(from_ns: u64) -> Self {
         Self(Mutex::new(Record { from_ns, ..Record::default() }))
     }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn stalls(from_ns: u64, all: &[(u64, u64)]) -> Stalls {
-        let stalls = Stalls::of_measurement(from_ns);
+        let stalls = Stalls::from_measurement(from_ns);
         for &(from_ns, until_ns) in all {
             stalls.add(Stall { from_ns, until_ns, lost_ns: until_ns - from_ns });
         }

@@ -64,7 +64,7 @@ impl Waits {
         self.threads.retain(|thread, _| found.contains(thread));
         for thread in found {
             self.threads.entry(thread).or_insert_with_key(|thread| Thread {
-                run_delay: RunDelay::of_thread(thread),
+                run_delay: RunDelay::thread(thread),
                 since: Since::default(),
                 idle: Idle::default(),
             });

@@ -86,12 +86,12 @@ impl Figures {
         self.0.extend(others.0.iter().cloned());
     }
 
-    pub(crate) fn of_row(&self, row: &str) -> impl Iterator<Item = &Figure> {
+    pub(crate) fn row(&self, row: &str) -> impl Iterator<Item = &Figure> {
         self.0.iter().filter(move |figure| figure.row == row)
     }
 
     pub(crate) fn get(&self, row: &str, name: &str) -> Option<&Figure> {
-        self.of_row(row).find(|figure| figure.name == name)
+        self.row(row).find(|figure| figure.name == name)
     }
 
     /// Returns the number of a figure, if it is known.
@@ -112,7 +112,7 @@ impl Figures {
     /// Returns a row of the report as text; `None` for a row without a figure.
     pub(crate) fn row_text(&self, row: &str) -> Option<String> {
         let texts: Vec<String> =
-            self.of_row(row).map(|figure| format!("{} {}", figure.name, figure.text())).collect();
+            self.row(row).map(|figure| format!("{} {}", figure.name, figure.text())).collect();
         (!texts.is_empty()).then(|| texts.join(", "))
     }
 }

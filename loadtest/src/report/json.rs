@@ -201,7 +201,7 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
 
 /// Returns the figures of a run's targets. All targets have the same ID space, so the first one's
 /// layout stands for all.
-pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
+pub(crate) fn targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
     let mut figures = Figures::default();
     let promise = &peers[0].promise;
     let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();

@@ -32,7 +32,7 @@ pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Resu
     write!(out, "{:<INDENT$}", "ms")?;
     QUANTILES.iter().try_for_each(|&quantile| write!(out, "{:>11}", quantile_name(quantile)))?;
     writeln!(out)?;
-    let has_echo = run.figures.of_row(ECHO).next().is_some();
+    let has_echo = run.figures.row(ECHO).next().is_some();
     for row in LATENCIES.into_iter().chain(has_echo.then_some(ECHO)) {
         write!(out, "{row:<INDENT$}")?;
         for quantile in QUANTILES {

@@ -76,7 +76,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
     let owner = conversation.stream.owner();
     let info = info.or(met.info);
     let mut promise = match &info {
-        _ if met.front_end.is_counter() => Promise::of_counter(),
+        _ if met.front_end.is_counter() => Promise::from_counter(),
         Some(info) => Promise::from_info(info, source)?,
         None => Promise::unknown(source),
     };
@@ -117,7 +117,7 @@ fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> 
                     "opened only {taken} of {wanted} connections: {reason}; use fewer --connections, or raise this machine's limit"
                 ),
             },
-            _ => Failure::of_target(format!(
+            _ => Failure::from_target(format!(
                 "the target accepted only {taken} of {wanted} connections: {reason}"
             )),
         })?;

@@ -106,7 +106,7 @@ impl<'a, 'i> Collector<'a, 'i> {
 
     fn receive(&mut self, message: Message) {
         match message {
-            Message::Spans { thread, spans, low_us } => self.take(thread, spans, low_us),
+            Message::Spans { thread, spans, low_us } => self.record(thread, spans, low_us),
             Message::Second { thread, number, second } => {
                 self.reached[thread] = number + 1;
                 self.pending.entry(number).or_default().merge(&second);
@@ -125,7 +125,7 @@ impl<'a, 'i> Collector<'a, 'i> {
     /// Takes the first sample of the target's processor time when the measurement begins.
     fn begin_measurement(&mut self) {
         if self.begins_at.take_if(|at| *at <= Instant::now()).is_some() {
-            self.samples.take(Instant::now(), self.shared.watched.target_used().cpu);
+            self.samples.add(Instant::now(), self.shared.watched.target_used().cpu);
         }
     }
 
@@ -162,7 +162,7 @@ impl<'a, 'i> Collector<'a, 'i> {
         is_known.then(|| self.loaded.seen.iter().map(Distinct::left_out).sum())
     }
 
-    fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {
+    fn record(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {
         self.low_us[thread] = low_us;
         if self.outcome.too_scattered {
             return;
@@ -209,7 +209,7 @@ impl<'a, 'i> Collector<'a, 'i> {
             self.outcome.counts.response.merge(&second.response);
             let used = self.shared.watched.target_used();
             self.outcome.seconds.push(SecondFigures {
-                target_cpu_share: self.samples.take(Instant::now(), used.cpu),
+                target_cpu_share: self.samples.add(Instant::now(), used.cpu),
                 target_memory_bytes: used.memory,
                 ..SecondFigures::of(number, &second)
             });

@@ -22,7 +22,7 @@ struct Sample {
 
 impl Samples {
     /// Adds a sample. Returns the processor time since the last sample, as a share of one core.
-    pub(super) fn take(&mut self, at: Instant, cpu: Option<Duration>) -> Option<f64> {
+    pub(super) fn add(&mut self, at: Instant, cpu: Option<Duration>) -> Option<f64> {
         let now = Sample { at, cpu };
         self.first.get_or_insert(now);
         now.share_since(self.last.replace(now)?)
@@ -55,7 +55,7 @@ mod tests {
         let looks =
             [(0, Some(100)), (1_000, Some(350)), (2_001, None), (3_000, Some(600)), (3_001, Some(600))];
         let shares = looks.map(|(at_ms, cpu_ms)| {
-            samples.take(begin + Duration::from_millis(at_ms), cpu_ms.map(Duration::from_millis))
+            samples.add(begin + Duration::from_millis(at_ms), cpu_ms.map(Duration::from_millis))
         });
         assert_eq!(shares, [None, Some(0.25), None, None, None]);
         let sum = samples.cpu(Duration::from_secs(6)).expect("seen at both ends");

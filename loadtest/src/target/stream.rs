@@ -79,11 +79,11 @@ impl Stream {
         if ours.is_unix() {
             let peer = rustix::net::sockopt::socket_peercred(&self.socket);
             let process = peer.ok().and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
-            return Owner::of_listener(process);
+            return Owner::from_listener(process);
         }
         match ours.as_socket().zip(theirs.as_socket()) {
             Some((ours, theirs)) if ours.ip() == theirs.ip() || theirs.ip().to_canonical().is_loopback() => {
-                Owner::of_tcp(ours, theirs)
+                Owner::from_tcp(ours, theirs)
             }
             _ => Owner::Remote,
         }

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::alone;
 use crate::machine::{Neighbours, Noise};
 use crate::support::scripted::fake_daemon::FakeDaemon;
-use crate::support::scripted::{INFO, of_capacity, target};
+use crate::support::scripted::{INFO, target, with_capacity};
 use crate::support::{Ran, compare, has_daemon, loadtest};
 
 #[test]
@@ -51,7 +51,7 @@ const CAPACITY: f64 = 5_000.0;
 fn a_sweep_finds_the_known_capacity_and_never_more() {
     let _alone = alone();
     for _ in 0..5 {
-        let fake = of_capacity(CAPACITY, Arc::default());
+        let fake = with_capacity(CAPACITY, Arc::default());
         let ran = loadtest(&format!("sweep --address {} --start 1000 --p99.9 20ms --for 3s", fake.name()));
         eprintln!("{}", ran.result());
         let saturation = ran.json()["saturation"].as_f64().expect("a saturation point");

@@ -9,7 +9,7 @@ fn load(address: &str, more: &str) -> Ran {
 }
 
 /// Returns the figure of each of the three whole seconds.
-fn of_seconds<'a>(run: &'a Value, name: &str) -> Vec<&'a Value> {
+fn by_second<'a>(run: &'a Value, name: &str) -> Vec<&'a Value> {
     run["seconds"].as_array().into_iter().flatten().take(3).map(|second| &second[name]).collect()
 }
 
@@ -20,8 +20,8 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
     let to_csv = format!("--csv {}", csv.display());
     let is_seen = |ran: &Ran| {
         let run = ran.json();
-        let shares = of_seconds(&run, "target_cpu_share");
-        let memory = of_seconds(&run, "target_memory_bytes");
+        let shares = by_second(&run, "target_cpu_share");
+        let memory = by_second(&run, "target_memory_bytes");
         ran.figure("CPU, memory", "target's CPU").as_f64() > Some(0.0)
             && shares.len() == 3
             && shares[1].as_f64() > Some(0.0)
@@ -34,7 +34,7 @@ fn each_second_has_cpu_time_and_memory_of_the_target() {
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     for name in ["second", "p50_us", "target_memory_bytes"] {
         let column = lines[0].iter().position(|&column| column == name).expect("a column for the key");
-        assert_eq!(lines[2][column], of_seconds(&ran.json(), name)[1].to_string(), "{text}");
+        assert_eq!(lines[2][column], by_second(&ran.json(), name)[1].to_string(), "{text}");
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
-use crate::support::scripted::of_capacity;
+use crate::support::scripted::with_capacity;
 use crate::support::{Ran, figure, loadtest, poll, scripted, start, until};
 use rustix::process::Signal;
 use snowbank_client::protocol::{ErrorCode, Next};
@@ -56,7 +56,7 @@ fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &str, limit: &str) -
 
 #[test]
 fn the_saturation_point_of_a_slow_target_is_confirmed() {
-    let ran = swept_below_capacity(|| of_capacity(1_000.0, Arc::default()), "", "latency");
+    let ran = swept_below_capacity(|| with_capacity(1_000.0, Arc::default()), "", "latency");
     let file = ran.json();
     let saturation = file["saturation"].as_f64().expect("a saturation point");
     assert!(file["missed"].as_f64() > Some(saturation) && file["confirmed"] == true, "{ran:?}");
@@ -151,7 +151,7 @@ fn a_target_that_takes_no_later_run_is_a_failure() {
 /// requests.
 fn interrupted() -> Ran {
     let asked = Arc::new(AtomicU64::new(0));
-    let target = of_capacity(1_000.0, Arc::clone(&asked));
+    let target = with_capacity(1_000.0, Arc::clone(&asked));
     let mut sweep = start(&options(&target, "--for 2s --p99.9 5s --runs 1"));
     poll("300 requests", || (asked.load(Ordering::SeqCst) >= 300 || sweep.has_ended()).then_some(()));
     if !sweep.has_ended() {

@@ -128,12 +128,12 @@ impl Running {
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.id();
         // Each thread of the process lists the children that it started.
-        let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+        let describe = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.ok()?.path().join("children");
             std::fs::read_to_string(path).ok()
         };
         let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
-        let all = threads.filter_map(of_thread).collect::<Vec<_>>().join(" ");
+        let all = threads.filter_map(describe).collect::<Vec<_>>().join(" ");
         all.split_whitespace().filter_map(|id| id.parse().ok()).collect()
     }
 

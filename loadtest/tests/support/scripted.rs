@@ -75,7 +75,7 @@ pub(crate) fn sound_but_for(info: &'static str) -> FakeDaemon {
 
 /// Runs a target that answers at most `requests_per_s`, however many requests wait. Counts requests
 /// in `asks`.
-pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
+pub(crate) fn with_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
     let free_at = Mutex::new(Instant::now());
     target(INFO, move |_, ids, peer, next, tag| {
         asks.fetch_add(1, Ordering::SeqCst);

@@ -53,8 +53,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// believe a large step forward since the last daemon ran, because a wrong time server may have
 /// caused that step.
 fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
-    let of_this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
-    let remembered = match of_this_boot.max_by_key(|record| record.instant()) {
+    let this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
+    let remembered = match this_boot.max_by_key(|record| record.instant()) {
         Some(last) => Remembered::Offset(last.wall_minus_boot_us),
         None => {
             let until = records.iter().filter_map(Record::instant).max();

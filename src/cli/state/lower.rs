@@ -38,17 +38,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let Arguments { name, instant, directories } = arguments;
     let path = directories.state.path()?;
     let (directory, mut records) = open_own(&path)?;
-    let of_source = records.extract_if(.., |record| {
+    let matching = records.extract_if(.., |record| {
         record.name == *name && record.instant().is_some() && !record.assigned && !record.released
     });
-    let of_source: Vec<Record> = of_source.collect();
+    let matching: Vec<Record> = matching.collect();
     // The locks keep daemons of this machine from taking the worker IDs before the new ceilings are
     // durable.
-    let locks = lock_records(&directories.lock_dir, &of_source)?;
-    let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
+    let locks = lock_records(&directories.lock_dir, &matching)?;
+    let owner = Owner::after(matching.iter().chain(&records).map(|record| &record.owner));
     let mut lowered = Vec::new();
-    let mut of_lowered = Vec::new();
-    for (record, locks) in of_source.into_iter().zip(locks) {
+    let mut lowered_locks = Vec::new();
+    for (record, locks) in matching.into_iter().zip(locks) {
         let lower = below(&record, *instant, &owner);
         if highest(&record, &locks)? <= lower.id_bound {
             records.push(record);
@@ -56,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
         records.push(lower.clone());
         lowered.push(lower);
-        of_lowered.push(locks);
+        lowered_locks.push(locks);
     }
     if lowered.is_empty() {
         return Err(Failure::no(format_args!(
@@ -66,7 +66,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         )));
     }
     store::write(&directory, &records)?;
-    mark(&lowered, &owner.state, &of_lowered, Fate::Granted).map_err(|error| {
+    mark(&lowered, &owner.state, &lowered_locks, Fate::Granted).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; run the command again"))
     })?;
     for record in &lowered {

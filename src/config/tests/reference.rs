@@ -132,8 +132,8 @@ fn the_reference_states_every_setting_with_its_default() {
         setting::Section::SourceAlone => row.full_key(Some(0)),
         _ => row.full_key(None),
     });
-    let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
-    for key in keys.chain(of_identities) {
+    let identity_keys = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
+    for key in keys.chain(identity_keys) {
         assert!(stated.origins.is_given(&key), "{key}");
     }
     let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };

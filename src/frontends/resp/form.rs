@@ -28,8 +28,8 @@ pub(super) struct Announced {
 }
 
 impl Announced {
-    /// Takes the name of the client's library: a name, or `name(suffix)`.
-    pub(super) fn take_library(&mut self, name: &[u8]) {
+    /// Sets the name of the client's library: a name, or `name(suffix)`.
+    pub(super) fn set_library(&mut self, name: &[u8]) {
         let name = name.split(|&byte| byte == b'(').next().unwrap_or_default();
         self.is_javascript = JAVASCRIPT.iter().any(|known| name == known.as_bytes());
     }

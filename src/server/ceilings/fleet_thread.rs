@@ -21,7 +21,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between two counts of the worker IDs that the coordinator may still assign.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs in flight: a raise, a look, a job of a stop, and a range for each shared counter.
+/// The most jobs in flight: a raise, a check, a job of a stop, and a range for each shared counter.
 const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
 /// A job for the fleet thread.
@@ -44,7 +44,7 @@ pub(super) enum Job {
     /// Release the worker IDs, and lower their bounds to the given bounds.
     Release(Vec<Bound>, Clocks),
     /// Check that the worker IDs still belong to this daemon.
-    Look(Clocks),
+    Check(Clocks),
 }
 
 /// The result of a job.
@@ -54,19 +54,19 @@ pub(super) enum Done {
     Raised(Outcome),
     /// The keeper's request for a range, and the range that was taken for it.
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
-    /// The result of a look: Ok if the worker IDs still belong to this daemon, or an error if the
+    /// The result of a check: Ok if the worker IDs still belong to this daemon, or an error if the
     /// coordinator did not answer.
-    Looked(Result<(), NoAnswer>, Box<Noticed>),
+    Checked(Result<(), NoAnswer>, Box<Noticed>),
     /// The result of a job that a stop asked for: see [`Fleet::finish`].
     Finished(Result<(), String>),
     /// Another process may have taken over a worker ID or a shared counter.
     Lost(TakenOver),
 }
 
-/// Facts for the operator that the thread learns during a look at the coordinator.
+/// Facts for the operator that the thread learns during a check of its keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
-    /// The time from one look to the next.
+    /// The time from one check to the next.
     pub(crate) poll_period: Duration,
     /// The count of each source's worker IDs.
     pub(crate) pools: Vec<Counted>,
@@ -98,7 +98,7 @@ struct Work {
 
 impl Work {
     /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
-    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each look makes at most
+    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at most
     /// one call to the coordinator.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
@@ -111,7 +111,7 @@ impl Work {
             self.counting = None;
             return;
         };
-        // If the coordinator did not answer, the next look continues the count.
+        // If the coordinator did not answer, the next check continues the count.
         if let Ok(Some(counted)) = member.count_on(pool, clocks) {
             self.counting = self.counting.map(|at| at + 1);
             self.noticed.pools.retain(|pool| pool.source != counted.source);
@@ -181,16 +181,16 @@ fn run(work: &mut Work, job: Job) -> Done {
         },
         Job::Confirm(clocks) => Done::Finished(member.confirm(clocks).map_err(FleetError::reason)),
         Job::Release(bounds, clocks) => Done::Finished(member.release(&bounds, clocks)),
-        Job::Look(clocks) => {
-            let looked = member.look(clocks);
+        Job::Check(clocks) => {
+            let checked = member.check(clocks);
             work.noticed.poll_period = member.poll_period();
-            match looked {
+            match checked {
                 Ok(()) => {
                     work.notice(clocks);
-                    Done::Looked(Ok(()), Box::new(work.noticed.clone()))
+                    Done::Checked(Ok(()), Box::new(work.noticed.clone()))
                 }
                 Err(FleetError::NoAnswer(answer)) => {
-                    Done::Looked(Err(answer), Box::new(work.noticed.clone()))
+                    Done::Checked(Err(answer), Box::new(work.noticed.clone()))
                 }
                 Err(loss) => lost(&loss),
             }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
-use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_workers};
+use crate::ceiling::{Cause, Mark, beyond, latest_grant, lock_workers, new_identity};
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
@@ -79,7 +79,7 @@ impl Joined {
         let state = &found.owner.state;
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
-        let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
+        let member = Member::new(coordinator, names, notes, new_identity).after(std::mem::take(tried));
         let horizon = settings.fleet.horizon;
         let answers = FromFleet { horizon, ..FromFleet::default() };
         let in_fleet = InFleet { member, horizon, pools, certificate };

@@ -1,4 +1,4 @@
-//! The keeper thread drives the [`Keeper`]: it lets the keeper look about once a second, and also
+//! The keeper thread drives the [`Keeper`]: it polls the keeper about once a second, and also
 //! when a request meets a ceiling or another thread has done a job. Until the stop, the keeper
 //! thread never waits for storage or the coordinator.
 
@@ -16,7 +16,7 @@ use super::storage_thread::{self, Done, Storage, Trim};
 use crate::ceiling::{StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
-use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
+use crate::keeper::{self, Keeper, Outcome, PERIOD, Polled, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log::RateLimited;
@@ -42,12 +42,12 @@ pub(crate) struct Ceilings {
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which a look was last sent to the fleet thread. `None`: no look was sent yet.
-    /// The first look is sent before any raise.
+    /// The time at which a check was last sent to the fleet thread. `None`: no check was sent yet.
+    /// The first check is sent before any raise.
     fleet_looked_at: Option<BootMicros>,
-    /// True while the fleet thread has not done the last look that was sent to it.
+    /// True while the fleet thread has not done the last check that was sent to it.
     fleet_is_looking: bool,
-    /// The time between two looks of the fleet thread.
+    /// The time between two checks of the fleet thread.
     fleet_period: Duration,
     /// The time at which the storage thread last got a job.
     stored_at: BootMicros,
@@ -70,7 +70,7 @@ impl Ceilings {
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
             // The mark gets the state's durable ceiling, even if the coordinator allows less. An
             // older copy of the state is then recognized, because its ceiling is below the mark.
-            note_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
+            record_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
             managed.grant(durable);
         }
         for (index, range) in ranges {
@@ -132,27 +132,27 @@ impl Ceilings {
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
             let reading = clock::os::read();
-            let looked = self.look(reading, metrics);
+            let polled = self.poll(reading, metrics);
             if let Some(TakenOver(reason)) = self.keeper.lost() {
                 // A second `set` has no effect, so the first reason is kept.
                 let _ = common.lost.set(reason.clone());
             }
-            heartbeat.keeper_looked(round);
-            log(&looked);
-            observer.look(common, reading, looked.is_in_use);
-            if looked.some_wait {
+            heartbeat.keeper_polled(round);
+            log(&polled);
+            observer.observe(common, reading, polled.is_in_use);
+            if polled.some_wait {
                 wake_ups.wake_all_shards();
             }
-            // The pause counts from the start of this look. If it counted from the end, the next
-            // look could come too late to raise a ceiling.
-            thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
+            // The pause counts from the start of this poll. If it counted from the end, the next
+            // poll could come too late to raise a ceiling.
+            thread::park_timeout(polled.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         self.seal_and_trim()
     }
 
-    /// Takes the results of the storage thread and the fleet thread, lets the keeper look, and
+    /// Applies the results of the storage thread and the fleet thread, polls the keeper, and
     /// sends the keeper's writes to these two threads.
-    fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
+    fn poll(&mut self, reading: Reading, metrics: &Metrics) -> Polled {
         if self.keeper.lost().is_none()
             && let Err(taken_over) = self.still_ours()
         {
@@ -160,56 +160,56 @@ impl Ceilings {
         }
         for done in self.storage.as_mut().map(JobThread::take_done).unwrap_or_default() {
             match done {
-                Done::Written(outcome) => self.take_outcome(outcome, reading, metrics),
+                Done::Written(outcome) => self.apply_outcome(outcome, reading, metrics),
                 Done::Lost(taken_over) => self.keeper.lose(taken_over),
                 Done::Ours | Done::Trimmed(_) => {}
             }
         }
-        self.take_from_fleet(reading, metrics);
-        let mut looked = self.keeper.look(reading);
-        metrics.keeper().look(reading, &looked);
-        self.look_at_fleet(&mut looked, reading);
-        for write in std::mem::take(&mut looked.writes) {
+        self.apply_fleet_results(reading, metrics);
+        let mut polled = self.keeper.poll(reading);
+        metrics.keeper().record(reading, &polled);
+        self.check_fleet(&mut polled, reading);
+        for write in std::mem::take(&mut polled.writes) {
             self.write(write, reading, metrics);
         }
         if let Some(fleet) = &mut self.fleet {
-            looked.ranges.drain(..).for_each(|wanted| fleet.send(fleet_thread::Job::Range(wanted)));
+            polled.ranges.drain(..).for_each(|wanted| fleet.send(fleet_thread::Job::Range(wanted)));
         }
         if let Some(storage) = &mut self.storage
             && storage.is_idle()
-            && looked.is_in_use
+            && polled.is_in_use
             && reading.boot.since(self.stored_at) >= PERIOD
         {
             self.stored_at = reading.boot;
-            storage.send(storage_thread::Job::Look);
+            storage.send(storage_thread::Job::Check);
         }
-        looked
+        polled
     }
 
-    /// Sends a look to the fleet thread if it is due.
-    fn look_at_fleet(&mut self, looked: &mut Looked, reading: Reading) {
+    /// Sends a check to the fleet thread if it is due.
+    fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
         if let Some(fleet) = &mut self.fleet
             && !self.fleet_is_looking
             && self.keeper.lost().is_none()
         {
             let waited = self.fleet_looked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
-            let look_in = self.fleet_period.saturating_sub(waited);
-            if look_in.is_zero() {
-                // The fleet thread wakes this thread when it has done the look.
+            let check_in = self.fleet_period.saturating_sub(waited);
+            if check_in.is_zero() {
+                // The fleet thread wakes this thread when it has done the check.
                 self.fleet_looked_at = Some(reading.boot);
                 self.fleet_is_looking = true;
-                fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
+                fleet.send(fleet_thread::Job::Check(clocks(&self.keeper, reading)));
             } else {
-                looked.next_in = looked.next_in.min(look_in);
+                polled.next_in = polled.next_in.min(check_in);
             }
         }
     }
 
-    /// Takes the results of the fleet thread.
-    fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
+    /// Applies the results of the fleet thread.
+    fn apply_fleet_results(&mut self, reading: Reading, metrics: &Metrics) {
         for done in self.fleet.as_mut().map(JobThread::take_done).unwrap_or_default() {
             match done {
-                fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
+                fleet_thread::Done::Raised(outcome) => self.apply_outcome(outcome, reading, metrics),
                 fleet_thread::Done::Ranged(wanted, answer) => {
                     let now = self.keeper.believe(reading);
                     self.keeper.ranged(wanted, answer.as_ref().ok().copied(), now);
@@ -217,7 +217,7 @@ impl Ceilings {
                     seen.fleet_raises += u64::from(answer.is_ok());
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
-                fleet_thread::Done::Looked(answer, noticed) => {
+                fleet_thread::Done::Checked(answer, noticed) => {
                     self.fleet_is_looking = false;
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
@@ -251,15 +251,15 @@ impl Ceilings {
             Some(storage) => storage.send(storage_thread::Job::Write(write)),
             None => {
                 let Write { writer, number, .. } = write;
-                self.take_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
+                self.apply_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
             }
         }
     }
 
-    fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
+    fn apply_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
         let written = self.keeper.written(outcome, now, |index, id_bound| {
-            note_granted(&self.locks[index], id_bound, &mut self.unmarked);
+            record_granted(&self.locks[index], id_bound, &mut self.unmarked);
         });
         written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
@@ -280,7 +280,7 @@ impl Ceilings {
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
-        // The locks may have been lost since the last look.
+        // The locks may have been lost since the last check.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
         // The marks are lowered before the state's bounds, because a mark must never be above the
@@ -337,7 +337,7 @@ fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
 
 /// Writes a mark that the IDs of a source are granted up to this bound. If that fails, the daemon
 /// continues, because the state has the bound as well.
-fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
+fn record_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
     let marked = locks.mark_granted(id_bound);
     if let Err(error) = marked
         && failures.count(Instant::now()).is_some()
@@ -349,16 +349,16 @@ fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) 
     }
 }
 
-/// Logs the events of a look that no finding covers.
-fn log(looked: &Looked) {
-    if let Observed::Believed(by) = looked.clock {
+/// Logs the events of a poll that no finding covers.
+fn log(polled: &Polled) {
+    if let Observed::Believed(by) = polled.clock {
         // The line needs no rate limit, because at most one step is believed in each `step_hold`.
         tracing::warn!(
             ?by,
             "the ID clock follows the step of the wall clock, which has lasted for clock.step_hold"
         );
     }
-    if looked.is_renewed {
+    if polled.is_renewed {
         tracing::info!(
             "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
         );

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::fleet_thread::Noticed;
 use crate::clock::{BootMicros, Reading};
-use crate::keeper::{Looked, PERIOD, Reach, Written};
+use crate::keeper::{PERIOD, Polled, Reach, Written};
 
 /// The least change of wall − boot (the wall clock minus the boot clock) that counts as a step
-/// between two looks. A time server that slews the clock changes wall − boot by far less.
+/// between two polls. A time server that slews the clock changes wall − boot by far less.
 const STEP_US: i64 = 100_000;
 /// The time for which the lengths of raises are kept.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -18,8 +18,8 @@ const SLOT: Duration = Duration::from_secs(5);
 /// The last observations of the keeper thread, and its counts since the start.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    /// The result of the last look.
-    pub(crate) looked: Looked,
+    /// The result of the last poll.
+    pub(crate) polled: Polled,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
     /// The number of durable raises, the time at which the last of them became durable, and the sum
@@ -44,15 +44,15 @@ pub(crate) struct LastSeen {
     compared_at: BootMicros,
     offset_us: i64,
     /// The direction of the step at the last comparison: 1, −1, or 0 without a step. A clock that
-    /// stands still seems to step back at each look, so equal directions in a row count as one
+    /// stands still seems to step back at each poll, so equal directions in a row count as one
     /// step.
     stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// They show whether a ceiling was reached between two looks. The headroom alone does not show
-/// that: it falls until the next raise, and looks miss its low points.
+/// They show whether a ceiling was reached between two polls. The headroom alone does not show
+/// that: it falls until the next raise, and polls miss its low points.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
     /// For each [`SLOT`] of the last minute, the time at which the slot began, and its longest
@@ -64,7 +64,7 @@ pub(crate) struct RaiseLengths {
 
 impl RaiseLengths {
     /// Records a raise that has ended.
-    pub(crate) fn note(&mut self, now: BootMicros, took: Duration) {
+    pub(crate) fn record(&mut self, now: BootMicros, took: Duration) {
         self.slots.retain(|(began, _)| now.since(*began) <= MINUTE);
         match self.slots.back_mut().filter(|(began, _)| now.since(*began) < SLOT) {
             Some((_, longest)) => *longest = took.max(*longest),
@@ -93,17 +93,17 @@ impl RaiseLengths {
 impl LastSeen {
     pub(crate) fn new(started: Reading) -> Self {
         LastSeen {
-            looked: Looked { horizon: Duration::MAX, ..Looked::default() },
+            polled: Polled { horizon: Duration::MAX, ..Polled::default() },
             compared_at: started.boot,
             offset_us: started.offset_us(),
             ..LastSeen::default()
         }
     }
 
-    /// Records a look of the keeper.
-    pub(crate) fn look(&mut self, reading: Reading, looked: &Looked) {
+    /// Records a poll of the keeper.
+    pub(crate) fn record(&mut self, reading: Reading, polled: &Polled) {
         self.count_steps(reading);
-        self.looked = looked.clone();
+        self.polled = polled.clone();
     }
 
     fn count_steps(&mut self, reading: Reading) {
@@ -130,7 +130,7 @@ impl LastSeen {
             self.fleet_raises += u64::from(written.is_durable);
             return;
         }
-        self.looked.in_flight_since = None;
+        self.polled.in_flight_since = None;
         if !written.is_durable {
             self.failures += 1;
             return;
@@ -138,7 +138,7 @@ impl LastSeen {
         self.raises += 1;
         self.raised_at = Some(now);
         self.raising += now.since(written.began);
-        self.raise_lengths.note(now, now.since(written.began));
+        self.raise_lengths.record(now, now.since(written.began));
     }
 }
 
@@ -155,11 +155,14 @@ mod tests {
         let mut seen = LastSeen::new(reading(walls_ms[0], 0));
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
-            seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
-            // Each second has two looks 5 ms apart, like a look after a write. Between the two
-            // looks, the clock advances by 5 ms or stands still.
+            seen.record(reading(wall_ms, second as i64 * 1_000), &Polled::default());
+            // Each second has two polls 5 ms apart, like a poll after a write. Between the two
+            // polls, the clock advances by 5 ms or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
-            seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
+            seen.record(
+                reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5),
+                &Polled::default(),
+            );
             stood_ms = wall_ms;
         }
         (seen.steps_back, seen.steps_forward)
@@ -181,15 +184,15 @@ mod tests {
         let long = Duration::from_secs(2);
         let mut lengths = RaiseLengths::default();
         for second in 0..=200 {
-            lengths.note(at(second), if second == 100 { long } else { short });
+            lengths.record(at(second), if second == 100 { long } else { short });
             assert!(lengths.slots.len() <= 13 && lengths.last.len() <= 2);
             let is_slow = lengths.slowest(at(second)) == long;
             assert!(is_slow || !(100..=155).contains(&second), "{second}");
             assert!(!is_slow || (100..=165).contains(&second), "{second}");
             assert!(second == 0 || lengths.usual(at(second)) == short, "{second}");
         }
-        lengths.note(at(202), long);
-        lengths.note(at(204), long);
+        lengths.record(at(202), long);
+        lengths.record(at(204), long);
         assert_eq!(lengths.usual(at(205)), long);
         assert_eq!(lengths.usual(at(265)), Duration::ZERO, "the last raise is more than a minute old");
     }

@@ -99,7 +99,7 @@ impl Ceilings {
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
         let unknown = self.keeper.restored();
         self.store.map_or(Ok(()), |mut store| {
-            store.note_unknown(&unknown);
+            store.record_unknown(&unknown);
             store.trim(&trims, wall_minus_boot_us)
         })
     }

@@ -59,8 +59,8 @@ fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) ->
 
 /// Returns the highest bound of a counter in these records; 0 without a record.
 pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
-    let of_counter = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-    of_counter.map(|record| record.id_bound).max().unwrap_or(0)
+    let counter_records = records.iter().filter(|record| record.numbering.is_of_space(numbering));
+    counter_records.map(|record| record.id_bound).max().unwrap_or(0)
 }
 
 /// Returns the refusal of another machine's record.
@@ -159,9 +159,9 @@ impl Found {
     /// Returns true if the previous run did not mark its record as clean. `None`: the state has no
     /// record of a run.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
-        let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
-        of_last_run.peek()?;
-        Some(of_last_run.any(|record| !record.clean))
+        let mut last_run = self.records.iter().filter(|record| !record.retired).peekable();
+        last_run.peek()?;
+        Some(last_run.any(|record| !record.clean))
     }
 
     /// Returns the records of worker IDs that the coordinator assigned to a source before it
@@ -203,10 +203,10 @@ impl Found {
     /// were moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
         let named = self.records.iter().filter(|record| record.name == name && !record.released);
-        let of_space = named.filter(|record| {
+        let same_space = named.filter(|record| {
             record.numbering.snowflake().is_some_and(|(had, _)| had.space() == layout.space())
         });
-        let (had, worker_ids) = of_space.max_by_key(|record| record.instant())?.numbering.snowflake()?;
+        let (had, worker_ids) = same_space.max_by_key(|record| record.instant())?.numbering.snowflake()?;
         // If a constant of the layout has changed, the same worker ID has another number.
         let same = had.numbers_in_space(worker_ids) == layout.numbers_in_space(worker_ids);
         same.then(|| worker_ids.clone())
@@ -264,12 +264,12 @@ impl Found {
                 let mut store = store.letting_go(kept_for_order);
                 let shared =
                     sources.iter().enumerate().filter(|(_, source)| source.settings.kind.takes_ranges());
-                store.note_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
-                store.note_id_time(keeper::id_minus_boot_us(&managed, wall.carried_us(), now));
+                store.record_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
+                store.record_id_time(keeper::id_minus_boot_us(&managed, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
                     let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
-                    StartError::of_state(error.cause(), reason)
+                    StartError::from_state(error.cause(), reason)
                 })?;
                 store.await_names()?;
                 Some(store)
@@ -286,9 +286,9 @@ impl Found {
     /// Returns the first record of a source.
     fn first_record(&self, source: &Locked<'_>, position: Position) -> Record {
         let Locked { settings, numbering, .. } = source;
-        let of_space = self.records.iter().filter(|record| record.numbering.is_of_space(numbering));
+        let same_space = self.records.iter().filter(|record| record.numbering.is_of_space(numbering));
         let assigned = settings.is_assigned();
-        let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
+        let assigned_bound = same_space.filter_map(Record::bound_of_assigned).max();
         Record {
             assigned,
             assigned_bound: assigned_bound.or(assigned.then_some(0)),
@@ -387,7 +387,7 @@ fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosit
             sequence_start: settings.sequence_start,
         }
     } else {
-        Rules::OF_TICKETS
+        Rules::TICKETS
     };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start.position, now);

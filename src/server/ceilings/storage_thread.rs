@@ -15,7 +15,7 @@ use crate::ceiling::store::DiskStore;
 use crate::ceiling::{Left, StateError, TakenOver};
 use crate::keeper::{Outcome, Write};
 
-/// The most jobs in flight: a write, a look and the job of a stop.
+/// The most jobs in flight: a write, a check and the job of a stop.
 const JOBS_MAX: usize = 3;
 
 /// A job for the storage thread.
@@ -26,7 +26,7 @@ pub(super) enum Job {
     /// Lower the ceilings at a clean stop.
     Trim(Trim),
     /// Check that the state still belongs to this process.
-    Look,
+    Check,
 }
 
 /// The bounds that a clean stop stores.
@@ -93,9 +93,9 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
         return Done::Lost(taken_over);
     }
     match job {
-        Job::Look => Done::Ours,
+        Job::Check => Done::Ours,
         Job::Trim(trim) => {
-            store.note_unknown(&trim.restored);
+            store.record_unknown(&trim.restored);
             Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
         }
         Job::Write(write) => {
@@ -113,8 +113,8 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 /// # Errors
 /// It is possible that the ceilings are not durable.
 pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
-    store.note_unknown(&write.restored);
-    store.note_id_time(write.id_minus_boot_us);
+    store.record_unknown(&write.restored);
+    store.record_id_time(write.id_minus_boot_us);
     store.raise(&write.ceilings, write.wall_minus_boot_us)
 }
 
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_write_is_not_reported_as_durable_once_the_state_is_lost() {
         let (directory, mut store) = store();
-        assert!(matches!(run(&mut store, Job::Look), Done::Ours));
+        assert!(matches!(run(&mut store, Job::Check), Done::Ours));
         assert!(matches!(run(&mut store, job(7)), Done::Written(Outcome { result: Ok(()), .. })));
         let done = run_while(&mut store, job(9), || take_over(directory.path()));
         assert!(matches!(done, Done::Lost(_)));

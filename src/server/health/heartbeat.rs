@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
-//!          │   ▲                  keeper               is woken for a look, which answers
+//!          │   ▲                  keeper               is woken for a poll, which answers
 //!          │   └──────answers──────┘
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
@@ -56,14 +56,14 @@ impl Heartbeat {
         }
     }
 
-    /// Returns the number of the latest round. The keeper reads this number before a look, and
-    /// answers with it after the look.
+    /// Returns the number of the latest round. The keeper reads this number before a poll, and
+    /// answers with it after the poll.
     pub(crate) fn round(&self) -> u64 {
         *self.round.borrow()
     }
 
-    /// Answers `round` for the keeper, which began and ended a look after the round had begun.
-    pub(crate) fn keeper_looked(&self, round: u64) {
+    /// Answers `round` for the keeper, which began and ended a poll after the round had begun.
+    pub(crate) fn keeper_polled(&self, round: u64) {
         self.answer(self.shards, round);
     }
 
@@ -94,7 +94,7 @@ mod tests {
         for _ in 0..3 {
             let mut round = pin!(heartbeat.all_beat(&wake_ups));
             assert!(!ends(round.as_mut()), "no thread has answered");
-            heartbeat.keeper_looked(heartbeat.round());
+            heartbeat.keeper_polled(heartbeat.round());
             assert!(!ends(first.as_mut()));
             assert!(!ends(round.as_mut()), "one shard has not answered");
             assert!(!ends(second.as_mut()));
@@ -103,15 +103,15 @@ mod tests {
     }
 
     #[test]
-    fn a_look_from_before_a_round_does_not_answer_that_round() {
+    fn a_poll_from_before_a_round_does_not_answer_that_round() {
         let heartbeat = Heartbeat::new(0);
         let wake_ups = WakeUps::new(0);
         let before = heartbeat.round();
         let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));
-        heartbeat.keeper_looked(before);
+        heartbeat.keeper_polled(before);
         assert!(!ends(round.as_mut()));
-        heartbeat.keeper_looked(heartbeat.round());
+        heartbeat.keeper_polled(heartbeat.round());
         assert!(ends(round.as_mut()));
     }
 }

@@ -61,22 +61,22 @@ impl ShardCounters {
     }
 
     /// Counts an error of this protocol.
-    pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
+    pub(crate) fn record_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors[code as usize - 1].add(1);
         self.protocols[protocol as usize].errors.add(1);
     }
 
     /// Counts an answer that the protocol's front end gave by itself, without a source.
     #[cold]
-    pub(crate) fn note_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
+    pub(crate) fn record_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
         let counters = &self.protocols[protocol as usize];
         counters.requests.add(1);
         let Some(code) = error else { return counters.other.add(1) };
-        self.note_error(protocol, code);
+        self.record_error(protocol, code);
     }
 
     /// Counts a request for IDs that was read at `read_at` and is being answered now.
-    pub(crate) fn note_served(&self, protocol: Protocol, read_at: BootMicros) {
+    pub(crate) fn record_served(&self, protocol: Protocol, read_at: BootMicros) {
         let took = clock::os::boot().since(read_at);
         self.latency.record(clock::micros(took).unsigned_abs(), 1);
         self.protocols[protocol as usize].requests.add(1);
@@ -148,7 +148,7 @@ impl Timing {
     }
 
     #[inline]
-    pub(crate) fn note_served(&mut self, requests: u64) {
+    pub(crate) fn record_served(&mut self, requests: u64) {
         self.served += requests;
     }
 
@@ -324,7 +324,7 @@ mod tests {
         let mut timed = 0;
         let mut last = BootMicros(i64::MIN);
         for turn in 0..6_400 {
-            timing.note_served(3);
+            timing.record_served(3);
             timing.end_turn(&counters, &Counter::default(), BootMicros(turn));
             timed += i32::from(timing.timed_at != last);
             last = timing.timed_at;
@@ -340,7 +340,7 @@ mod tests {
         let counters = LatencyCounters::default();
         for turn in 1..100 {
             let began = BootMicros(turn * (IDLE_US + 1));
-            timing.note_served(1);
+            timing.record_served(1);
             timing.end_turn(&counters, &Counter::default(), began);
             assert_eq!(timing.timed_at, began);
         }
@@ -350,7 +350,7 @@ mod tests {
     fn requests_kept_for_a_later_turn_are_timed_from_their_read() {
         let mut timing = Timing::new();
         let counters = LatencyCounters::default();
-        timing.note_served(2);
+        timing.record_served(2);
         timing.end_late_turn(&counters, &Counter::default(), BootMicros(1_000), BootMicros(4_000));
         let latency = latency_of(&counters);
         assert_eq!(latency.sum_us, 6_000);

@@ -1,4 +1,4 @@
-//! The observer looks at the daemon's status about once a second, or less often while no source is
+//! The observer reads the daemon's status about once a second, or less often while no source is
 //! in use, and logs changes of findings and of readiness. It runs on the keeper thread, which wakes
 //! up once a second anyway.
 
@@ -12,11 +12,11 @@ use crate::clock::{BootMicros, Reading};
 use crate::keeper;
 use crate::server::shared::common::Common;
 
-/// The least time between two looks of the observer. It is less than [`keeper::PERIOD`], because
-/// the time from one look of the keeper to the next varies by some milliseconds.
+/// The least time between two readings of the observer. It is less than [`keeper::PERIOD`], because
+/// the time from one poll of the keeper to the next varies by some milliseconds.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The least time between two looks if no source was used for minutes. An idle daemon must cost
-/// next to nothing, so the observer looks less often.
+/// The least time between two readings if no source was used for minutes. An idle daemon must cost
+/// next to nothing, so the observer reads less often.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must stay better before the improvement is logged. So a finding
 /// about clients that come and go every few seconds has only two lines in the log.
@@ -27,7 +27,7 @@ const SETTLED: Duration = Duration::from_secs(20);
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 
-/// Looks at the daemon's status, and logs its changes.
+/// Reads the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     looked_at: Option<BootMicros>,
@@ -35,9 +35,9 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Logs what has changed since the last look. Does nothing if the last look was less than
+    /// Logs what has changed since the last reading. Does nothing if the last reading was less than
     /// [`PERIOD`] ago or, if no source is in use, less than [`UNUSED_PERIOD`] ago.
-    pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
+    pub(crate) fn observe(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
         if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
             return;

@@ -1,4 +1,4 @@
-//! Gathers the daemon's status from counters, sources, the keeper's last look and the acceptors.
+//! Gathers the daemon's status from counters, sources, the keeper's last poll and the acceptors.
 //! Any thread may gather the status, because gathering holds each lock only for a moment.
 
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Common {
     }
 
     /// Adds the current status to the history of the last minute and of the last hour, and returns
-    /// this status. The observer calls this at each of its looks.
+    /// this status. The observer calls this at each of its readings.
     pub(crate) fn observe(&self) -> Status {
         let status = self.measure();
         self.metrics.history().observe(&status);
@@ -120,8 +120,8 @@ impl Common {
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
         // `TooBusy` is the only error that acceptors send.
-        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.refused.get() } else { 0 };
-        self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
+        let unaccepted = if code == ErrorCode::TooBusy { self.metrics.refused.get() } else { 0 };
+        self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + unaccepted
     }
 
     /// Returns the time for which a source can hand out IDs without the coordinator. `None`: the
@@ -129,9 +129,9 @@ impl Common {
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();
-            return seen.looked.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
+            return seen.polled.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
         }
-        let ceiling = *self.metrics.keeper().looked.fleet_ceilings.get(index)?;
+        let ceiling = *self.metrics.keeper().polled.fleet_ceilings.get(index)?;
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
         Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
     }
@@ -236,7 +236,7 @@ fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) 
 
 fn clock_status(metrics: &Metrics) -> ClockStatus {
     let seen = metrics.keeper();
-    let (state, by) = match seen.looked.clock {
+    let (state, by) = match seen.polled.clock {
         Observed::Steady | Observed::Believed(_) => (ClockState::Steady, Duration::ZERO),
         Observed::Behind(by) => (ClockState::Behind, by),
         Observed::Held(by) => (ClockState::Held, by),
@@ -251,7 +251,7 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     let seen = metrics.keeper();
-    let in_flight = seen.looked.in_flight_since.map_or(Duration::ZERO, |since| now.boot.since(since));
+    let in_flight = seen.polled.in_flight_since.map_or(Duration::ZERO, |since| now.boot.since(since));
     CeilingsStatus {
         raises: seen.raises,
         failures: seen.failures,
@@ -259,11 +259,11 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
         slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(in_flight).as_secs_f64(),
         usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
-        slow_raise_s: seen.looked.horizon.as_secs_f64() / 3.0,
-        horizon_s: seen.looked.horizon.as_secs_f64(),
+        slow_raise_s: seen.polled.horizon.as_secs_f64() / 3.0,
+        horizon_s: seen.polled.horizon.as_secs_f64(),
         in_flight_s: in_flight.as_secs_f64(),
-        failing: seen.looked.failure.clone(),
-        lost: seen.looked.taken_over.as_ref().map(ToString::to_string),
+        failing: seen.polled.failure.clone(),
+        lost: seen.polled.taken_over.as_ref().map(ToString::to_string),
     }
 }
 
@@ -276,7 +276,7 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
         return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
-    let silent = seen.looked.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
+    let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
     let mut pools = Vec::new();
     for &Counted { source, numbers, held } in &seen.noticed.pools {
         let Some(source) = sources.get(source) else { continue };

@@ -48,7 +48,7 @@ impl Reloader {
 
     /// Stores the result of a reload for the status. An error has one reason for the refusal on
     /// each line.
-    pub fn note(&self, result: Result<(), &str>) {
+    pub fn record(&self, result: Result<(), &str>) {
         let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
         let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });

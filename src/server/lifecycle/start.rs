@@ -105,7 +105,7 @@ impl Prepared {
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
         // With `first`, the keeper also notices a jump of the clocks between `first` and this
         // reading.
-        wall.note_seen(first);
+        wall.record_seen(first);
         let now = wall.believe(reading);
         let previous_run_unclean = found.follows_a_crash();
         let no_fleet = FromFleet::default();
@@ -168,7 +168,7 @@ impl Server {
         let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let opened = opening.open(supplies, &secrets, inherited);
         let ((open, live_config), ceilings) = ceilings.or_trim(opened)?;
-        open.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
+        open.common.metrics.keeper().polled.fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
             Reloader::new(opening.settings, Arc::clone(&open.common), live_config, secrets.fleet_files);
         let kernel_log = Some(kernel_log);

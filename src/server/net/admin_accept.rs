@@ -59,10 +59,10 @@ async fn serve_pending(
         }
     });
     let served = poll_fn(|cx| {
-        pending.note_heard();
+        pending.record_heard();
         let polled = served.as_mut().poll(cx);
         if polled.is_pending() && !answers.load(Ordering::Relaxed) {
-            pending.note_silent();
+            pending.record_silent();
         }
         polled
     });

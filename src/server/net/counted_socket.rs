@@ -56,7 +56,7 @@ impl AsyncRead for CountedSocket {
         let size_max = self.left.min(buffer.remaining());
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(size_max));
         let polled = Pin::new(&mut self.tcp).poll_read(cx, &mut part);
-        self.count.note(part.filled());
+        self.count.record(part.filled());
         let size = part.filled().len();
         self.left -= size;
         buffer.advance(size);
@@ -97,7 +97,7 @@ pub(super) struct RecordCount {
     /// are its length field.
     length: [u8; 2],
     /// The number of bytes of the current header that were read.
-    of_header: usize,
+    header_bytes: usize,
     /// The number of bytes of the current record that were not read yet.
     pub(super) rest: usize,
     read: TlsRead,
@@ -114,7 +114,7 @@ impl RecordCount {
         std::mem::take(&mut self.read)
     }
 
-    fn note(&mut self, mut bytes: &[u8]) {
+    fn record(&mut self, mut bytes: &[u8]) {
         self.read.bytes += bytes.len();
         while let Some((&first, behind)) = bytes.split_first() {
             if self.rest > 0 {
@@ -124,10 +124,10 @@ impl RecordCount {
                 continue;
             }
             self.length = [self.length[1], first];
-            self.of_header += 1;
+            self.header_bytes += 1;
             bytes = behind;
-            if self.of_header == HEADER_BYTES {
-                self.of_header = 0;
+            if self.header_bytes == HEADER_BYTES {
+                self.header_bytes = 0;
                 self.rest = u16::from_be_bytes(self.length).into();
                 self.read.records += 1;
             }
@@ -145,7 +145,7 @@ mod tests {
         let stream = [record(300), record(0), record(22), record(1)].concat();
         for size in 1..=stream.len() {
             let mut count = RecordCount::default();
-            stream.chunks(size).for_each(|piece| count.note(piece));
+            stream.chunks(size).for_each(|piece| count.record(piece));
             let all = TlsRead { records: 4, bytes: stream.len() };
             assert_eq!((count.take(), count.take()), (all, TlsRead::default()), "in pieces of {size}");
         }

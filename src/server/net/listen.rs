@@ -103,7 +103,7 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
         _ => "choose another address",
     };
     let reason = format!("cannot listen on {at}: {error}; {mend}");
-    StartError::of_system(may_pass(error), reason)
+    StartError::from_system(may_pass(error), reason)
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
@@ -141,7 +141,7 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
             _ => "its directory must exist and be writable",
         };
         let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
-        StartError::of_system(may_pass(&error), reason)
+        StartError::from_system(may_pass(&error), reason)
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
@@ -173,7 +173,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             std::fs::remove_file(path).map_err(|error| {
                 let reason =
                     format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}");
-                StartError::of_system(file_may_pass(&error), reason)
+                StartError::from_system(file_may_pass(&error), reason)
             })
         }
         Ok(()) => {
@@ -183,7 +183,7 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
         }
         Err(error) => {
             let reason = format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
-            Err(StartError::of_system(may_pass(&error), reason))
+            Err(StartError::from_system(may_pass(&error), reason))
         }
     }
 }

@@ -218,16 +218,16 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Notes that the peer has sent bytes.
-    pub(crate) fn note_heard(&mut self) {
+    /// Records that the peer has sent bytes.
+    pub(crate) fn record_heard(&mut self) {
         if let Stage::Silent(number) = self.stage {
             let is_inside = self.limit.lock().silent.remove(&number).is_some();
             self.stage = if is_inside { Stage::Heard } else { Stage::Leaving };
         }
     }
 
-    /// Notes that the daemon waits for bytes from the peer.
-    pub(crate) fn note_silent(&mut self) {
+    /// Records that the daemon waits for bytes from the peer.
+    pub(crate) fn record_silent(&mut self) {
         if self.stage == Stage::Heard {
             let mut connections = self.limit.lock();
             let earlier = self.silence.filter(|_| self.limit.is_for_tokens);
@@ -251,7 +251,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         // This sets `Stage::Leaving` if the connection was evicted.
-        self.note_heard();
+        self.record_heard();
         let mut connections = self.limit.lock();
         match self.stage {
             Stage::Leaving => connections.occupancy.leaving -= 1,
@@ -283,18 +283,18 @@ mod tests {
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..3).map(|_| enter(&limit, 3, start)).collect();
         for index in [1, 0, 2] {
-            connections[index].note_silent();
+            connections[index].record_silent();
         }
         // The daemon hears from this connection again, so its silence becomes the shortest.
-        connections[1].note_heard();
-        connections[1].note_silent();
+        connections[1].record_heard();
+        connections[1].record_silent();
         let later = Instant::now() + SILENT_FOR;
         let newcomer = enter(&limit, 3, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(limit.occupancy(), Occupancy { inside: 3, leaving: 1, evicted: 1 });
         // This connection was evicted. Bytes that arrive now do not give it its place back.
-        connections[0].note_heard();
-        connections[0].note_silent();
+        connections[0].record_heard();
+        connections[0].record_silent();
         assert!(!must_go(&enter(&limit, 3, later)));
         drop((connections, newcomer));
         assert_eq!(limit.occupancy(), Occupancy { inside: 0, leaving: 0, evicted: 2 });
@@ -305,9 +305,9 @@ mod tests {
         let limit = Arc::clone(&PendingLimits::default().tokens);
         let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
-        connections.iter_mut().for_each(Pending::note_silent);
-        connections[0].note_heard();
-        connections[0].note_silent();
+        connections.iter_mut().for_each(Pending::record_silent);
+        connections[0].record_heard();
+        connections[0].record_silent();
         let later = Instant::now() + SILENT_FOR;
         let _newcomer = enter(&limit, 2, later);
         assert_eq!(connections.iter().map(must_go).collect::<Vec<_>>(), [true, false]);
@@ -320,7 +320,7 @@ mod tests {
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
         let later = start + 100 * SILENT_FOR;
         assert_eq!(limit.try_enter(2, later).expect_err("both connections wait for the daemon"), Room::Full);
-        connections[0].note_silent();
+        connections[0].record_silent();
         let Err(Room::At(at)) = limit.try_enter(2, start) else { panic!("the peer may be about to send") };
         assert!(at >= start + SILENT_FOR);
         assert!(limit.try_enter(2, at).is_ok() && must_go(&connections[0]) && !must_go(&connections[1]));
@@ -334,7 +334,7 @@ mod tests {
         let mut handshake = enter(&pending.handshakes, 9, start);
         let _token = enter(&pending.tokens, 9, start);
         assert_eq!(pending.evict(start), Room::Full);
-        handshake.note_silent();
+        handshake.record_silent();
         assert!(matches!(pending.evict(start), Room::At(_)));
         assert_eq!(pending.evict(Instant::now() + SILENT_FOR), Room::Made);
         assert!(must_go(&handshake));

@@ -104,7 +104,7 @@ impl Turn<'_> {
     fn allocate_held<F: Copy>(&mut self, request: Request<F>, held: Held) -> Result<(), NotYet<F>> {
         match self.claim(&request.ask, || 0) {
             Ok(()) => {
-                held.note_drawn(request.ask.count_in(&self.state.runs));
+                held.record_drawn(request.ask.count_in(&self.state.runs));
                 Ok(())
             }
             Err(missing) => self.enqueue(request, missing, held),
@@ -130,7 +130,7 @@ impl Turn<'_> {
         counters.requests.add(requests);
         counters.ids.add(ids);
         if let Some(identity) = self.conditions.session.identity() {
-            identity.usage.note_ids(self.thread.index, source, ids);
+            identity.usage.record_ids(self.thread.index, source, ids);
         }
     }
 
@@ -185,13 +185,13 @@ impl Turn<'_> {
             // The IDs that the request already has are skipped. They count towards the client's
             // rate.
             Some(refusal) if !ask.partial || self.state.runs.is_empty() => {
-                held.note_drawn(self.state.runs.iter().map(|run| u64::from(run.count)).sum());
+                held.record_drawn(self.state.runs.iter().map(|run| u64::from(run.count)).sum());
                 Err(refusal.into())
             }
             _ => {
                 let count = ask.count_in(&self.state.runs);
                 self.count_ids(ask.source, 1, count);
-                held.note_drawn(count);
+                held.record_drawn(count);
                 Ok(())
             }
         }
@@ -221,7 +221,7 @@ impl Turn<'_> {
             counters.refused.add(1);
             counters.exhausted.add(u64::from(words.code == ErrorCode::Exhausted));
         }
-        self.thread.counters.note_error(protocol, words.code);
+        self.thread.counters.record_error(protocol, words.code);
         words
     }
 }
@@ -315,7 +315,7 @@ impl<F> Drop for Queued<F> {
             None => self.thread.live_config.borrow().source(source).cancel(self.id),
         };
         // Skipped IDs count towards the client's rate, because no other request gets them.
-        held.note_drawn(taken.count() + claimed);
+        held.record_drawn(taken.count() + claimed);
     }
 }
 

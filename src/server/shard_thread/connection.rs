@@ -110,11 +110,11 @@ impl<F: FrontEnd> Connection<F> {
         loop {
             // Replies are sent before anything else is awaited.
             if !self.exchange.unwritten.is_empty() || self.stream.has_unsent() {
-                self.note_silent();
-                self.note_kept();
+                self.record_silent();
+                self.record_kept();
                 Box::pin(self.flush()).await?;
             }
-            self.note_kept();
+            self.record_kept();
             // False if requests that were read in an earlier turn must be served first.
             let read = match turn {
                 TurnEnd::Done => true,
@@ -125,9 +125,9 @@ impl<F: FrontEnd> Connection<F> {
                 }
                 TurnEnd::Close | TurnEnd::Unauthorized => {
                     // From here on, a pending connection may be evicted while it is being closed.
-                    self.note_silent();
+                    self.record_silent();
                     let Connection { stream, member, .. } = self;
-                    Box::pin(stream.linger(|| member.note_drained())).await;
+                    Box::pin(stream.linger(|| member.record_drained())).await;
                     return Ok(TurnEnd::End);
                 }
                 TurnEnd::End => return Ok(TurnEnd::End),

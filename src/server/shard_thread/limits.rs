@@ -16,9 +16,9 @@ impl Held {
     /// The permit of a client without limits.
     pub(super) const UNLIMITED: Held = Held(None);
 
-    /// Notes that `count` IDs were drawn. The rest of the permitted IDs no longer count towards the
+    /// Records that `count` IDs were drawn. The rest of the permitted IDs no longer count towards the
     /// client's rate.
-    pub(super) fn note_drawn(mut self, count: u64) {
+    pub(super) fn record_drawn(mut self, count: u64) {
         if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
             permit.settle(count, clock::os::boot());
         }

@@ -37,7 +37,7 @@ impl Member {
 
     /// Counts the bytes that the connection keeps between turns.
     #[inline]
-    pub(super) fn note_kept(&mut self, bytes: usize) {
+    pub(super) fn record_kept(&mut self, bytes: usize) {
         let units = bytes / KEPT_UNIT;
         if units != self.kept_units {
             let queued = &self.thread.common.metrics.queued_bytes;
@@ -55,8 +55,8 @@ impl Member {
         self.thread.turn.borrow_mut().wakers.remember(self.slot, waker);
     }
 
-    /// Notes that a stop need not wait for this connection any more.
-    pub(super) fn note_drained(&mut self) {
+    /// Records that a stop need not wait for this connection any more.
+    pub(super) fn record_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
             let left = self.thread.undrained.get() - 1;
             self.thread.undrained.set(left);
@@ -69,8 +69,8 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        self.note_drained();
-        self.note_kept(0);
+        self.record_drained();
+        self.record_kept(0);
         self.thread.turn.borrow_mut().wakers.release(self.slot);
     }
 }

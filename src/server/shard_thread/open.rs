@@ -91,14 +91,14 @@ async fn shake_hands(
         member.remember(cx.waker());
         // No request of this connection has arrived, so a stop need not wait for it.
         if thread.draining.get() {
-            member.note_drained();
+            member.record_drained();
         }
-        pending.note_heard();
+        pending.record_heard();
         ready!(thread.scheduler.poll_permit(&mut account, cx));
         let polled = shake.as_mut().poll(cx);
         thread.scheduler.end_turn(&mut account, HANDSHAKE_COST);
         if polled.is_pending() {
-            pending.note_silent();
+            pending.record_silent();
         }
         polled
     });

@@ -58,10 +58,10 @@ pub(super) const HANDSHAKE_COST: usize = BUSY_COST;
 /// requests make a connection busy if each request has a record of its own.
 const BUSY_TURN_COST: usize = turn_cost(16 * 16, 16 * 36);
 
-/// Returns the cost of a turn with `of_requests` bytes of requests and `of_replies` bytes of
+/// Returns the cost of a turn with `request_bytes` bytes of requests and `reply_bytes` bytes of
 /// replies.
-pub(super) const fn turn_cost(of_requests: usize, of_replies: usize) -> usize {
-    TURN_COST + REQUEST_BYTE_COST * of_requests + of_replies / REPLY_BYTES_OF_COST
+pub(super) const fn turn_cost(request_bytes: usize, reply_bytes: usize) -> usize {
+    TURN_COST + REQUEST_BYTE_COST * request_bytes + reply_bytes / REPLY_BYTES_OF_COST
 }
 
 /// The cost of a TLS record without its bytes. It stands for 1 µs. A record with a request took 0.5

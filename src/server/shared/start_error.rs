@@ -62,19 +62,19 @@ impl StartError {
     }
 
     /// Returns the error for an operation that the system refused, with the text `reason`.
-    pub(crate) fn of_system(may_pass: bool, reason: String) -> Self {
+    pub(crate) fn from_system(may_pass: bool, reason: String) -> Self {
         if may_pass { StartError::MayPass(reason) } else { StartError::WrongSetting(reason) }
     }
 
     /// Returns the error for a state or a lock that cannot be used, with the text `reason`.
-    pub(crate) fn of_state(cause: Cause, reason: String) -> Self {
+    pub(crate) fn from_state(cause: Cause, reason: String) -> Self {
         match cause {
             Cause::InUse => StartError::MayPass(reason),
             Cause::WorkerIdHeld => StartError::WorkerIdHeld(reason),
             Cause::Released | Cause::Damaged => StartError::UnusableState(reason),
             Cause::ClockBehind => StartError::ClockBehind(reason),
             Cause::Setting => StartError::WrongSetting(reason),
-            Cause::System { may_pass } => Self::of_system(may_pass, reason),
+            Cause::System { may_pass } => Self::from_system(may_pass, reason),
         }
     }
 
@@ -83,7 +83,7 @@ impl StartError {
         let reason = format!(
             "cannot make a thread or its reactor: {error}; allow more open files and threads, or set fewer shards"
         );
-        Self::of_system(may_pass(error), reason)
+        Self::from_system(may_pass(error), reason)
     }
 }
 
@@ -100,7 +100,7 @@ pub enum RunError {
 
 impl From<StateError> for StartError {
     fn from(error: StateError) -> Self {
-        Self::of_state(error.cause(), error.to_string())
+        Self::from_state(error.cause(), error.to_string())
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    pub(crate) fn of_step(testimony: &Testimony, step: Step, offset_before_ms: i64) -> Base {
+    pub(crate) fn from_step(testimony: &Testimony, step: Step, offset_before_ms: i64) -> Base {
         let before = testimony.samples().filter(|sample| sample.answered <= step.before);
         let highest = before.filter_map(Sample::ids).map(|(_, last)| tick(last)).fold(0.0, f64::max);
         let after = testimony.samples().filter(|sample| sample.asked >= step.after);

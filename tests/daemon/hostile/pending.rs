@@ -90,20 +90,20 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
 /// The clients send PING, which needs no token.
 #[test]
 fn few_replies_are_queued_for_a_client_without_a_token() {
-    const GUESTS: usize = 50;
+    const CLIENTS: usize = 50;
     let daemon = with_tokens(100).admin().start();
     let pings = wire::ping(1, &[7; 64]).repeat(1_000);
-    let guests: Vec<TcpStream> = (0..GUESTS)
+    let clients: Vec<TcpStream> = (0..CLIENTS)
         .map(|_| {
             let stream = TcpStream::connect(daemon.tcp()).expect("connected");
             stream.set_nonblocking(true).expect("a socket option");
             stream
         })
         .collect();
-    let mut written = [0; GUESTS];
+    let mut written = [0; CLIENTS];
     let mut highest = 0.0_f64;
     for _ in 0..50 {
-        for (mut stream, written) in guests.iter().zip(&mut written) {
+        for (mut stream, written) in clients.iter().zip(&mut written) {
             while let Ok(size) = std::io::Write::write(&mut stream, &pings[*written % pings.len()..]) {
                 *written += size;
             }
@@ -114,9 +114,9 @@ fn few_replies_are_queued_for_a_client_without_a_token() {
     // The daemon counts the bytes of a connection in units of 4 KiB. It does not count less than a
     // unit.
     assert_eq!(highest, 0.0, "bytes queued");
-    // Each guest that was served has sent more bytes than fit the kernel's buffers. A busy machine
-    // may not serve all guests in their five seconds.
-    assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
+    // Each client that was served has sent more bytes than fit the kernel's buffers. A busy machine
+    // may not serve all clients in their five seconds.
+    assert!(written.iter().filter(|&&size| size > 100_000).count() >= CLIENTS / 2, "{written:?}");
 }
 
 #[test]

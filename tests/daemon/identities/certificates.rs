@@ -22,14 +22,14 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
         let pair = authority.issue(name, hosts);
         secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
     };
-    let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
-    let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
+    let mut billing_wire = connect("billing", &["other.internal", "billing.internal"]);
+    let mut orders_wire = connect("orders", &["spiffe://prod/orders"]);
     // The common name does not count. Nor does a name that only ends with the name of the identity.
     let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
-    of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
-    of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
-    assert_eq!(of_billing.next(Ask::of(1).source(FAST)).ids().len(), 1);
-    assert_eq!(of_orders.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    billing_wire.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    orders_wire.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    assert_eq!(billing_wire.next(Ask::of(1).source(FAST)).ids().len(), 1);
+    assert_eq!(orders_wire.next(Ask::of(1).source(SLOW)).ids().len(), 1);
     for other in &mut others {
         assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
     }
@@ -38,11 +38,11 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     daemon.replace("snowbank.toml", &format!("{config}{all}"));
     let said = daemon.reload();
     assert!(said.contains("identity \"billing\": sources: [\"fast\"] -> \"all\""), "{said}");
-    assert_eq!(of_billing.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    assert_eq!(billing_wire.next(Ask::of(1).source(SLOW)).ids().len(), 1);
     daemon.replace("snowbank.toml", &format!("{config}{orders}"));
     assert!(daemon.reload().contains("identity \"billing\": name: \"billing\" -> none"));
-    assert_revoked(&mut of_billing);
-    of_orders.assert_open();
+    assert_revoked(&mut billing_wire);
+    orders_wire.assert_open();
     others.iter_mut().for_each(Wire::assert_open);
 }
 

@@ -43,14 +43,14 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
 fn each_front_end_identifies_clients_by_certificate_and_token() {
     let authority = Authority::new("authority");
     let own = authority.issue("billing", &["billing.internal"]);
-    let stranger = Authority::new("other");
-    let strangers = stranger.issue("stranger", &["billing.internal"]);
+    let unknown = Authority::new("other");
+    let foreign = unknown.issue("foreign", &["billing.internal"]);
     for front_end in &FRONT_ENDS {
         let daemon = daemon_of(&authority, front_end);
         let address = daemon.addresses[1].tcp();
         let connect = || try_secure(address, &authority.client(Some(&own))).expect("TLS");
         // Without a certificate of the right authority there is no reply, even with a token.
-        for client in [authority.client(None), authority.client(Some(&strangers))] {
+        for client in [authority.client(None), authority.client(Some(&foreign))] {
             if let Ok(mut stream) = try_secure(address, &client) {
                 let _ = stream.write_all(&(front_end.asks)("fast", 1, PLAIN));
                 assert_eq!(read_words(&mut stream, ""), "", "{} without a certificate", front_end.protocol);

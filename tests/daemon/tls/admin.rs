@@ -62,8 +62,8 @@ fn a_client_certificate_is_required_if_clients_need_one() {
         "{refused}"
     );
     daemon.assert_logs("the peer sent no client certificate");
-    let stranger = Authority::new("stranger");
-    let refused = status(Some(&stranger.issue("stranger-client", &[]))).refusal(2);
+    let unknown = Authority::new("unknown");
+    let refused = status(Some(&unknown.issue("unknown-client", &[]))).refusal(2);
     assert!(refused.contains("authority"), "{refused}");
 
     let own = authority.issue("operator", &[]);

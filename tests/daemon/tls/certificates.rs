@@ -17,8 +17,8 @@ fn client_certificates_are_required_and_checked() {
     );
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
     let expired = house.authority.issue_for_years("expired", 2000..2001);
-    let stranger = Authority::new("stranger");
-    let foreign = stranger.issue("foreign", &[]);
+    let unknown_authority = Authority::new("unknown");
+    let foreign = unknown_authority.issue("foreign", &[]);
     let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
@@ -49,8 +49,8 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     let wrong_name = house.ping(&["--server-name", "ids.example"]);
     assert_refused(&wrong_name, "its certificate is for another name");
     let address = format!("tls:{}", house.daemon.tcp());
-    let stranger = Authority::new("stranger");
-    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&stranger.file)]);
+    let unknown_authority = Authority::new("unknown");
+    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&unknown_authority.file)]);
     assert_refused(
         &unknown,
         "its certificate is not signed by an authority that this client trusts (--ca; without it, the system's)",
@@ -149,20 +149,20 @@ fn a_reload_reads_the_certificate_again() {
         daemon.signal(Signal::HUP);
         poll(part, || (daemon.log().matches(part).count() > before).then_some(()));
     };
-    let of_old = old.issue("client", &[]);
-    let of_new = new.issue("other-client", &[]);
-    let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
+    let old_client = old.issue("client", &[]);
+    let new_client = new.issue("other-client", &[]);
+    let mut open = secure_wire(daemon.tcp(), &old.client(Some(&old_client)));
     reload("reloaded: nothing changed");
     pair.replace_by(&old.issue_for_years("expired", 2000..2001));
     reload("found one that expired 2001-01-01T00:00:00Z");
-    secure_wire(daemon.tcp(), &old.client(Some(&of_old))).assert_open();
+    secure_wire(daemon.tcp(), &old.client(Some(&old_client))).assert_open();
 
     pair.replace_by(&new.issue_local("daemon"));
     std::fs::copy(&new.file, &client_ca).expect("copied");
     reload("reloaded: other certificates");
     open.reply().assert_error(0, UNAUTHORIZED);
     open.assert_closed();
-    secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
-    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old))).expect("1.3");
+    secure_wire(daemon.tcp(), &new.client(Some(&new_client))).next(Ask::of(10)).ids();
+    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&old_client))).expect("1.3");
     assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }

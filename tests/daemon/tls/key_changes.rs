@@ -63,12 +63,12 @@ fn a_flood_of_key_changes_does_not_delay_other_clients() {
     }
     modest.send(&Ask::of(1).wait_ms(10_000).bytes());
     daemon.signal(Signal::CONT);
-    let of_modest = modest.reply().ids()[0];
+    let modest_id = modest.reply().ids()[0];
     let ids: Vec<u64> = peers
         .iter_mut()
         .flat_map(|peer| (0..REQUESTS).filter_map(|_| read_id(peer)).collect::<Vec<_>>())
         .collect();
-    let before = ids.iter().filter(|id| **id < of_modest).count();
+    let before = ids.iter().filter(|id| **id < modest_id).count();
     println!("{before} of {} requests of the flood were served first", ids.len());
     assert!(before < 5 * PEERS, "{before} requests of the flood were served first");
 }

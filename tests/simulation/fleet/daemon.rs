@@ -14,7 +14,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
 use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
-use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, draw};
+use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, new_identity};
 
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
@@ -133,7 +133,7 @@ impl World {
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let names = Names { fleet: FLEET, state: &self.machines[machine].disk.state, holder: &holder };
-        let member = Member::new(self.link.clone(), names, notes, draw);
+        let member = Member::new(self.link.clone(), names, notes, new_identity);
         let mut member = member.after(tried.unwrap_or_default());
         let layouts = self.layouts(self.machines[machine].is_turned);
         let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
@@ -249,13 +249,13 @@ impl World {
         daemon.wall.believe(self.reading(daemon.machine))
     }
 
-    /// Lets the keeper look once, as the keeper's thread does. Writes to the coordinator may take a
+    /// Polls the keeper once, as the keeper's thread does. Writes to the coordinator may take a
     /// while.
     pub(crate) fn keep(&mut self, at: usize) {
         let reading = self.reading(self.daemons[at].machine);
         let now = self.now(&self.daemons[at]);
         let daemon = &mut self.daemons[at];
-        for write in daemon.keeper.look(reading).writes {
+        for write in daemon.keeper.poll(reading).writes {
             if write.writer == 1 {
                 daemon.pending = Some(write);
                 continue;
@@ -292,7 +292,7 @@ impl World {
                 }
                 daemon.member.raise(&bounds, write.generation, clocks)
             }
-            None => daemon.member.look(clocks),
+            None => daemon.member.check(clocks),
         };
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
         self.link.server().is_reliable = false;
@@ -301,7 +301,7 @@ impl World {
             Err(FleetError::NoAnswer(answer)) => Err(answer.reason),
             Err(_) => {
                 let ended = self.daemons.swap_remove(at);
-                self.note_loss(&ended);
+                self.record_loss(&ended);
                 return;
             }
         };
@@ -318,9 +318,9 @@ impl World {
         daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
     }
 
-    /// Notes that a daemon has ended because restores have lost its write. This daemon no longer
+    /// Records that a daemon has ended because restores have lost its write. This daemon no longer
     /// has to raise the floor. The other daemons that lost a write must still notice their loss.
-    fn note_loss(&mut self, ended: &Daemon) {
+    fn record_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
         let had_lost = !server.lost_terms.is_empty();
         for served in &ended.sources {

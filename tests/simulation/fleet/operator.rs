@@ -4,7 +4,7 @@ use snowbank::fleet::{Coordinator, FleetError, Freeing, Operator, Preparing};
 use snowbank_client::layout::{Layout, UnixMicros};
 
 use super::world::World;
-use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
+use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, new_identity};
 
 /// How often the operator tries a command that gets no answer. A failed try may have made some of
 /// its writes.
@@ -47,7 +47,7 @@ impl World {
         // A coordinator that was restored may not have that space any more.
         let listed = operator.list(&before, now).unwrap_or_default();
         for entry in listed.iter().filter(|entry| entry.state != "released") {
-            let write = draw();
+            let write = new_identity();
             let freeing = Freeing { write: &write, now, is_forced: true, is_lowering: false };
             operator.release(&before, entry.number, freeing)?;
         }
@@ -55,6 +55,6 @@ impl World {
             self.layouts(!self.is_turned).into_iter().map(SourceLayout::layout).collect();
         let preparing =
             Preparing { begins: None, is_growing: true, horizon: HORIZON, max_ahead: MAX_AHEAD, now };
-        operator.init(&layouts.iter().collect::<Vec<_>>(), preparing, draw).map(drop)
+        operator.init(&layouts.iter().collect::<Vec<_>>(), preparing, new_identity).map(drop)
     }
 }

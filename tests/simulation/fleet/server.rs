@@ -83,7 +83,7 @@ impl Server {
         Swapped::Done
     }
 
-    /// Notes that a daemon has noticed the loss of writes by a restore.
+    /// Records that a daemon has noticed the loss of writes by a restore.
     pub(crate) fn find_losses(&mut self) {
         self.lost_writes = false;
         self.lost_terms.clear();

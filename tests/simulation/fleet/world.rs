@@ -10,7 +10,7 @@ use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Link, POLL_PERIOD, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, draw};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, new_identity};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -108,7 +108,8 @@ impl World {
     pub(crate) fn prepare(&mut self) {
         // The sources differ by a constant, which counts as a part of the worker ID.
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
-        let mut marker = Marker::new(&draw(), vec![layout.space().to_string()]).polled_each(POLL_PERIOD);
+        let mut marker =
+            Marker::new(&new_identity(), vec![layout.space().to_string()]).polled_each(POLL_PERIOD);
         if let Some(highest) = self.handed_out.iter().max() {
             marker.raise_floor(snowbank::fleet::above(&layout, *highest));
         }
@@ -198,7 +199,7 @@ impl World {
             self.backup = Some(self.link.server().keys.clone());
         } else {
             self.go_back();
-            self.take_what_was_lost();
+            self.start_after_restore();
         }
     }
 
@@ -211,7 +212,7 @@ impl World {
 
     /// Starts a daemon right after a restore. This daemon may take the worker ID of a daemon that
     /// is cut off. The other daemons notice the restore while the start pauses.
-    fn take_what_was_lost(&mut self) {
+    fn start_after_restore(&mut self) {
         let is_idle = |machine: &usize| {
             self.daemons.iter().all(|daemon| daemon.machine != *machine)
                 && self.starting.iter().all(|starting| starting.machine != *machine)

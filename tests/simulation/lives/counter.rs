@@ -30,7 +30,7 @@ impl World {
         let counter = TicketCounter::new("simulated", increment, offset).expect("a counter");
         world.numbering = Numbering::Ticket(counter);
         world.storage.numbering = world.numbering.clone();
-        (world.rules, world.order) = (Rules::OF_TICKETS, Order::Strict);
+        (world.rules, world.order) = (Rules::TICKETS, Order::Strict);
         world
     }
 
@@ -44,11 +44,11 @@ impl World {
     /// no number from then on.
     pub(crate) fn restore_counter(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        daemon.source.note_restored();
+        daemon.source.record_restored();
         for _ in 0..3 {
             let reading = self.machine.read();
-            let looked = daemon.keeper.look(reading);
-            for write in looked.writes {
+            let polled = daemon.keeper.poll(reading);
+            for write in polled.writes {
                 assert_eq!(
                     write.restored,
                     [0],

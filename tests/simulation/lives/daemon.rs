@@ -40,7 +40,7 @@ pub(crate) struct Renewal {
 }
 
 impl Renewal {
-    pub(crate) fn note(&mut self, generation: u64) {
+    pub(crate) fn record(&mut self, generation: u64) {
         if generation != self.generation {
             self.generation = generation;
             self.last_before.clone_from(&self.last);

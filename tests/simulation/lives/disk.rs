@@ -23,7 +23,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn draw(rng: &mut fastrand::Rng) -> Self {
+    pub(crate) fn random(rng: &mut fastrand::Rng) -> Self {
         Failure { call: rng.usize(..CALLS), lasts: rng.bool() }
     }
 

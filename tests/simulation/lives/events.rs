@@ -1,4 +1,4 @@
-//! The events of a life, drawn at random.
+//! The events of a life, chosen at random.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ impl World {
             8 => self.rng.i64(0..2 * SECOND),
             _ => self.rng.i64(0..2 * self.tick_us().max(SECOND)),
         };
-        self.note_wall();
+        self.record_wall();
     }
 
-    /// Notes the wall clock, for the checks of requests that wait.
-    pub(crate) fn note_wall(&mut self) {
+    /// Records the wall clock, for the checks of requests that wait.
+    pub(crate) fn record_wall(&mut self) {
         let wall_us = self.machine.wall();
         self.highest_wall_us = self.highest_wall_us.max(wall_us);
         let reading = self.machine.read();
@@ -38,14 +38,14 @@ impl World {
         }
     }
 
-    /// Passes time without a request, while the keeper looks once a second. Checks that a forward
+    /// Passes time without a request, while the keeper polls once a second. Checks that a forward
     /// step that lasts is believed, and that nothing is written after [`WRITTEN_AFTER_USE`].
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;
         while self.machine.true_us < until_us {
             self.machine.true_us += SECOND;
-            self.note_wall();
+            self.record_wall();
             self.advance();
             let (writes, _) = self.keep();
             let is_quiet = self.machine.true_us > quiet_from_us && self.is_well();
@@ -124,7 +124,7 @@ impl World {
                 }
             }
         }
-        self.note_wall();
+        self.record_wall();
     }
 
     pub(crate) fn step(&mut self) {
@@ -136,7 +136,7 @@ impl World {
         match self.rng.u8(..100) {
             0..60 => self.take(),
             60..72 => self.advance(),
-            72..78 => _ = self.take_outcomes(),
+            72..78 => _ = self.apply_outcomes(),
             78..88 => _ = self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),

@@ -23,7 +23,7 @@ const OTHERS: [&str; 3] = ["region:3:constant(5)", "zone:1d:constant(7)", "spare
 const LEAST_AGE_MS: i64 = 400 * 86_400_000;
 
 /// Draws a layout whose epoch is before `now`, and whose life ends more than a minute after `now`.
-pub(crate) fn draw(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
+pub(crate) fn random(rng: &mut fastrand::Rng, now: UnixMicros) -> Layout {
     loop {
         let text = text(rng, now);
         if let Ok(layout) = Layout::resolve(&text)

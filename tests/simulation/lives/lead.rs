@@ -15,7 +15,7 @@ impl World {
     /// Runs the keeper's thread if there is a reason: its time has come, a write has ended, the
     /// clock jumped, or a claim met the ceiling. Returns the number of writes.
     fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
-        let has_ended = self.take_outcomes();
+        let has_ended = self.apply_outcomes();
         let reading = self.machine.read();
         let is_wanted = self
             .daemon
@@ -89,7 +89,7 @@ impl Watched {
     /// Returns the number of writes that were started.
     fn step(&mut self) -> usize {
         self.world.machine.true_us += STEP_US;
-        self.world.note_wall();
+        self.world.record_wall();
         self.world.wake_keeper(&mut self.looks_at_us)
     }
 

@@ -91,7 +91,7 @@ impl World {
 
     fn pass(&mut self, passes_us: i64) {
         self.machine.true_us += passes_us;
-        self.note_wall();
+        self.record_wall();
         self.keep();
         self.advance();
     }
@@ -116,7 +116,7 @@ impl World {
             // This is long enough for the keeper's new write to end. The ID clock stays below the
             // ceiling meanwhile.
             self.machine.true_us += 3 * MS;
-            self.take_outcomes();
+            self.apply_outcomes();
             self.take();
             // A tick may have fewer IDs than the requests wanted.
             if self.granted == before {
@@ -136,7 +136,7 @@ impl World {
         }
         (0..2).for_each(|_| self.pass(SECOND));
         self.machine.true_us += 3 * MS;
-        self.take_outcomes();
+        self.apply_outcomes();
     }
 
     /// Checks that after a rest any shard has the IDs of seven eighths of the burst window at once.

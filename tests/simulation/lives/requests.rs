@@ -1,4 +1,4 @@
-//! The work of the daemon's threads: the keeper's looks, requests, and ticks.
+//! The work of the daemon's threads: the keeper's polls, requests, and ticks.
 
 use std::time::Duration;
 
@@ -12,30 +12,30 @@ use super::daemon::Waiting;
 use super::world::World;
 
 impl World {
-    /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the
-    /// number of writes, and the time until the keeper's next look.
+    /// Runs the keeper's thread: it polls, starts writes, and takes finished outcomes. Returns the
+    /// number of writes, and the time until the keeper's next poll.
     pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;
         let Some(daemon) = &mut self.daemon else {
             return (0, Duration::ZERO);
         };
-        let looked = daemon.keeper.look(reading);
-        let writes = looked.writes.len();
-        daemon.renewal.note(daemon.source.grant().generation());
-        for write in looked.writes {
+        let polled = daemon.keeper.poll(reading);
+        let writes = polled.writes.len();
+        daemon.renewal.record(daemon.source.grant().generation());
+        for write in polled.writes {
             daemon.renewal.last[write.writer] = write.number;
             let mut others = self.storage.in_flight.iter().filter(|other| !other.is_abandoned);
             let is_free = others.all(|other| other.write.writer != write.writer);
             assert!(is_free, "seed {}: two writes of one writer at once", self.seed);
             self.storage.begin(write, now_us, &mut self.rng);
         }
-        self.take_outcomes();
-        (writes, looked.next_in)
+        self.apply_outcomes();
+        (writes, polled.next_in)
     }
 
     /// Returns whether a write has ended.
-    pub(crate) fn take_outcomes(&mut self) -> bool {
+    pub(crate) fn apply_outcomes(&mut self) -> bool {
         let outcomes = self.storage.advance(self.machine.true_us);
         let reading = self.machine.read();
         let Some(daemon) = &mut self.daemon else {

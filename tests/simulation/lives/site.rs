@@ -74,7 +74,7 @@ fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
     concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
 }
 
-fn draw_source(name: &str, rng: &mut fastrand::Rng) -> String {
+fn random_source(name: &str, rng: &mut fastrand::Rng) -> String {
     let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
     source_toml(name, layout, WORKERS[rng.usize(..WORKERS.len())])
 }
@@ -112,7 +112,7 @@ impl Site {
 
     /// Draws a configuration without sources that collide, or returns the last configuration that
     /// started.
-    fn draw_settings(&mut self, index: usize) -> Settings {
+    fn random_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
             && let Some(started) = &self.places[index].known.started
         {
@@ -120,7 +120,7 @@ impl Site {
         }
         loop {
             let count = self.rng.usize(1..=2);
-            let toml: String = NAMES[..count].iter().map(|name| draw_source(name, &mut self.rng)).collect();
+            let toml: String = NAMES[..count].iter().map(|name| random_source(name, &mut self.rng)).collect();
             if let Ok(settings) = load(&toml, self.machine.read().wall) {
                 return settings;
             }
@@ -200,7 +200,7 @@ impl Site {
         let sources = process.settings.sources.iter().map(|source| {
             source_toml(&source.name, &source.layout.to_string(), &source.worker_ids.set.to_string())
         });
-        let toml = sources.collect::<String>() + &draw_source(NAMES[count], &mut self.rng);
+        let toml = sources.collect::<String>() + &random_source(NAMES[count], &mut self.rng);
         if let Ok(settings) = load(&toml, self.machine.read().wall) {
             let is_clean = self.rng.bool();
             self.end(index, is_clean);
@@ -208,7 +208,7 @@ impl Site {
         }
     }
 
-    /// Ends the write in flight if its time has come, and lets the keeper look.
+    /// Ends the write in flight if its time has come, and polls the keeper.
     fn keep(&mut self, index: usize) {
         let reading = self.machine.read();
         let now_us = self.machine.true_us;
@@ -227,7 +227,7 @@ impl Site {
             process.ceilings.written(made, reading);
         }
         let Some(process) = &mut self.places[index].process else { return };
-        let mut writes = process.ceilings.keeper.look(reading).writes;
+        let mut writes = process.ceilings.keeper.poll(reading).writes;
         if let Some(write) = writes.pop() {
             let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
             process.in_flight = Some((now_us + self.rng.i64(0..takes_us), write));
@@ -307,7 +307,7 @@ impl Site {
         self.pass(lasting_us);
         let index = self.rng.usize(..self.places.len());
         let Some(process) = &self.places[index].process else {
-            let settings = self.draw_settings(index);
+            let settings = self.random_settings(index);
             return self.start_with(index, settings);
         };
         let sources = process.settings.sources.len();

@@ -84,7 +84,7 @@ impl World {
     pub(crate) fn store_first(&mut self, ceiling: Position, wall_minus_boot_us: i64) -> bool {
         self.storage.state.files.resize_with(self.writers, StateFile::new);
         (0..self.writers).all(|writer| {
-            let failure = self.storage.draw(&mut self.rng);
+            let failure = self.storage.failure(&mut self.rng);
             self.storage.raise(writer, ceiling, wall_minus_boot_us, failure)
         })
     }
@@ -188,7 +188,7 @@ impl World {
             let cursor = daemon.source.numbering().position_from(id_bound);
             daemon.locks.mark_granted(id_bound).expect("marks can be written");
             for writer in (0..self.writers).filter(|_| !hangs) {
-                let failure = self.storage.draw(&mut self.rng);
+                let failure = self.storage.failure(&mut self.rng);
                 if !self.storage.trim(writer, cursor, failure) {
                     break;
                 }
@@ -212,10 +212,10 @@ impl World {
             let reading = self.machine.read();
             for _ in 0..2 {
                 self.expect_silence(&mut daemon);
-                let looked = daemon.keeper.look(reading);
-                assert!(looked.taken_over.is_some());
+                let polled = daemon.keeper.poll(reading);
+                assert!(polled.taken_over.is_some());
                 assert!(
-                    looked.writes.is_empty(),
+                    polled.writes.is_empty(),
                     "seed {}: the daemon writes the state of another daemon",
                     self.seed
                 );
@@ -237,7 +237,7 @@ impl World {
         }
         if let Some(daemon) = &mut self.daemon {
             daemon.source.grant().revoke();
-            daemon.renewal.note(daemon.source.grant().generation());
+            daemon.renewal.record(daemon.source.grant().generation());
         }
     }
 

@@ -72,8 +72,8 @@ impl InFlight {
 
 impl Storage {
     /// Draws whether a write fails, and how.
-    pub(crate) fn draw(&self, rng: &mut fastrand::Rng) -> Option<Failure> {
-        (self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0).then(|| Failure::draw(rng))
+    pub(crate) fn failure(&self, rng: &mut fastrand::Rng) -> Option<Failure> {
+        (self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0).then(|| Failure::random(rng))
     }
 
     pub(crate) fn record(&self, ceiling: Position) -> Record {
@@ -127,7 +127,7 @@ impl Storage {
     }
 
     pub(crate) fn begin(&mut self, write: Write, now_us: i64, rng: &mut fastrand::Rng) {
-        let failure = self.draw(rng);
+        let failure = self.failure(rng);
         let is_slow = self.is_slow_one_in > 0 && rng.u32(..self.is_slow_one_in) == 0;
         let takes_us = match rng.u8(..8) {
             _ if !is_slow => rng.i64(self.usual_us.clone()),
@@ -176,7 +176,7 @@ impl Storage {
     pub(crate) fn cut_short(&mut self, rng: &mut fastrand::Rng) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             if rng.bool() {
-                let cut_off = rng.bool().then(|| Failure::draw(rng));
+                let cut_off = rng.bool().then(|| Failure::random(rng));
                 self.keep(&in_flight, cut_off);
             }
         }

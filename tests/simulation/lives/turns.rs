@@ -52,7 +52,7 @@ impl Turns {
         let mut rng = fastrand::Rng::with_seed(seed);
         let true_us = 1_800_000_000 * SECOND + rng.i64(0..86_400 * SECOND);
         let layout = loop {
-            let layout = layouts::draw(&mut rng, UnixMicros(true_us));
+            let layout = layouts::random(&mut rng, UnixMicros(true_us));
             let needed_us = 2 * RESTARTS as i64 * (tick_us(&layout) + SECOND);
             if layout.ids_per_tick() >= IDS_PER_TICK_MIN && layout.end().0 > true_us + needed_us {
                 break layout;
@@ -91,7 +91,7 @@ impl Turns {
                     self.hand_out(source.numbering().id_at(Position(position)));
                 }
             }
-            for write in ceilings.keeper.look(reading).writes {
+            for write in ceilings.keeper.poll(reading).writes {
                 let outcome = ceilings.write(&write);
                 ceilings.written(outcome, reading);
             }

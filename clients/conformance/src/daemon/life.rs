@@ -62,7 +62,7 @@ impl LifeState {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a fault of the client in this life.
+    /// Records a fault of the client in this life.
     pub(super) fn fault(&self, text: &str) {
         self.report.fault(format!("daemon {}, life {}: {text}", self.daemon, self.number));
     }
@@ -108,7 +108,7 @@ impl LifeState {
         report::print(&json!({ "event": "held", "daemon": self.daemon }));
     }
 
-    /// Notes a fault if expected requests did not come.
+    /// Records a fault if expected requests did not come.
     pub(super) fn end(&self) {
         let left = self.seen().answers.iter().filter(|answer| !answer.optional).count();
         if left > 0 {

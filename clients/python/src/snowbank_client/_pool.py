@@ -208,7 +208,7 @@ class Pool:
         self.check()
 
     def set_collision(self, found: SnowbankError | None) -> None:
-        """Notes that two endpoints hand out the same IDs, or that none do."""
+        """Records that two endpoints hand out the same IDs, or that none do."""
         self.collision = found
         if found is not None:
             self._drop_buffers()
@@ -485,17 +485,17 @@ class Pool:
         connection.finish()
 
     def _failed(self, target: Target, error: SnowbankError) -> None:
-        """Notes a failed try, and fails the waiting calls if no further try can help them."""
+        """Records a failed try, and fails the waiting calls if no further try can help them."""
         self._rest(target, error)
         log.warning("%s", error)
         if target.in_background:
             return
         is_final = isinstance(error, RefusedError) and not error.is_retried
         errors = [one.error for one in self.targets if one.error is not None]
-        are_strangers = len(errors) == len(self.targets) and all(
+        are_foreign = len(errors) == len(self.targets) and all(
             isinstance(one, ProtocolError) for one in errors
         )
-        if is_final or are_strangers:
+        if is_final or are_foreign:
             final = error if is_final else join(errors) or error
             self._fail_waiting(final)
 

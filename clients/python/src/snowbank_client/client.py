@@ -106,7 +106,7 @@ class _State:
             return self._runner
 
     def add(self, ids: Ids) -> None:
-        """Notes a buffer of the client."""
+        """Records a buffer of the client."""
         self._renew()
         with self._lock:
             self._buffers.add(ids)

@@ -5,10 +5,10 @@
 //! queue: the connection reads the reply and drops it, so that later replies still match. Any frame
 //! other than the next reply ends the connection, because later frames could belong to any call.
 
+mod foreign;
 mod greeting;
 mod in_flight;
 mod sources;
-mod stranger;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,9 +20,9 @@ use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
+use foreign::bad_length;
 use in_flight::InFlight;
 use sources::Sources;
-use stranger::bad_length;
 
 use super::batch::Batch;
 use super::call::{Call, exhausted_beyond};
@@ -117,7 +117,7 @@ impl Connection {
 
     async fn exchange(&mut self, queue: &mut Queue) -> End {
         // The greeting's last read may have brought further frames.
-        let mut done = self.take_replies();
+        let mut done = self.deliver_replies();
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
@@ -133,7 +133,7 @@ impl Connection {
             biased;
             read = self.streams.reader.read_buf(&mut self.input) => match read {
                 Ok(0) => Err(End::Failed(self.lost(CLOSED))),
-                Ok(_) => self.take_replies(),
+                Ok(_) => self.deliver_replies(),
                 Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
             },
             written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// Hands every complete frame to the call that the frame answers.
-    fn take_replies(&mut self) -> Result<(), End> {
+    fn deliver_replies(&mut self) -> Result<(), End> {
         loop {
             let (frame, tag, consumed) = match reply::parse(&self.input) {
                 Parsed::Incomplete => return Ok(()),
@@ -253,7 +253,7 @@ impl Connection {
                     self.refuse_front(error)?;
                     continue;
                 }
-                frame => front.take(frame),
+                frame => front.add(frame),
             };
             self.input.advance(consumed);
             match taken {

@@ -62,7 +62,7 @@ pub(super) struct Driver {
     health: Vec<Health>,
     /// The index of the endpoint that served last.
     current: usize,
-    /// The number of failed connections since the last success, or since [`Self::give_up`].
+    /// The number of failed connections since the last success, or since [`Self::abandon_calls`].
     failed_in_a_row: usize,
     check: Check,
 }
@@ -172,7 +172,7 @@ impl Driver {
         self.health[index].exhausted_until = now + asked(&self.shared, error);
     }
 
-    /// Notes a failed attempt, and fails the waiting calls if no further attempt can help or is
+    /// Records a failed attempt, and fails the waiting calls if no further attempt can help or is
     /// allowed.
     ///
     /// An endpoint that speaks another protocol makes calls fail only if all endpoints speak
@@ -186,13 +186,13 @@ impl Driver {
         let all_speak_another_protocol = failures.len() == self.health.len()
             && failures.iter().all(|failure| matches!(failure, Error::Protocol { .. }));
         if error.is_final() {
-            self.give_up(&error);
+            self.abandon_calls(&error);
         } else if all_speak_another_protocol || (self.shared.options.fail_fast && all_failed) {
-            self.give_up(&Error::join(failures));
+            self.abandon_calls(&Error::join(failures));
         }
     }
 
-    fn give_up(&mut self, error: &Error) {
+    fn abandon_calls(&mut self, error: &Error) {
         self.failed_in_a_row = 0;
         self.queue.fail_all(error);
     }

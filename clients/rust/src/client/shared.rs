@@ -47,7 +47,7 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that two endpoints hand out the same IDs, or (`None`) that no two do.
+    /// Records that two endpoints hand out the same IDs, or (`None`) that no two do.
     pub(super) fn set_collision(&self, collision: Option<Error>) {
         self.progress().collision = collision;
     }
@@ -57,12 +57,12 @@ impl Shared {
         self.progress().collision.clone().map_or(Ok(()), Err)
     }
 
-    /// Notes the step that the endpoint has not done yet while the driver connects to it.
+    /// Records the step that the endpoint has not done yet while the driver connects to it.
     pub(super) fn awaits(&self, index: usize, unfinished: String) {
         self.progress().awaited = Some((index, unfinished.into()));
     }
 
-    /// Notes that an endpoint serves, and forgets its failure. `name` may include an IP address. If
+    /// Records that an endpoint serves, and forgets its failure. `name` may include an IP address. If
     /// the options prefer the first address, the next connection begins with that address again.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
@@ -74,7 +74,7 @@ impl Shared {
         progress.awaited = None;
     }
 
-    /// Notes that an endpoint failed. From now on the next address of its name is tried first.
+    /// Records that an endpoint failed. From now on the next address of its name is tried first.
     /// There is one exception: if the options prefer the first address and the endpoint was
     /// serving, the first address is tried again.
     pub(super) fn fail(&self, index: usize, failure: Error) {

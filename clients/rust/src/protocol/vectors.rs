@@ -87,17 +87,17 @@ fn error(tag: u16, code: ErrorCode, retry_after_ms: Option<u64>, message: &str) 
 #[test]
 fn reply_vectors_encode() {
     const FIRST: u64 = 1_541_815_603_606_036_480;
-    let of_tick = |first, count| Run { first, count, stride: 1 };
+    let tick_run = |first, count| Run { first, count, stride: 1 };
     let mut seen = 0;
     for line in lines(REPLIES) {
         let wire = bytes(line[2]);
         let mut out = Vec::new();
         let encoded = match line[0] {
-            "runs" => runs(7, &[of_tick(FIRST, 1000)], false),
-            "runs-two" => runs(7, &[of_tick(FIRST, 4096), of_tick(FIRST + (1 << 22), 904)], false),
+            "runs" => runs(7, &[tick_run(FIRST, 1000)], false),
+            "runs-two" => runs(7, &[tick_run(FIRST, 4096), tick_run(FIRST + (1 << 22), 904)], false),
             "runs-stride" => runs(9, &[Run { first: 1_478_484_776_931_081, count: 3, stride: 100 }], false),
-            "runs-more" => runs(7, &[of_tick(FIRST, 4096)], true),
-            "runs-last" => runs(7, &[of_tick(FIRST + (1 << 22), 904)], false),
+            "runs-more" => runs(7, &[tick_run(FIRST, 4096)], true),
+            "runs-last" => runs(7, &[tick_run(FIRST + (1 << 22), 904)], false),
             "list" => {
                 let ids = [1_613_024_787_541_981_316, 1_613_024_787_541_982_007, 1_613_024_787_542_081_999];
                 list(258, &ids, false)

@@ -64,7 +64,7 @@ pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
 
 /// Describes a fault of the other side's certificate.
 fn certificate(reason: &CertificateError, side: Side) -> String {
-    let (whose, stranger) = match side {
+    let (whose, unknown_issuer) = match side {
         Side::Client => (
             "its certificate",
             "is not signed by an authority that this client trusts (--ca; without it, the system's): \
@@ -85,7 +85,7 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             format!("{whose} is not valid yet: is this machine's clock behind?")
         }
-        CertificateError::UnknownIssuer => format!("{whose} {stranger}"),
+        CertificateError::UnknownIssuer => format!("{whose} {unknown_issuer}"),
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             format!(
                 "{whose} names no host: make one with a subjectAltName (DNS: or IP:) of the address that is used"

@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
+fn a_jump_of_the_clocks_is_reported_until_the_keeper_polls() {
     let (wall, _) = watched();
     for (step_us, jumped) in
         [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]
@@ -140,7 +140,7 @@ fn a_jump_of_the_clocks_is_reported_until_the_keeper_looks() {
         assert_eq!(wall.believe(later(SECOND_US, step_us)).jumped, jumped, "by {step_us} us");
     }
     let restored = later(SECOND_US, 3 * SECOND_US);
-    wall.note_seen(restored);
+    wall.record_seen(restored);
     assert!(!wall.believe(restored).jumped);
 }
 

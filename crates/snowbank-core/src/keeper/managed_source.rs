@@ -15,7 +15,7 @@ use snowbank_id::layout::{Position, Tick, UnixMicros};
 /// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The longest pause of the keeper between two looks, between two raises of a source in use, and
+/// The longest pause of the keeper between two polls, between two raises of a source in use, and
 /// between a failed write and the next write.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// The shortest pause between two raises, unless a claim meets the ceiling. Soon after a start, the
@@ -77,7 +77,7 @@ pub struct ManagedSource {
     unclaimed: u64,
     /// True if a clean stop stored the bound from which the source starts.
     follows_a_stop: bool,
-    /// The cursor at the keeper's last look. `used_at` is the time of the last look that found the
+    /// The cursor at the keeper's last poll. `used_at` is the time of the last poll that found the
     /// cursor moved.
     seen: Position,
     used_at: BootMicros,
@@ -177,7 +177,7 @@ impl ManagedSource {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
-    /// Notes the first ceiling, which is durable in the state directory. Grants this ceiling, or
+    /// Records the first ceiling, which is durable in the state directory. Grants this ceiling, or
     /// the fleet's ceiling if that is lower. Grants nothing to a shared counter.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
@@ -228,7 +228,7 @@ impl ManagedSource {
     }
 
     /// Updates the source's catch-up, and notes whether the source was used.
-    pub(super) fn look(&mut self, now: Now) {
+    pub(super) fn poll(&mut self, now: Now) {
         self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
@@ -238,8 +238,8 @@ impl ManagedSource {
         }
         match &mut self.ahead {
             Ahead::ByClock(_) => {}
-            Ahead::ByDemand(reservation) => reservation.look(self.seen, now),
-            Ahead::Ranges(ranges) => ranges.look(&self.source, self.seen, now),
+            Ahead::ByDemand(reservation) => reservation.poll(self.seen, now),
+            Ahead::Ranges(ranges) => ranges.poll(&self.source, self.seen, now),
         }
     }
 

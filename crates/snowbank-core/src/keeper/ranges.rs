@@ -52,8 +52,8 @@ impl Ranges {
     }
 
     /// Updates the demand from the cursor that the keeper saw.
-    pub(super) fn look(&mut self, source: &Source, cursor: Position, now: Now) {
-        self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
+    pub(super) fn poll(&mut self, source: &Source, cursor: Position, now: Now) {
+        self.reservation.poll(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
     /// Returns how long the present numbers last. A counter that has ended needs no coordinator.
@@ -81,7 +81,7 @@ impl Ranges {
         (is_low || is_met || waiting > there.largest()).then_some(size.max(waiting).max(larger))
     }
 
-    /// Returns the pause until the next look.
+    /// Returns the pause until the next poll.
     fn pause(&self, source: &Source, now: Now) -> Duration {
         match self.due {
             _ if self.is_asked || needs_no_more(source) => PERIOD,
@@ -106,7 +106,7 @@ fn has_ended(source: &Source) -> bool {
 }
 
 impl Keeper {
-    /// Returns the ranges to ask for now, and the pause until the next look at the demand.
+    /// Returns the ranges to ask for now, and the pause until the demand must be measured again.
     pub(super) fn wanted_ranges(&mut self, now: Now) -> (Vec<WantedRange>, Duration) {
         let mut wanted = Vec::new();
         let mut pause = PERIOD;

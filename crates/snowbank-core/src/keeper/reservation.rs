@@ -18,7 +18,7 @@ pub const RESERVATION_MIN: u64 = 1_000;
 /// years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate. In half of this time the keeper
-/// looks at least twice, so a request hardly ever waits for a sync.
+/// polls at least twice, so a request hardly ever waits for a sync.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured. Over a shorter time, a single burst would look
 /// like a high rate.
@@ -75,7 +75,7 @@ impl Reservation {
 
     /// Follows the demand. The size rises to what the last measured rate needs, and falls by half
     /// at most.
-    pub(super) fn look(&mut self, cursor: Position, now: Now) {
+    pub(super) fn poll(&mut self, cursor: Position, now: Now) {
         let used = cursor.0.saturating_sub(self.from.0);
         let elapsed = now.boot.since(self.since);
         if elapsed < MEASURED_MAX && used < self.size / 2 {
@@ -125,7 +125,7 @@ impl Reservation {
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
         // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in
-        // `look` keeps it lower.
+        // `poll` keeps it lower.
         self.lasts.mul_f64(left as f64 / self.size as f64)
     }
 }
@@ -148,21 +148,21 @@ mod tests {
     fn a_reservation_follows_demand_between_its_bounds() {
         let mut reservation = Reservation::new(Position(0), at(0));
         assert_eq!(reservation.next_ceiling(Position(0), Position(0), 0, false), Position(RESERVATION_MIN));
-        reservation.look(Position(10_000), at(1_000));
+        reservation.poll(Position(10_000), at(1_000));
         assert_eq!(reservation.size, 40_000, "four seconds of 10,000 a second");
         let lasting = [0, 5_000, u64::MAX].map(|numbers| reservation.time_for(numbers));
         assert_eq!(lasting, [Duration::ZERO, Duration::from_millis(500), LASTS]);
         assert_eq!([1, 5].map(|times| reservation.lasting(times * LASTS).lasts()), [LASTS, 5 * LASTS]);
-        reservation.look(Position(29_999), at(1_050));
+        reservation.poll(Position(29_999), at(1_050));
         assert_eq!(reservation.size, 40_000, "less than half, and less than a second later");
-        reservation.look(Position(30_000), at(1_050));
+        reservation.poll(Position(30_000), at(1_050));
         assert_eq!(reservation.size, 800_000, "half was used in 50 ms, which counts as 100 ms");
-        reservation.look(Position(1_010_000), at(1_100));
+        reservation.poll(Position(1_010_000), at(1_100));
         assert_eq!(reservation.size, RESERVATION_MAX, "a surge is seen at once");
-        reservation.look(Position(1_010_000), at(2_100));
+        reservation.poll(Position(1_010_000), at(2_100));
         assert_eq!(reservation.size, RESERVATION_MAX / 2, "the size falls by half at most");
         for second in 3..30 {
-            reservation.look(Position(1_010_000), at(second * 1_000 + 100));
+            reservation.poll(Position(1_010_000), at(second * 1_000 + 100));
         }
         assert_eq!(reservation.size, RESERVATION_MIN, "an idle counter reserves little again");
     }

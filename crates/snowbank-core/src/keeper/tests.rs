@@ -41,12 +41,12 @@ impl World {
         World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
     }
 
-    fn look(&mut self, reading: Reading) -> Looked {
-        let looked = self.keeper.look(reading);
-        let of_first =
+    fn poll(&mut self, reading: Reading) -> Polled {
+        let polled = self.keeper.poll(reading);
+        let first_write =
             |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
-        self.handed_out.extend(looked.writes.iter().filter_map(of_first));
-        looked
+        self.handed_out.extend(polled.writes.iter().filter_map(first_write));
+        polled
     }
 
     fn end(&mut self, write: &Write, result: Result<(), String>, reading: Reading) -> Option<Written> {
@@ -55,15 +55,15 @@ impl World {
         self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
     }
 
-    /// Lets the keeper look, and ends each of its writes with success. Repeats this until a look
+    /// Polls the keeper, and ends each of its writes with success. Repeats this until a poll
     /// writes nothing.
-    fn settle(&mut self, reading: Reading) -> Looked {
+    fn settle(&mut self, reading: Reading) -> Polled {
         loop {
-            let looked = self.look(reading);
-            if looked.writes.is_empty() {
-                return looked;
+            let polled = self.poll(reading);
+            if polled.writes.is_empty() {
+                return polled;
             }
-            for write in &looked.writes {
+            for write in &polled.writes {
                 self.end(write, Ok(()), reading).expect("the write is in flight");
             }
         }
@@ -83,10 +83,10 @@ fn failed() -> Result<(), String> {
     Err(String::from("the disk failed"))
 }
 
-/// Returns the only write of a look.
-fn only(looked: &Looked) -> Write {
-    assert_eq!(looked.writes.len(), 1, "{looked:?}");
-    looked.writes[0].clone()
+/// Returns the only write of a poll.
+fn only(polled: &Polled) -> Write {
+    assert_eq!(polled.writes.len(), 1, "{polled:?}");
+    polled.writes[0].clone()
 }
 
 fn wall() -> Arc<Wall> {
@@ -142,7 +142,7 @@ fn after_a_loss_nothing_is_written_or_claimed() {
     let taken_over = TakenOver(String::from("another process has the state"));
     world.keeper.lose(taken_over.clone());
     assert_eq!(world.keeper.lost(), Some(&taken_over));
-    assert!(world.look(later(SECOND_US, 0)).writes.is_empty());
+    assert!(world.poll(later(SECOND_US, 0)).writes.is_empty());
     assert_eq!(world.claim(later(SECOND_US, 0), 1), None);
     assert_eq!(world.keeper.restored(), [0]);
 }
@@ -153,10 +153,10 @@ fn all_ceilings_rise_when_one_source_needs_it() {
     world.settle(later(SECOND_US, 0));
     assert!(world.source.grant().want_more());
     let at = later(SECOND_US + 400_000, 0);
-    let write = only(&world.look(at));
+    let write = only(&world.poll(at));
     assert_eq!(write.ceilings.len(), 2, "the other source's ceiling rises too");
     world.end(&write, Ok(()), at);
-    assert_eq!(world.look(at).next_in, PERIOD, "both are due again at the same time");
+    assert_eq!(world.poll(at).next_in, PERIOD, "both are due again at the same time");
 }
 
 /// The ID clock stands still, so an early raise gains nothing.
@@ -177,7 +177,7 @@ fn beyond_max_ahead_ceilings_rise_twice_a_second_at_most() {
 #[test]
 fn a_write_that_ends_after_the_seal_marks_nothing() {
     let mut world = World::new();
-    let write = only(&world.look(later(SECOND_US, 0)));
+    let write = only(&world.poll(later(SECOND_US, 0)));
     world.keeper.seal();
     world.end(&write, Ok(()), later(SECOND_US, 0)).expect("the write is in flight");
     assert_eq!(world.marked, [], "the stop stores a bound that is lower than this write's");

@@ -131,11 +131,11 @@ impl Lane {
     pub fn window(&mut self) -> Window {
         match self.window {
             Some(window) => window,
-            None => self.look(),
+            None => self.read_window(),
         }
     }
 
-    fn look(&mut self) -> Window {
+    fn read_window(&mut self) -> Window {
         let (window, generation) = self.source.window_and_generation(self.now);
         self.window = Some(window);
         self.current.count = std::mem::take(&mut self.unchecked_ids);

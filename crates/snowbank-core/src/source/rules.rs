@@ -45,7 +45,7 @@ impl SequenceStart {
 
 impl Rules {
     /// The rules of a ticket counter, which follows no clock.
-    pub const OF_TICKETS: Rules = Rules {
+    pub const TICKETS: Rules = Rules {
         burst_window: Duration::ZERO,
         max_ahead: Duration::ZERO,
         on_step_back: OnStepBack::Ride,

@@ -145,7 +145,7 @@ pub(crate) fn counter(ceiling: u64) -> Source {
     let name = String::from("orders");
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     let grant = Grant::new(Position(ceiling));
-    Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
+    Source::new(name, counter.into(), Rules::TICKETS, grant, Position(0), START)
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_waiting_request_begins_a_catch_up_only_if_the_rules_allow_one() {
 #[test]
 fn after_a_restore_only_a_ticket_counter_loses_its_grant_for_good() {
     for (source, is_lost) in [(counter(100), true), (source(TWITTER, RULES), false)] {
-        source.note_restored();
+        source.record_restored();
         assert_eq!(source.left(&source.window(START)), 0);
         assert_eq!(source.grant().is_lost(), is_lost);
     }

@@ -229,7 +229,7 @@ impl Source {
         for (entry, share) in queue.waiting.iter_mut().zip(&queue.shares) {
             entry.turn = share.turn;
             if share.given > 0 {
-                entry.take(Span { from: Position(from), count: share.given });
+                entry.add(Span { from: Position(from), count: share.given });
                 from += share.given;
             }
         }

@@ -10,7 +10,7 @@ use snowbank_client::tls;
 /// Returns the reason for an I/O error, in one line.
 pub(crate) fn explain(error: &io::Error) -> String {
     let found = tls::fault::tls_error(error);
-    found.and_then(of_settings).or_else(|| tls::explain(error)).unwrap_or_else(|| error.to_string())
+    found.and_then(setting_fault).or_else(|| tls::explain(error)).unwrap_or_else(|| error.to_string())
 }
 
 /// Returns the reason for a library's error, or for the I/O error that caused it.
@@ -21,7 +21,7 @@ pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Describes a TLS error that a setting can correct.
-fn of_settings(error: &rustls::Error) -> Option<String> {
+fn setting_fault(error: &rustls::Error) -> Option<String> {
     use AlertDescription as Alert;
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => String::from(

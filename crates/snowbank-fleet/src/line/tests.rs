@@ -63,7 +63,7 @@ fn the_time_for_an_answer_follows_recent_answers() {
     assert_eq!(patience.answer(), ANSWER_TIMEOUT, "`hurry` was not called yet");
     patience.hurry();
     let mut after = |took_ms| {
-        patience.note(Duration::from_millis(took_ms));
+        patience.record(Duration::from_millis(took_ms));
         patience.answer().as_millis()
     };
     (0..5).for_each(|_| _ = after(1));

@@ -68,7 +68,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for _ in 0..TRIES_MAX {
             self.poll_if_due()?;
             let held = &mut self.counters[at];
-            let step = held.counter.step(found.as_ref(), count, generation, self.draw);
+            let step = held.counter.step(found.as_ref(), count, generation, self.new_identity);
             let claim = match step.map_err(|loss| held.lost(&loss))? {
                 Step::Ours(range) => return Ok(range),
                 Step::Verify => {
@@ -101,7 +101,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks the keys of all shared counters.
-    pub(super) fn look_at_counters(&mut self) -> Result<(), FleetError> {
+    pub(super) fn check_counters(&mut self) -> Result<(), FleetError> {
         if self.counters.is_empty() {
             return Ok(());
         }

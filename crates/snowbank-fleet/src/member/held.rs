@@ -49,9 +49,9 @@ pub(super) struct Held {
     pub(super) wall_minus_boot_us: i64,
     /// The identity of the write whose outcome is unknown.
     pub(super) trying: Option<String>,
-    /// How many connections had been opened when the last write's identity was drawn.
-    pub(super) drawn_on: u64,
-    /// The generation of the grants when the last write's identity was drawn.
+    /// How many connections had been opened when the last write's identity was made.
+    pub(super) made_on: u64,
+    /// The generation of the grants when the last write's identity was made.
     pub(super) generation: u64,
 }
 

@@ -177,7 +177,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok(());
             }
             must_wait = true;
-            marker.write = (self.draw)();
+            marker.write = (self.new_identity)();
             let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => self.know_marker(Some(marker.text()))?,
@@ -189,7 +189,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(FleetError::NoAnswer(marker_changes()))
     }
 
-    /// Notes the reach of the marker that a poll has read. The next write notices other changes.
+    /// Records the reach of the marker that a poll has read. The next write notices other changes.
     ///
     /// # Errors
     /// The marker has another identity than it had when the daemon took its numbers.
@@ -334,7 +334,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let wall = self.clocks_now().wall;
             marker.lengthen_reach(longest);
             marker.raise_floor(rules::floor_after_loss(wall, granted.until, longest));
-            marker.write = (self.draw)();
+            marker.write = (self.new_identity)();
             let raised = marker.text();
             let mut swaps = vec![Swap::write(self.paths.marker(), Some(text.clone()), raised.clone())];
             swaps.extend(older.clone());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::tests::{
-    self, HORIZON, MAX_AHEAD, WALL, clocks, draw, five, is_lost, key_five, marker_key, names, twitter,
+    self, HORIZON, MAX_AHEAD, WALL, clocks, five, is_lost, key_five, marker_key, names, new_identity, twitter,
 };
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
@@ -138,7 +138,7 @@ fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
 
 /// Returns a member that holds nothing yet.
 fn member(world: &Slow, notes: Notes) -> Member<Slow> {
-    Member::new(world.clone(), names("state"), notes, draw)
+    Member::new(world.clone(), names("state"), notes, new_identity)
 }
 
 /// Returns the clocks this long after the beginning.
@@ -214,7 +214,7 @@ impl Holder {
     }
 
     /// Kills the daemon, and starts another with the same notes in an outage. That daemon goes on
-    /// without asking, and its first look has no answer. A later restore loses only a write of the
+    /// without asking, and its first check has no answer. A later restore loses only a write of the
     /// last source.
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
@@ -227,7 +227,7 @@ impl Holder {
         }
         add_counter(&mut self.member);
         self.world.0.lock().unwrap().is_away = true;
-        assert!(matches!(self.look(later), Err(FleetError::NoAnswer(_))));
+        assert!(matches!(self.check(later), Err(FleetError::NoAnswer(_))));
         self.world.0.lock().unwrap().is_away = false;
     }
 
@@ -238,12 +238,12 @@ impl Holder {
         self.member.raise(&bounds, 0, after(later))
     }
 
-    fn look(&mut self, later: Duration) -> Result<(), FleetError> {
-        let looked = self.member.look(after(later));
-        if looked == Ok(()) {
+    fn check(&mut self, later: Duration) -> Result<(), FleetError> {
+        let checked = self.member.check(after(later));
+        if checked == Ok(()) {
             let _ = self.member.count_on(&mut self.pool, clocks(WALL));
         }
-        looked
+        checked
     }
 
     fn now(&self) -> Duration {
@@ -251,12 +251,12 @@ impl Holder {
     }
 }
 
-/// The daemon's look before the job.
+/// The daemon's check before the job.
 #[derive(Clone, Copy, Debug)]
 enum Before {
-    Look,
-    /// The first look, without an answer.
-    UnansweredLook,
+    Check,
+    /// The first check, without an answer.
+    UnansweredCheck,
 }
 
 /// A job of the fleet thread.
@@ -288,13 +288,13 @@ impl Job {
     }
 }
 
-/// Restores the coordinator this long after the beginning of a look, or after the end of an outage.
+/// Restores the coordinator this long after the beginning of a check, or after the end of an outage.
 /// The job follows. Returns the time from the restore until the floor is raised, and whether the
-/// last look began after the restore.
+/// last check began after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);
-    if matches!(before, Before::UnansweredLook) {
+    if matches!(before, Before::UnansweredCheck) {
         holder.start_in_outage(job.later());
     }
     let restored_at = holder.now() + restored_after;
@@ -302,8 +302,8 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     holder.world.0.lock().unwrap().restore = Some((restored_at, backup));
     let mut looked_at = holder.now();
     let mut ended = match before {
-        Before::Look => holder.look(job.later()),
-        Before::UnansweredLook => Ok(()),
+        Before::Check => holder.check(job.later()),
+        Before::UnansweredCheck => Ok(()),
     };
     let mut is_job_done = false;
     while !is_lost(&ended) {
@@ -311,7 +311,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
             let now = holder.now();
             holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
             looked_at = holder.now();
-            ended = holder.look(job.later());
+            ended = holder.check(job.later());
         } else {
             // The job begins shortly before the next poll is due.
             holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
@@ -325,7 +325,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
 
 #[test]
 fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
-    for before in [Before::Look, Before::UnansweredLook] {
+    for before in [Before::Check, Before::UnansweredCheck] {
         for job in [Job::Nothing, Job::Raise, Job::RaiseAfterOutage, Job::Range] {
             for pace in paces() {
                 let slowest = slowest(before, job, pace);
@@ -459,7 +459,7 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
         let backup = holder.backup.clone();
         holder.world.0.lock().unwrap().keys = backup;
         holder.world.0.lock().unwrap().now += OUTAGE;
-        assert!(is_lost(&holder.look(Duration::ZERO)));
+        assert!(is_lost(&holder.check(Duration::ZERO)));
         let floor = holder.world.0.lock().unwrap().floor();
         let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
         assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "the floor is only {ahead:?} ahead");

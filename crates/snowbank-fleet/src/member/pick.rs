@@ -132,7 +132,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 return Ok((free, BusyHolders::new()));
             }
         }
-        let (others, busy) = of_others(want, &self.own_of(want), used)?;
+        let (others, busy) = split_used(want, &self.own_of(want), used)?;
         free.extend(others);
         free.truncate(missing);
         Ok((free, busy))
@@ -196,7 +196,7 @@ type BusyHolders = Vec<(UnixMicros, String)>;
 
 /// Splits used worker IDs into two lists: the free worker IDs, the earliest bound first, and the
 /// holders of the worker IDs that are not free.
-fn of_others(
+fn split_used(
     want: Want<'_>,
     own: &Own,
     used: Vec<(u64, Found)>,

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five, lengthen_reach, marker_at,
-    marker_key, member, numbering, operate, preparing, store, take, twitter, want,
+    HORIZON, Store, WALL, at, clocks, five, holder, is_lost, key_five, lengthen_reach, marker_at, marker_key,
+    member, new_identity, numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::{Begins, Freeing, Marker, Prepared, Preparing};
@@ -16,7 +16,7 @@ fn after() -> Layout {
 }
 
 fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared, String> {
-    let prepared = operate(store, |operator| operator.init(&[layout], preparing, draw));
+    let prepared = operate(store, |operator| operator.init(&[layout], preparing, new_identity));
     prepared.map_err(|error| error.to_string())
 }
 
@@ -237,10 +237,10 @@ fn an_impossible_bound_ends_a_daemon_and_is_not_noted() {
     let right = store.text(&key);
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
-    let looked = member.look(clocks(WALL));
+    let checked = member.check(clocks(WALL));
     assert!(
-        matches!(&looked, Err(FleetError::Unreadable(line)) if line.contains("worker ID 5")),
-        "{looked:?}"
+        matches!(&checked, Err(FleetError::Unreadable(line)) if line.contains("worker ID 5")),
+        "{checked:?}"
     );
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, covered);
@@ -272,11 +272,11 @@ fn a_daemon_remembers_a_longer_horizon_than_a_restored_marker() {
         }
         let restored = store.text(&marker_key);
         lengthen_reach(&store, 3 * HORIZON);
-        let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
+        let learnt = if is_polled { member.check(clocks) } else { member.raise(&[bound], 0, clocks) };
         assert_eq!(learnt, Ok(()));
         store.put(&marker_key, &restored);
         store.put(&key, &before);
-        assert!(is_lost(&member.look(clocks)));
+        assert!(is_lost(&member.check(clocks)));
         let floor = marker_at(&store).floor();
         assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "after a poll: {is_polled}, the floor is {floor:?}");
     }

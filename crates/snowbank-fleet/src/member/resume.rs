@@ -25,7 +25,7 @@
 //! proof and the same ceiling, until a raise is acknowledged. When the ceiling is near, a start
 //! asks the coordinator.
 //!
-//! The first [`Member::look`] checks the marker, and writes the keys. The proof is wrong in one
+//! The first [`Member::check`] compares the marker, and writes the keys. The proof is wrong in one
 //! case: the machine was restored from a snapshot, and nothing showed that. Then there are two
 //! copies of the daemon, and the write of the keys ends one of them. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks the coordinator.
@@ -114,7 +114,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, the next start goes on below its ceiling, until its first look finds the loss.
+    /// written, the next start goes on below its ceiling, until its first check finds the loss.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

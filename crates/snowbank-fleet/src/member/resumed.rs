@@ -56,9 +56,9 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     store.set(Fault::Away);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
-    assert!(matches!(second.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(second.check(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     store.set(Fault::None);
-    assert_eq!(second.look(clocks(WALL)), Ok(()));
+    assert_eq!(second.check(clocks(WALL)), Ok(()));
     store.set(Fault::Away);
     assert!(matches!(
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
@@ -69,7 +69,7 @@ fn repeated_starts_stay_below_the_acknowledged_ceiling() {
     store.set(Fault::None);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
-    assert_eq!(third.look(clocks(WALL)), Ok(()));
+    assert_eq!(third.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9, "no bound is lowered");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
     third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
@@ -124,7 +124,7 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
 
 /// The machine was restored from a snapshot twice, and nothing shows that.
 #[test]
-fn of_two_copies_the_first_to_be_answered_has_the_number() {
+fn the_first_of_two_copies_to_be_answered_has_the_number() {
     let store = store();
     let (first, _) = holder(&store);
     let copies = [(); 2].map(|()| {
@@ -133,11 +133,11 @@ fn of_two_copies_the_first_to_be_answered_has_the_number() {
         copy
     });
     let [mut one, mut two] = copies;
-    assert_eq!(one.look(clocks(WALL)), Ok(()));
+    assert_eq!(one.check(clocks(WALL)), Ok(()));
     assert!(
-        matches!(two.look(clocks(WALL)), Err(FleetError::Held(reason)) if reason.contains("another copy of this daemon"))
+        matches!(two.check(clocks(WALL)), Err(FleetError::Held(reason)) if reason.contains("another copy of this daemon"))
     );
-    assert_eq!(one.look(clocks(WALL)), Ok(()));
+    assert_eq!(one.check(clocks(WALL)), Ok(()));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_start_after_a_loss_asks() {
         lose(&store);
         let mut again = member(&store, first.notes().clone());
         again.resume_at_once(newest, &five()).unwrap();
-        assert!(is_lost(&again.look(clocks(WALL))));
+        assert!(is_lost(&again.check(clocks(WALL))));
         assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
         assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
     }
@@ -174,13 +174,13 @@ fn a_start_that_did_not_ask_records_its_longer_horizon() {
 }
 
 #[test]
-fn a_look_of_a_start_that_did_not_ask_records_its_longer_horizon() {
+fn a_check_of_a_start_that_did_not_ask_records_its_longer_horizon() {
     let store = store();
     let (first, _) = holder(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
     let mut again = member(&store, first.notes().clone());
     again.resume_at_once(longer, &five()).unwrap();
-    assert_eq!(again.look(clocks(WALL)), Ok(()));
+    assert_eq!(again.check(clocks(WALL)), Ok(()));
     assert_eq!(marker_at(&store).reach(), longer.reach());
 }
 

@@ -1,7 +1,7 @@
 //! An exhaustive breadth-first search through all orders of events in a small fleet: three
 //! machines, two numbers, and at most two faults. The search runs the shipped members and rules.
 //! The coordinator is simulated, and the search tries each of its faults. Each clock shows one of a
-//! few times. A state that differs from an earlier one only in drawn names is not visited again.
+//! few times. A state that differs from an earlier one only in random names is not visited again.
 //!
 //! [`world`]: the events. [`machine`]: a machine. [`operator`]: the shipped commands. [`wire`]: the
 //! coordinator. [`canonical`]: the decision which states are the same.
@@ -42,7 +42,7 @@ const CHUNK: usize = 20_000;
 struct Visited(HashMap<u128, u8>);
 
 impl Visited {
-    /// Notes a visit of a state. Returns `false` if an earlier visit had at least as many faults
+    /// Records a visit of a state. Returns `false` if an earlier visit had at least as many faults
     /// left, because then nothing new can follow.
     fn is_new(&mut self, hash: u128, faults_left: u8) -> bool {
         match self.0.entry(hash) {
@@ -79,7 +79,7 @@ fn search(start: World, depth: usize) -> usize {
 fn successors(worlds: &[World]) -> Vec<(u128, World)> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = worlds.len().div_ceil(threads).max(1);
-    let of_part = |worlds: &[World]| {
+    let search_part = |worlds: &[World]| {
         let mut seen = Visited::default();
         let mut all = Vec::new();
         for world in worlds {
@@ -93,7 +93,8 @@ fn successors(worlds: &[World]) -> Vec<(u128, World)> {
         all
     };
     thread::scope(|scope| {
-        let running: Vec<_> = worlds.chunks(part).map(|part| scope.spawn(move || of_part(part))).collect();
+        let running: Vec<_> =
+            worlds.chunks(part).map(|part| scope.spawn(move || search_part(part))).collect();
         let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
         ended.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })

@@ -89,7 +89,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         }
         if self.polled.is_some() {
-            self.note_taken(at);
+            self.record_taken(at);
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for &bound in passed {
             self.check_floor(bound)?;
             self.sources[bound.source].is_unsettled = false;
-            let _ = self.note(bound.source);
+            let _ = self.store_note(bound.source);
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         held.is_unsettled = false;
         let floor = held.floor;
         // If the note is not kept, the next start pauses again.
-        let _ = self.note(at);
+        let _ = self.store_note(at);
         Ok(floor)
     }
 

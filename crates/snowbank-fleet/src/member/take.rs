@@ -120,7 +120,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let worker_ids = want.worker_ids(numbering);
         let mut held = self.held(want, place, numbering, &found, &own);
         if !is_same_term {
-            held.term = (self.draw)();
+            held.term = (self.new_identity)();
         }
         // If this write is not done, the key's last write may be an earlier write of this state,
         // with another floor.
@@ -149,7 +149,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.sources.push(held);
         if self.polled.is_none() {
             let now = self.coordinator.as_mut().now();
-            self.note_taken(now);
+            self.record_taken(now);
         }
         let unused_from = lowest.max(floor);
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
@@ -227,7 +227,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         found: &[Found],
         own: &Own,
     ) -> Held {
-        let write = (self.draw)();
+        let write = (self.new_identity)();
         let mut writes = own.writes.clone();
         writes.push(write.clone());
         let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
@@ -257,7 +257,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             is_returned: false,
             wall_minus_boot_us: want.clocks.wall_minus_boot_us,
             trying: Some(write),
-            drawn_on: self.coordinator.as_mut().connections(),
+            made_on: self.coordinator.as_mut().connections(),
             generation: 0,
         }
     }

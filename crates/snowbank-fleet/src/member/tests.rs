@@ -271,12 +271,12 @@ pub(super) fn is_lost<T>(ended: &Result<T, FleetError>) -> bool {
     ended.as_ref().is_err_and(FleetError::is_loss)
 }
 
-pub(super) fn draw() -> String {
+pub(super) fn new_identity() -> String {
     fastrand::u64(..).to_string()
 }
 
 pub(super) fn member_of(store: &Store, state: &str, notes: Notes) -> Member<Store> {
-    Member::new(store.clone(), names(state), notes, draw)
+    Member::new(store.clone(), names(state), notes, new_identity)
 }
 
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
@@ -350,7 +350,7 @@ fn own_bounds_are_believed_after_the_clock_was_set_back() {
     let store = store();
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
     let (mut first, covered) = holder(&store);
-    assert_eq!(first.look(clocks(corrected)), Ok(()));
+    assert_eq!(first.check(clocks(corrected)), Ok(()));
     let bound = Bound { source: 0, id_bound: covered };
     assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Ok(()));
     let key = key_five();
@@ -528,7 +528,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     let store = store();
     let want = want(WALL, false);
     let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
-    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);
+    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), new_identity);
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());

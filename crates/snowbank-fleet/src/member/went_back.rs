@@ -1,8 +1,8 @@
 //! Tests: a coordinator that went back.
 
 use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, holder, is_lost, key_five,
-    lengthen_reach, marker_at, marker_key, member, numbering, operate, other, pick, preparing, store, take,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, five, holder, is_lost, key_five, lengthen_reach,
+    marker_at, marker_key, member, new_identity, numbering, operate, other, pick, preparing, store, take,
     twitter, want,
 };
 use super::*;
@@ -39,7 +39,7 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         store.set(Fault::None);
         let next = at(now, 1);
         assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Ok(()));
-        assert_eq!(daemon.look(clocks(next)), Ok(()), "generation {generation}");
+        assert_eq!(daemon.check(clocks(next)), Ok(()), "generation {generation}");
         assert_eq!(floor(&store), UnixMicros(0), "no restore is noticed");
     }
 }
@@ -53,7 +53,7 @@ fn a_daemon_that_loses_a_counter_raises_the_floor_first() {
     let (mut daemon, _) = holder(&store);
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     daemon.add_counter(1, "tickets", &tickets, 0);
-    assert_eq!(daemon.look(clocks(WALL)), Ok(()));
+    assert_eq!(daemon.check(clocks(WALL)), Ok(()));
     let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
     let later = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
@@ -98,7 +98,7 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     let later = at(ahead, 200);
     assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Ok(()));
     store.put(&key_five(), &backup);
-    assert!(is_lost(&wrong.look(clocks(later))));
+    assert!(is_lost(&wrong.check(clocks(later))));
     let six = WorkerSet::single(6);
     let now = at(WALL, 300);
     let refused = other(&store).take(want(now, false), &six);
@@ -106,7 +106,7 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
     assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
         let preparing = Preparing { now, ..preparing(Some(begins)) };
-        operate(&store, |operator| operator.init(&[&layout], preparing, draw)).unwrap()
+        operate(&store, |operator| operator.init(&[&layout], preparing, new_identity)).unwrap()
     };
     lengthen_reach(&store, rules::REACH_MAX);
     assert!(!init(Begins::Above(now)).is_floor_changed, "only Lowered lowers the floor");
@@ -154,7 +154,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
         let polled = if is_raise {
             daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall))
         } else {
-            daemon.look(clocks(wall))
+            daemon.check(clocks(wall))
         };
         assert!(is_lost(&polled), "{polled:?}");
         assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
@@ -166,9 +166,9 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
 fn an_old_marker_with_another_identity_ends_no_daemon() {
     let (store, mut daemon, backup, wall) = prepared_again();
     store.be_stale(backup[0].1.clone());
-    let looked = daemon.look(clocks(wall));
-    assert!(matches!(looked, Err(FleetError::NoAnswer(_))), "{looked:?}");
-    assert_eq!((daemon.look(clocks(wall)), floor(&store)), (Ok(()), UnixMicros(0)));
+    let checked = daemon.check(clocks(wall));
+    assert!(matches!(checked, Err(FleetError::NoAnswer(_))), "{checked:?}");
+    assert_eq!((daemon.check(clocks(wall)), floor(&store)), (Ok(()), UnixMicros(0)));
 }
 
 /// Another daemon writes the restored marker after this daemon has read it.
@@ -180,7 +180,7 @@ fn the_floor_of_a_restored_marker_is_raised_although_it_changes() {
     lengthen_reach(&store, 2 * HORIZON);
     store.put_late(&marker_key(), &store.text(&marker_key()));
     store.put(&marker_key(), &restored);
-    assert!(is_lost(&daemon.look(clocks(wall))));
+    assert!(is_lost(&daemon.check(clocks(wall))));
     assert!(floor(&store) > wall);
 }
 
@@ -190,8 +190,8 @@ fn a_daemon_raises_the_floor_of_a_cluster_that_replaced_its_own() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
     store.set(Fault::Foreign);
-    let looked = daemon.look(clocks(wall));
-    assert!(is_lost(&looked), "{looked:?}");
+    let checked = daemon.check(clocks(wall));
+    assert!(is_lost(&checked), "{checked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
 }
 
@@ -205,8 +205,8 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Ok(()));
     store.put(&key_five(), &backup);
     store.set(Fault::Foreign);
-    let looked = daemon.look(clocks(wall));
-    assert!(is_lost(&looked), "{looked:?}");
+    let checked = daemon.check(clocks(wall));
+    assert!(is_lost(&checked), "{checked:?}");
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
 }
 

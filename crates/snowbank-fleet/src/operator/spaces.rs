@@ -57,7 +57,7 @@ struct Rivals<'a> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts, and with its floor. `draw` draws the
+    /// Writes the marker with the ID spaces of these layouts, and with its floor. `new_identity` makes the
     /// identities of a new marker and of each write. No two of these layouts may collide.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl Operator<'_> {
         &mut self,
         layouts: &[&Layout],
         preparing: Preparing,
-        draw: fn() -> String,
+        new_identity: fn() -> String,
     ) -> Result<Prepared, FleetError> {
         let Preparing { begins, is_growing, horizon, max_ahead, now } = preparing;
         let (known, mut before) = self.read_marker()?.unzip();
@@ -76,8 +76,8 @@ impl Operator<'_> {
         if is_new && begins.is_none() {
             return Err(FleetError::Refused(self.unknown_beginning()));
         }
-        let mut marker =
-            known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()).polled_each(poll_period(horizon)));
+        let mut marker = known
+            .unwrap_or_else(|| Marker::new(&new_identity(), Vec::new()).polled_each(poll_period(horizon)));
         let missing: Vec<String> = layouts
             .iter()
             .map(|layout| layout.space().to_string())
@@ -102,7 +102,7 @@ impl Operator<'_> {
         let mut replaced = Vec::new();
         if !missing.is_empty() {
             let floors;
-            (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, draw)?;
+            (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, new_identity)?;
             for floor in floors {
                 raise_floor(&mut marker, floor, now)?;
             }
@@ -111,7 +111,7 @@ impl Operator<'_> {
         let is_floor_changed = marker.floor() != floor_before;
         let is_longer = marker.lengthen_reach(rules::reach(horizon, max_ahead));
         if is_longer || is_new || !missing.is_empty() || is_floor_changed {
-            self.write_marker(&mut marker, &mut before, draw)?;
+            self.write_marker(&mut marker, &mut before, new_identity)?;
         }
         let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
         Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed })
@@ -151,7 +151,7 @@ impl Operator<'_> {
         marker: &mut Marker,
         before: &mut Option<String>,
         rivals: &[Rivals<'_>],
-        draw: fn() -> String,
+        new_identity: fn() -> String,
     ) -> Result<(Vec<String>, Vec<UnixMicros>), FleetError> {
         let mut original = marker.clone();
         let floors = self.floors_unless_held(marker, rivals)?;
@@ -162,11 +162,11 @@ impl Operator<'_> {
         if replaced.is_empty() {
             return Ok((replaced, floors));
         }
-        self.write_marker(marker, before, draw)?;
+        self.write_marker(marker, before, new_identity)?;
         match self.floors_unless_held(marker, rivals) {
             Ok(floors) => Ok((replaced, floors)),
             Err(error) => {
-                self.write_marker(&mut original, before, draw)?;
+                self.write_marker(&mut original, before, new_identity)?;
                 Err(error)
             }
         }
@@ -196,9 +196,9 @@ impl Operator<'_> {
         &mut self,
         marker: &mut Marker,
         before: &mut Option<String>,
-        draw: fn() -> String,
+        new_identity: fn() -> String,
     ) -> Result<(), FleetError> {
-        marker.write = draw();
+        marker.write = new_identity();
         let text = marker.text();
         let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
         if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?

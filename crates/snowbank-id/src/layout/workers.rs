@@ -153,17 +153,14 @@ fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutEr
 
 /// Returns the worker IDs of every combination of the fields' numbers.
 fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutError> {
-    let combinations =
-        numbers.iter().fold(1_usize, |product, of_field| product.saturating_mul(of_field.len()));
+    let combinations = numbers.iter().fold(1_usize, |product, values| product.saturating_mul(values.len()));
     if combinations > MAX_WORKER_IDS {
         return Err(too_many());
     }
     let mut ids = vec![0];
-    for (node, of_field) in nodes.iter().zip(numbers) {
-        ids = ids
-            .iter()
-            .flat_map(|id| of_field.iter().map(move |number| id * node.values() + number))
-            .collect();
+    for (node, values) in nodes.iter().zip(numbers) {
+        ids =
+            ids.iter().flat_map(|id| values.iter().map(move |number| id * node.values() + number)).collect();
     }
     WorkerSet::from_list(ids)
 }

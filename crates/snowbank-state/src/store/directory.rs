@@ -64,7 +64,7 @@ impl StateDir {
                 let advice = "make it writable, make room if it is full, choose another";
                 let reason =
                     format!("cannot lock the state directory {shown}: {error}; {advice} {OR_DO_WITHOUT}");
-                StateError::of_system(&error, reason)
+                StateError::from_system(&error, reason)
             }
         })?;
         // The syncs begin only when this process holds the lock: until then, the last holder may
@@ -136,7 +136,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
             Err(error) => {
                 let allowed = "allowed: a regular file that this user can read";
                 let reason = format!("cannot read the state file {}: {error}; {allowed}", path.display());
-                return Err(StateError::of_system(&error, reason));
+                return Err(StateError::from_system(&error, reason));
             }
         };
         match copies::read(&bytes) {
@@ -212,7 +212,7 @@ fn not_made(path: &Path, error: &io::Error) -> StateError {
          choose another {OR_DO_WITHOUT}",
         path.display()
     );
-    StateError::of_system(error, reason)
+    StateError::from_system(error, reason)
 }
 
 /// Returns the parent directory, which contains the name of this directory. Returns `None` for the

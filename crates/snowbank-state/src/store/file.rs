@@ -99,7 +99,7 @@ impl StateFile {
         let number = self.slots.as_ref().map_or(0, |file| file.slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            (is_full, StateError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
+            (is_full, StateError::from_system(&error, format!("cannot {what} {}: {error}", path.display())))
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {

@@ -240,13 +240,13 @@ mod tests {
             let arrived = merged.last().expect("the import has a record");
             (arrived.boot.clone(), arrived.wall_minus_boot_us)
         };
-        let of_this_boot = |offset_us| (here.boot.clone(), offset_us);
+        let this_boot = |offset_us| (here.boot.clone(), offset_us);
         assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
         assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
-        assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
+        assert_eq!(import(&[], left_in("this boot", 0, 5)), this_boot(5), "moved within one machine");
         // The stored record has the offset of this boot.
-        assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
-        assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
+        assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), this_boot(3));
+        assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), this_boot(3));
     }
 
     #[test]

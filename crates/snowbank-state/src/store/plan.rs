@@ -199,8 +199,9 @@ fn binding<'a>(
     if !binding.is_empty() || claimant.kind().counts_by_itself() {
         return binding;
     }
-    let of_kind = records.iter().filter(|record| record.numbering.is_of_kind(claimant.numbering));
-    let orphans = of_kind.filter(|record| !record.released && !claimants.iter().any(|it| binds(record, it)));
+    let same_kind = records.iter().filter(|record| record.numbering.is_of_kind(claimant.numbering));
+    let orphans =
+        same_kind.filter(|record| !record.released && !claimants.iter().any(|it| binds(record, it)));
     orphans.collect()
 }
 

@@ -54,7 +54,7 @@ fn time_in_which_an_answer_lay_unread_is_not_the_targets() {
 
 #[test]
 fn a_slow_request_is_settled_once_its_stalls_are_known() {
-    let stalls = Stalls::of_measurement(0);
+    let stalls = Stalls::from_measurement(0);
     stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
     let mut meter = meter();
     for sent_ns in [2_000_000, 900_000_000] {

@@ -138,10 +138,10 @@ impl Chart {
     fn svg(&self) -> String {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let drawn = self.draw(&area).and_then(|()| area.present().map_err(drop));
+        let painted = self.paint(&area).and_then(|()| area.present().map_err(drop));
         // Drawing into memory should not fail. If it does, the page still has the text that the
         // terminal prints.
-        debug_assert!(drawn.is_ok());
+        debug_assert!(painted.is_ok());
         drop(area);
         // The page gives the width; the height follows from the drawing's proportions.
         let sized = format!(r#"<svg width="{}" height="{}" "#, SIZE.0, SIZE.1);
@@ -154,7 +154,7 @@ impl Chart {
         self.y.range(points.chain(self.limits.iter().map(|(y, _)| y * room)))
     }
 
-    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), ()> {
+    fn paint(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), ()> {
         let points = self.series.iter().flat_map(|series| &series.points);
         let marks = self.mark.iter().map(|(x, _)| *x);
         let x = self.x.range(points.clone().map(|(x, _)| *x).chain(marks));
@@ -181,20 +181,20 @@ impl Chart {
             .draw()
             .map_err(drop)?;
         for (ink, series) in LINES.iter().zip(&self.series) {
-            self.draw_series(&mut plane, ink.color, series)?;
+            self.paint_series(&mut plane, ink.color, series)?;
         }
         for (value, name) in &self.limits {
             let place = self.y.place(*value);
-            draw_line(&mut plane, &LIMIT, VPos::Bottom, [(x.0, place), (x.1, place)], name)?;
+            paint_line(&mut plane, &LIMIT, VPos::Bottom, [(x.0, place), (x.1, place)], name)?;
         }
         if let Some((value, name)) = &self.mark {
             let place = self.x.place(*value);
-            draw_line(&mut plane, &MARK, VPos::Top, [(place, y.1), (place, y.0)], name)?;
+            paint_line(&mut plane, &MARK, VPos::Top, [(place, y.1), (place, y.0)], name)?;
         }
         Ok(())
     }
 
-    fn draw_series(&self, plane: &mut Plane<'_, '_>, color: RGBColor, series: &Series) -> Result<(), ()> {
+    fn paint_series(&self, plane: &mut Plane<'_, '_>, color: RGBColor, series: &Series) -> Result<(), ()> {
         let places = series.points.iter().map(|&(x, y)| (self.x.place(x), self.y.place(y)));
         let places: Vec<(f64, f64)> = places.filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
         if places.len() <= FEW_POINTS {
@@ -206,7 +206,7 @@ impl Chart {
 }
 
 /// Draws a line, with its name at its start.
-fn draw_line(
+fn paint_line(
     plane: &mut Plane<'_, '_>,
     ink: &Ink,
     side: VPos,

@@ -27,7 +27,7 @@ pub(crate) fn render(run: &Run) -> String {
             h2 { "Second by second" }
             @if run.whole_seconds().is_empty() { p { "The measurement ended before its first second did." } }
             @if run.whole_seconds().len() > MAX_POINTS { p { "Each point is the worst of several seconds." } }
-            @for chart in of_seconds(run) {
+            @for chart in second_charts(run) {
                 h3 { (chart.name) }
                 (chart.markup())
             }
@@ -93,7 +93,7 @@ fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
 }
 
 /// Returns the charts over the seconds of a run, except for charts without a point.
-fn of_seconds(run: &Run) -> Vec<Chart> {
+fn second_charts(run: &Run) -> Vec<Chart> {
     let times = [
         Line { name: "p50", of: |it| it.p50_us },
         Line { name: "p99", of: |it| it.p99_us },

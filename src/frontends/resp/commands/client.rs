@@ -100,7 +100,7 @@ impl Resp {
             }
             (Some("setinfo"), [attribute, value]) => {
                 if attribute.eq_ignore_ascii_case(b"lib-name") {
-                    self.announced.take_library(value);
+                    self.announced.set_library(value);
                 }
                 encode::simple(out, "OK");
             }

@@ -21,8 +21,8 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
     if numbering.snowflake().is_none() {
         return Position(0);
     }
-    let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
-    let known: HashSet<u64> = of_this_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
+    let same_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
+    let known: HashSet<u64> = same_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
     if numbering.numbers_in_space().iter().all(|number| known.contains(number)) {
         return Position(0);
     }

@@ -88,9 +88,9 @@ fn life(
 /// tick. The other two starts each follow a kill.
 #[test]
 fn after_a_kill_the_first_id_comes_at_once_for_any_tick_length() {
-    let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
+    let preset_ticks = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
     let longer = [100, 1_500, 2_500, 5_000, 20_000, 60_000, 600_000, 86_400_000];
-    for tick_ms in of_presets.chain(longer) {
+    for tick_ms in preset_ticks.chain(longer) {
         let layout = format!("time:36,worker:5,sequence:10;tick={tick_ms}ms;epoch=2026-01-01");
         let (source, numbering) = with_layout(&format!("layout = {layout:?}"));
         let tick_us = numbering.tick_ms() as i64 * 1_000;

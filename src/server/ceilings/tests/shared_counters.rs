@@ -142,14 +142,13 @@ struct Daemon {
 
 impl Daemon {
     fn start(store: &Store, counter: TicketCounter) -> Daemon {
-        let draw = || fastrand::u64(..).to_string();
-        let mut member = Member::new(store.clone(), NAMES, Notes::default(), draw);
+        let new_identity = || fastrand::u64(..).to_string();
+        let mut member = Member::new(store.clone(), NAMES, Notes::default(), new_identity);
         let numbering = Numbering::from(counter);
         member.add_counter(0, "orders", &numbering, 0);
         let grant = Grant::new(Position(0));
         let name = String::from("orders");
-        let source =
-            Source::new(name, numbering, Rules::OF_TICKETS, grant, Position(0), wall().believe(START));
+        let source = Source::new(name, numbering, Rules::TICKETS, grant, Position(0), wall().believe(START));
         Daemon::of(member, source.with_shared_counter())
     }
 
@@ -169,19 +168,19 @@ impl Daemon {
     fn resume_twice(&self) -> Daemon {
         let copy = self.source.as_restored(self.wall.believe(START)).expect("the daemon has numbers");
         let daemon = Daemon { answer: self.answer, ..Daemon::of(self.member.clone(), copy) };
-        [&self.source, &daemon.source].into_iter().for_each(|source| source.note_restored());
+        [&self.source, &daemon.source].into_iter().for_each(|source| source.record_restored());
         daemon
     }
 
-    /// Lets the keeper look, and takes the ranges that the keeper wants. The keeper's writes are
+    /// Polls the keeper, and takes the ranges that the keeper wants. The keeper's writes are
     /// durable at once.
     fn ask(&mut self, reading: Reading) {
-        let looked = self.keeper.look(reading);
-        for Write { writer, number, .. } in looked.writes {
+        let polled = self.keeper.poll(reading);
+        for Write { writer, number, .. } in polled.writes {
             let outcome = Outcome { writer, number, result: Ok(()) };
             self.keeper.written(outcome, self.wall.believe(reading), |_, _| {});
         }
-        for wanted in looked.ranges {
+        for wanted in polled.ranges {
             let taken = self.member.take_range(wanted.source, wanted.count, wanted.generation);
             let range = match taken {
                 Ok(range) => Some(range),

@@ -29,7 +29,7 @@ use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 /// Returns the state of a shard's thread, and its only source: a ticket counter whose ceiling is 0.
 fn thread() -> (Rc<ThreadState>, Arc<Source>) {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-    thread_of(counter.into(), crate::source::Rules::OF_TICKETS)
+    thread_of(counter.into(), crate::source::Rules::TICKETS)
 }
 
 /// Returns the state of a shard's thread, and its only source, whose ceiling is 0.

@@ -93,14 +93,14 @@ impl<F: FrontEnd> Exchange<F> {
                 }
                 Step::Close { error } => {
                     if error.is_some() || turn.state.output.len() > answered {
-                        turn.thread.counters.note_other(F::PROTOCOL, error);
+                        turn.thread.counters.record_other(F::PROTOCOL, error);
                     }
                     at = bytes.len();
                     break close(turn, peer, error);
                 }
             }
         };
-        turn.state.timing.note_served(served);
+        turn.state.timing.record_served(served);
         self.keep(&bytes[at..]);
         let cost_bytes = at / F::BYTES_OF_COST + self.front.extra_cost_bytes() - extra_before;
         self.turn_cost = turn_cost(cost_bytes, turn.state.output.len()) + scan_cost(bytes.len() - at);
@@ -182,7 +182,7 @@ impl<F: FrontEnd> Exchange<F> {
             Err(NotYet::Refused(reason)) => self.refuse(turn, request, reason),
             Err(NotYet::Parked(parked)) => return Some(parked),
         }
-        turn.thread.counters.note_served(F::PROTOCOL, timed_from);
+        turn.thread.counters.record_served(F::PROTOCOL, timed_from);
         self.unwritten.append(&mut turn.state.output);
         None
     }
@@ -276,7 +276,7 @@ impl<F: FrontEnd> Exchange<F> {
         rejections::log(peer.peer(), &format!("after a reload: {denial}"));
         let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
         self.front.farewell(&mut turn.state.output, &words);
-        turn.thread.counters.note_error(F::PROTOCOL, words.code);
+        turn.thread.counters.record_error(F::PROTOCOL, words.code);
         Some(TurnEnd::Close)
     }
 
@@ -284,7 +284,7 @@ impl<F: FrontEnd> Exchange<F> {
     /// Returns true if the connection must close, because too many answers in a row were errors.
     #[cold]
     fn record_answer(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> bool {
-        turn.thread.counters.note_other(F::PROTOCOL, error);
+        turn.thread.counters.record_other(F::PROTOCOL, error);
         if error == Some(ErrorCode::Unauthorized) {
             turn.thread.counters.unauthorized_refusals.add(1);
             rejections::log_refused(peer.peer(), &peer.origin(), NO_TOKEN);

@@ -63,8 +63,8 @@ impl<F: FrontEnd> Connection<F> {
         match turn {
             TurnEnd::Unauthorized => {
                 // A stop does not wait for the delay that follows.
-                self.member.note_drained();
-                self.note_silent();
+                self.member.record_drained();
+                self.record_silent();
                 sleep(UNAUTHORIZED_DELAY).await;
             }
             // The client has sent more bytes than a message with a token has.
@@ -74,10 +74,10 @@ impl<F: FrontEnd> Connection<F> {
         false
     }
 
-    /// Notes that the daemon waits for the client, if the connection is pending.
-    pub(super) fn note_silent(&mut self) {
+    /// Records that the daemon waits for the client, if the connection is pending.
+    pub(super) fn record_silent(&mut self) {
         if let Some(pending) = &mut self.pending {
-            pending.note_silent();
+            pending.record_silent();
         }
     }
 }

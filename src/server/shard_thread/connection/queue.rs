@@ -92,12 +92,12 @@ impl<F: FrontEnd> Connection<F> {
         Share { replies_max, is_short }
     }
 
-    pub(super) fn note_kept(&mut self) {
+    pub(super) fn record_kept(&mut self) {
         let unsent = if self.stream.has_unsent() { UNSENT_BYTES_MAX } else { 0 };
         let kept = self.exchange.unread.capacity()
             + self.exchange.unwritten.capacity()
             + self.exchange.front.kept_bytes();
-        self.member.note_kept(kept + unsent);
+        self.member.record_kept(kept + unsent);
     }
 
     /// Waits while the half request that the connection keeps is longer than the connection's share

@@ -69,11 +69,11 @@ impl<F: FrontEnd> Connection<F> {
         let polled = self.poll_requests(&thread, config, state, &mut input, cx);
         state.input = input;
         if polled.is_pending() {
-            self.note_silent();
-            let of_tls = tls_cost(self.stream.take_tls_read());
-            if self.account.has_permit() || of_tls > 0 {
+            self.record_silent();
+            let tls = tls_cost(self.stream.take_tls_read());
+            if self.account.has_permit() || tls > 0 {
                 // No data for the reader has arrived, but TLS may have read.
-                thread.scheduler.end_turn(&mut self.account, TURN_COST + of_tls);
+                thread.scheduler.end_turn(&mut self.account, TURN_COST + tls);
             }
         }
         match polled {
@@ -107,7 +107,7 @@ impl<F: FrontEnd> Connection<F> {
         }
         thread.counters.received_bytes.add((end - kept) as u64);
         if let Some(pending) = &mut self.pending {
-            pending.note_heard();
+            pending.record_heard();
         }
         self.exchange.share = self.share(thread, &config.limits);
         let mut turn = Turn::begin(thread, config, state, &mut self.session);
@@ -156,7 +156,7 @@ impl<F: FrontEnd> Connection<F> {
             // Half a request that arrived before the stop is answered once its rest arrives.
             let awaits_rest = kept > 0 && self.member.undrained;
             if thread.draining.get() && !awaits_first && !awaits_rest {
-                self.member.note_drained();
+                self.member.record_drained();
             }
         }
         polled.map_ok(|()| buffer.filled().len())

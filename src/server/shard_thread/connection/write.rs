@@ -34,8 +34,8 @@ impl<F: FrontEnd> Connection<F> {
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
-        let of_tls = tls_cost(self.stream.take_tls_read());
-        thread.scheduler.end_turn(&mut self.account, self.exchange.turn_cost + of_tls);
+        let tls = tls_cost(self.stream.take_tls_read());
+        thread.scheduler.end_turn(&mut self.account, self.exchange.turn_cost + tls);
     }
 
     /// Writes all replies that are queued.

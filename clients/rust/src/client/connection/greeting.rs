@@ -8,8 +8,8 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::foreign::bad_length;
 use super::sources::Sources;
-use super::stranger::bad_length;
 use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
 use crate::client::endpoint::connect;
 use crate::client::error::{Error, IS_IT_OURS};
@@ -79,12 +79,12 @@ impl Connection {
         // answer says more than the error of the failed write, so read even after such an error.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
-        self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;
+        self.read_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;
         if self.shared.options.token.is_some() {
-            self.take_greeting(&closed, |frame| done_if(*frame == Frame::Ok)).await?;
+            self.read_greeting(&closed, |frame| done_if(*frame == Frame::Ok)).await?;
         }
         let mut info = InfoCollector::default();
-        self.take_greeting(&closed, |frame| info.add(frame)).await?;
+        self.read_greeting(&closed, |frame| info.add(frame)).await?;
         let info = info.finish().map_err(|bad| self.broken(&bad))?;
         self.sources = Sources::new(&info);
         Ok(info)
@@ -103,7 +103,7 @@ impl Connection {
 
     /// Waits for one reply of the greeting. `closed` is the reason in the error if the daemon
     /// closes the connection instead.
-    async fn take_greeting(
+    async fn read_greeting(
         &mut self,
         closed: &str,
         mut add: impl FnMut(&Frame<'_>) -> Result<Progress, BadReply>,

@@ -28,7 +28,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
+    pub(super) fn add(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
         self.begun = true;
         if !self.exchange.is_abandoned() {
             self.progress_at = Instant::now();

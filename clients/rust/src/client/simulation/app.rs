@@ -71,8 +71,8 @@ impl Ledger {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Notes the end of a call, which must keep its deadline.
-    fn note(&self, began: Instant, was_calm: bool, failure: Option<&Error>) {
+    /// Records the end of a call, which must keep its deadline.
+    fn record(&self, began: Instant, was_calm: bool, failure: Option<&Error>) {
         let seed = self.seed;
         let took = began.elapsed();
         assert!(took <= TIMEOUT + ms(1), "seed {seed}: {took:?}, {failure:?}");
@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    fn take(&self, id: u64) {
+    fn record_id(&self, id: u64) {
         assert!(self.seen.lock().expect("no panic").insert(id), "seed {}: {id} came twice", self.seed);
         let mut digest = self.digest.lock().expect("no panic");
         *digest = (*digest ^ id).wrapping_mul(0x0100_0000_01b3).rotate_left(7);
@@ -110,14 +110,14 @@ async fn number_rows(client: Client, ledger: Arc<Ledger>, max_batch: u32) {
             let began = Instant::now();
             let was_calm = ledger.is_calm();
             let outcome = ids.next().await;
-            ledger.note(began, was_calm, outcome.as_ref().err());
+            ledger.record(began, was_calm, outcome.as_ref().err());
             match outcome {
                 Ok(id) => {
                     let origin = ledger.wire.world().origin(id);
                     let is_above = last.is_none_or(|(from, highest)| from != origin || highest < id);
                     assert!(is_above, "seed {}: {id} after {last:?}", ledger.seed);
                     last = Some((origin, id));
-                    ledger.take(id);
+                    ledger.record_id(id);
                 }
                 Err(Error::WentBack { .. }) => last = None,
                 Err(_) => {}
@@ -133,9 +133,9 @@ async fn fetch_batches(client: Client, ledger: Arc<Ledger>) {
         let began = Instant::now();
         let was_calm = ledger.is_calm();
         let outcome = client.batch(count).partial().await;
-        ledger.note(began, was_calm, outcome.as_ref().err());
+        ledger.record(began, was_calm, outcome.as_ref().err());
         if let Ok(batch) = outcome {
-            batch.iter().for_each(|id| ledger.take(id));
+            batch.iter().for_each(|id| ledger.record_id(id));
         }
         sleep(ledger.pause() * 5).await;
     }

@@ -18,9 +18,9 @@ fn covered() -> (ManagedSource, Position) {
     (managed, covered)
 }
 
-/// Returns how many writes of a look are for the coordinator.
-fn to_coordinator(looked: &Looked) -> usize {
-    looked.writes.iter().filter(|write| write.writer == COORDINATOR).count()
+/// Returns how many writes of a poll are for the coordinator.
+fn to_coordinator(polled: &Polled) -> usize {
+    polled.writes.iter().filter(|write| write.writer == COORDINATOR).count()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn marks_reach_the_stored_bound_even_if_the_fleet_grants_less() {
     for second in 1..=10 {
         world.source.grant().want_more();
         let reading = later(second * SECOND_US, 0);
-        for write in world.look(reading).writes {
+        for write in world.poll(reading).writes {
             world.end(&write, Ok(()), reading).expect("the write is in flight");
         }
     }
@@ -44,16 +44,16 @@ fn marks_reach_the_stored_bound_even_if_the_fleet_grants_less() {
     assert_eq!(lower, None, "a start would mistake an older copy of the state for the newest");
 }
 
-/// The keeper writes to an unreachable coordinator once a period, not with each look.
+/// The keeper writes to an unreachable coordinator once a period, not with each poll.
 #[test]
 fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
     let mut raise = |reading| {
         world.source.grant().want_more();
-        let looked = world.look(reading);
-        let raises = to_coordinator(&looked);
-        for write in &looked.writes {
+        let polled = world.poll(reading);
+        let raises = to_coordinator(&polled);
+        for write in &polled.writes {
             let result = if write.writer == COORDINATOR { failed() } else { Ok(()) };
             world.end(write, result, reading).expect("the write is in flight");
         }
@@ -68,36 +68,36 @@ fn a_failed_write_to_the_coordinator_is_retried_each_period() {
 #[test]
 fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
     let half_used = later(200 * SECOND_US, 0);
-    let (of_fleet, covered) = covered();
-    let mut world = under_fleet(of_fleet, covered);
-    assert_eq!(to_coordinator(&world.look(START)), 0, "the horizon has just begun");
-    let looked = world.look(half_used);
-    assert_eq!((to_coordinator(&looked), &looked.fleet_ceilings[..]), (1, &[covered][..]));
-    for write in &looked.writes {
+    let (source, covered) = covered();
+    let mut world = under_fleet(source, covered);
+    assert_eq!(to_coordinator(&world.poll(START)), 0, "the horizon has just begun");
+    let polled = world.poll(half_used);
+    assert_eq!((to_coordinator(&polled), &polled.fleet_ceilings[..]), (1, &[covered][..]));
+    for write in &polled.writes {
         world.end(write, failed(), half_used).expect("the write is in flight");
     }
     world.keeper.seal();
     let retried = later(210 * SECOND_US, 0);
-    assert_eq!(to_coordinator(&world.look(retried)), 0, "a stop raises nothing");
+    assert_eq!(to_coordinator(&world.poll(retried)), 0, "a stop raises nothing");
     let mut own = World::of(vec![managed(0)], &[Reach::Local, Reach::Fleet(HORIZON)]);
-    assert_eq!(to_coordinator(&own.look(half_used)), 0, "the coordinator has no key of the source");
-    assert_eq!(World::new().look(START).fleet_ceilings, []);
+    assert_eq!(to_coordinator(&own.poll(half_used)), 0, "the coordinator has no key of the source");
+    assert_eq!(World::new().poll(START).fleet_ceilings, []);
 }
 
 #[test]
-fn a_look_tells_failures_of_the_coordinator_from_those_of_the_disk() {
+fn a_poll_tells_failures_of_the_coordinator_from_those_of_the_disk() {
     let half_used = later(200 * SECOND_US, 0);
     for is_local in [true, false] {
         let (managed, covered) = covered();
         let mut world = under_fleet(managed, covered);
         world.source.grant().want_more();
-        for write in world.look(half_used).writes {
+        for write in world.poll(half_used).writes {
             let fails = (write.writer != COORDINATOR) == is_local;
             let result = if fails { failed() } else { Ok(()) };
             world.end(&write, result, half_used).expect("the write is in flight");
         }
-        let looked = world.look(half_used);
-        assert_eq!((looked.failure.is_some(), looked.fleet_failure.is_some()), (is_local, !is_local));
+        let polled = world.poll(half_used);
+        assert_eq!((polled.failure.is_some(), polled.fleet_failure.is_some()), (is_local, !is_local));
     }
 }
 
@@ -107,21 +107,21 @@ fn a_look_tells_failures_of_the_coordinator_from_those_of_the_disk() {
 fn a_late_acknowledgement_grants_no_more_than_was_written() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
-    let mut look = |ended: Option<&Write>, reading| {
+    let mut poll = |ended: Option<&Write>, reading| {
         if let Some(write) = ended {
             world.end(write, Ok(()), reading).expect("the write is in flight");
         }
         // A client asks all the time.
         world.source.grant().want_more();
-        world.look(reading).writes
+        world.poll(reading).writes
     };
     let asleep = later(200 * SECOND_US, 0);
-    let [local, raise] = &look(None, asleep)[..] else { panic!("both writers must write now") };
+    let [local, raise] = &poll(None, asleep)[..] else { panic!("both writers must write now") };
     let (_, written) = raise.ceilings[0];
-    look(Some(local), asleep);
+    poll(Some(local), asleep);
     let woken = later(HOUR_US, 0);
-    let writes = look(Some(raise), woken);
-    look(Some(writes.iter().find(|write| write.writer == 0).expect("a local raise")), woken);
+    let writes = poll(Some(raise), woken);
+    poll(Some(writes.iter().find(|write| write.writer == 0).expect("a local raise")), woken);
     assert!(world.claim(woken, 1).is_none(), "claimed above the bound that the coordinator has");
     assert!(world.granted() <= written);
 }

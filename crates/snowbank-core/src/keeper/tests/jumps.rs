@@ -6,22 +6,22 @@ use super::*;
 #[test]
 fn after_a_jump_only_ceilings_written_since_are_granted() {
     let mut world = World::new();
-    let before = only(&world.look(later(SECOND_US, 0)));
+    let before = only(&world.poll(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);
     assert!(world.wall.believe(jumped).jumped);
-    assert!(!world.look(jumped).is_renewed);
+    assert!(!world.poll(jumped).is_renewed);
     assert!(!world.wall.believe(jumped).jumped);
     world.end(&before, Ok(()), jumped);
     assert_eq!(world.granted(), Position(0), "the write was handed out before the jump");
-    let after = only(&world.look(jumped));
+    let after = only(&world.poll(jumped));
     world.end(&after, failed(), jumped);
     assert_eq!((world.granted(), world.source.grant().generation()), (Position(0), 1));
-    assert!(world.look(jumped).writes.is_empty(), "no write before the pause is over");
-    let retried = only(&world.look(later(2 * SECOND_US, 5 * SECOND_US)));
+    assert!(world.poll(jumped).writes.is_empty(), "no write before the pause is over");
+    let retried = only(&world.poll(later(2 * SECOND_US, 5 * SECOND_US)));
     world.end(&retried, Ok(()), jumped);
     assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1, 1));
-    assert!(world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
-    assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "reported once");
+    assert!(world.poll(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
+    assert!(!world.poll(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "reported once");
 }
 
 /// After kill -9, a start with another worker ID begins above the stored bound of ID time. Here the
@@ -38,7 +38,7 @@ fn id_time_never_exceeds_its_stored_bound() {
         for ms in (0..25_000).step_by(10) {
             let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };
             let reading = later(ms * 1_000, step_us);
-            for write in &world.look(reading).writes {
+            for write in &world.poll(reading).writes {
                 world.end(write, Ok(()), reading).expect("the write is in flight");
                 stored_us = write.id_minus_boot_us;
             }

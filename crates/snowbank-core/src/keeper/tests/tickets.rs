@@ -14,7 +14,7 @@ fn world(source: Source) -> World {
 #[test]
 fn a_shared_counter_never_counts_as_revoked() {
     let mut world = world(counter(0).with_shared_counter());
-    world.source.note_restored();
+    world.source.record_restored();
     world.settle(START);
     assert!(!world.keeper.was_revoked);
 }
@@ -26,22 +26,22 @@ fn a_trickle_of_numbers_seldom_wakes_the_keeper() {
     let mut world = world(counter(0));
     for second in 1..1_000 {
         assert!(world.claim(START, 1).is_some(), "{second}");
-        let looked = world.look(later(second * SECOND_US, 0));
-        assert!(looked.next_in >= Duration::from_millis(500), "second {second}: {:?}", looked.next_in);
-        for write in looked.writes {
+        let polled = world.poll(later(second * SECOND_US, 0));
+        assert!(polled.next_in >= Duration::from_millis(500), "second {second}: {:?}", polled.next_in);
+        for write in polled.writes {
             world.end(&write, Ok(()), later(second * SECOND_US, 0));
         }
-        let looked = world.look(later(second * SECOND_US + 1_000, 0));
-        assert!(looked.next_in >= Duration::from_millis(400), "second {second}: {:?}", looked.next_in);
+        let polled = world.poll(later(second * SECOND_US + 1_000, 0));
+        assert!(polled.next_in >= Duration::from_millis(400), "second {second}: {:?}", polled.next_in);
     }
 }
 
-/// Looks at a shared counter. Returns the count of numbers that the keeper asks for, the time for
-/// which the counter's numbers last, and the time until the next look.
+/// Polls the keeper of a shared counter. Returns the count of numbers that the keeper asks for, the time for
+/// which the counter's numbers last, and the time until the next poll.
 fn demand(world: &mut World, reading: Reading) -> (Option<u64>, Duration, Duration) {
-    let looked = world.look(reading);
-    let asked = looked.ranges.first().map(|wanted| wanted.count);
-    (asked, looked.ranges_last[0].expect("a shared counter"), looked.next_in)
+    let polled = world.poll(reading);
+    let asked = polled.ranges.first().map(|wanted| wanted.count);
+    (asked, polled.ranges_last[0].expect("a shared counter"), polled.next_in)
 }
 
 /// Answers the keeper's only request for a range.
@@ -61,11 +61,11 @@ fn wait_for(world: &World, count: u64, reading: Reading) -> bool {
 }
 
 #[test]
-fn a_look_tells_whether_requests_wait() {
+fn a_poll_tells_whether_requests_wait() {
     let mut world = world(counter(0));
-    assert!(!world.look(START).some_wait);
+    assert!(!world.poll(START).some_wait);
     assert!(!wait_for(&world, 1_000_000, START), "more than the reservation");
-    assert!(world.look(START).some_wait);
+    assert!(world.poll(START).some_wait);
 }
 
 #[test]

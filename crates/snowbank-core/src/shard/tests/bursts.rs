@@ -48,15 +48,15 @@ impl Busy {
 
     /// Returns whether a shard answers at once a request for this fraction of the burst window's
     /// IDs.
-    fn burst(&mut self, of_window: f64) -> bool {
-        let count = (self.ids_per_tick() * 10) as f64 * of_window;
+    fn burst(&mut self, window_part: f64) -> bool {
+        let count = (self.ids_per_tick() * 10) as f64 * window_part;
         let shard = self.rng.usize(..SHARDS);
         take(&mut self.shards[shard], after_us(self.now_us), count as u64).is_ok()
     }
 }
 
 /// Makes 20 bursts, each after a rest, and counts the bursts that are answered at once.
-fn answered(layout: &str, workers: &str, order: Order, percent: u64, of_window: f64) -> usize {
+fn answered(layout: &str, workers: &str, order: Order, percent: u64, window_part: f64) -> usize {
     let source = source(layout, workers);
     let shards = shards(&source, SHARDS, order);
     let rng = fastrand::Rng::with_seed(percent);
@@ -65,7 +65,7 @@ fn answered(layout: &str, workers: &str, order: Order, percent: u64, of_window: 
         // The load does not use all IDs of a tick. The unused ones fill the window again.
         let rest_us = 12_000 * 100 / (100 - percent) + busy.rng.u64(..3_000);
         busy.serve(rest_us);
-        busy.burst(of_window)
+        busy.burst(window_part)
     });
     bursts.count()
 }

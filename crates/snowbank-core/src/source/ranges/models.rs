@@ -31,7 +31,7 @@ fn source() -> Arc<Source> {
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     let name = String::from("orders");
     let grant = Grant::new(Position(0));
-    let source = Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), NOW);
+    let source = Source::new(name, counter.into(), Rules::TICKETS, grant, Position(0), NOW);
     let source = source.with_shared_counter();
     source.add_range(range(0, 0));
     Arc::new(source)

@@ -88,17 +88,17 @@ fn after_a_jump_old_limits_refuse_no_request() {
 }
 
 #[test]
-fn a_request_during_a_jump_waits_until_the_keeper_has_looked() {
+fn a_request_during_a_jump_waits_until_the_keeper_has_polled() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // The wall clock went back by an hour. The step counts only after the keeper has looked.
+    // The wall clock went back by an hour. The step counts only after the keeper has polled.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
     let advanced = source.advance(jumped, &mut rng());
     assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is woken");
-    let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
-    assert_eq!(source.advance(looked, &mut rng()).shards, [0]);
+    let polled = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
+    assert_eq!(source.advance(polled, &mut rng()).shards, [0]);
 }
 
 /// Refused requests must not count as waiting.

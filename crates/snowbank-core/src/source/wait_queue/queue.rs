@@ -40,7 +40,7 @@ impl Entry {
     }
 
     /// Adds positions that were claimed for the request.
-    pub(super) fn take(&mut self, span: Span) {
+    pub(super) fn add(&mut self, span: Span) {
         self.request.count -= span.count;
         match self.spans.last_mut() {
             Some(last) if last.end() == span.from => last.count += span.count,

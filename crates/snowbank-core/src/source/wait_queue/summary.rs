@@ -118,11 +118,11 @@ impl Summary {
         let mut wants = wants.peekable();
         let mut spare: Vec<Vec<Want>> = self.groups.drain(..).map(|group| group.wants).collect();
         while wants.peek().is_some() {
-            let mut of_group = spare.pop().unwrap_or_default();
-            of_group.clear();
+            let mut members = spare.pop().unwrap_or_default();
+            members.clear();
             // Groups are half full, so that an insertion usually finds room.
-            of_group.extend(wants.by_ref().take(GROUP_REQUESTS_MAX / 2));
-            self.groups.push(Group::of(of_group));
+            members.extend(wants.by_ref().take(GROUP_REQUESTS_MAX / 2));
+            self.groups.push(Group::of(members));
         }
     }
 
@@ -172,8 +172,8 @@ impl Summary {
 
     /// Returns the number of positions that all requests want, counting at most `most` for each.
     pub(super) fn wanted_of_at_most(&self, most: u64) -> u64 {
-        let of_groups = self.groups.iter().map(|group| group.wanted_of_at_most(most));
-        of_groups.fold(0, u64::saturating_add)
+        let by_group = self.groups.iter().map(|group| group.wanted_of_at_most(most));
+        by_group.fold(0, u64::saturating_add)
     }
 
     /// Returns how many positions must go to promises now, in order of deadlines. With fewer, some
@@ -330,8 +330,8 @@ mod tests {
                     summary.remove(at);
                 }
             }
-            let of_groups = summary.groups.iter().flat_map(|group| group.wants.iter().copied());
-            prop_assert_eq!(&of_groups.collect::<Vec<_>>(), &naive.0);
+            let by_group = summary.groups.iter().flat_map(|group| group.wants.iter().copied());
+            prop_assert_eq!(&by_group.collect::<Vec<_>>(), &naive.0);
             prop_assert!(summary.groups.iter().all(|group| (1..=GROUP_REQUESTS_MAX).contains(&group.wants.len())));
             for (count, due, next) in looks {
                 let due = BootMicros(due);

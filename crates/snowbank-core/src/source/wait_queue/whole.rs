@@ -41,7 +41,7 @@ impl Source {
             let wanted = entry.request.count;
             let Some(span) = self.claim_some(window, least, wanted, window.limit, rng) else { return false };
             self.wait_queue.uncount(wanted);
-            entry.take(span);
+            entry.add(span);
             true
         });
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
@@ -73,7 +73,7 @@ impl Source {
             && entry.request.partial
             && let Some(span) = self.claim_some(window, 1, entry.request.count, window.limit, rng)
         {
-            entry.take(span);
+            entry.add(span);
         }
     }
 

@@ -60,12 +60,20 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// Adds the coordinator. Leaves out `drawn`, because the next name is new in any state. Also
+    /// Adds the coordinator. Leaves out `identities`, because the next name is new in any state. Also
     /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and
     /// `may_go_back`, which all states share.
     fn server(&mut self, server: &'a Server) {
-        let Server { keys, before, late, backups, lost_writes, drawn: _, faults_left: _, may_go_back: _ } =
-            server;
+        let Server {
+            keys,
+            before,
+            late,
+            backups,
+            lost_writes,
+            identities: _,
+            faults_left: _,
+            may_go_back: _,
+        } = server;
         self.keys(keys);
         self.words.extend([u64::from(before.is_some()), u64::from(*lost_writes)]);
         before.iter().for_each(|keys| self.keys(keys));
@@ -225,7 +233,7 @@ impl<'a> Form<'a> {
             state: _,
             holder: _,
             notes: _,
-            draw: _,
+            new_identity: _,
         } = member;
         assert!(counters.is_empty(), "the search has no ticket source");
         self.words.push(sources.len() as u64);
@@ -236,7 +244,7 @@ impl<'a> Form<'a> {
     }
 
     /// Adds a source. The worker IDs are left out because `numbers` has them, `since_unix_s`
-    /// because it is for people, and `drawn_on` because no connection is made again.
+    /// because it is for people, and `made_on` because no connection is made again.
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,
@@ -254,7 +262,7 @@ impl<'a> Form<'a> {
             numbering: _,
             horizon: _,
             max_ahead: _,
-            drawn_on: _,
+            made_on: _,
             source: _,
             index: _,
             space: _,

@@ -238,7 +238,7 @@ impl Machine {
             horizon: self.horizon,
         };
         let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
-        let mut member = Member::new(Wire, names, notes, wire::draw);
+        let mut member = Member::new(Wire, names, notes, wire::new_identity);
         let given = self.given.map(Ids::set);
         let own = given.clone().or_else(|| member.own(want).filter(|own| own.len() == 1));
         let proof = own.as_ref().map_or(Proof::None, |own| self.proof(Ids::of(own)));
@@ -353,18 +353,18 @@ impl Machine {
         if raised == Ok(()) {
             daemon.acknowledge(ceiling);
         }
-        self.take(&raised);
+        self.end_if_lost(&raised);
     }
 
-    pub(super) fn look(&mut self, wall: UnixMicros) {
+    pub(super) fn check(&mut self, wall: UnixMicros) {
         let clocks = self.clocks(wall);
         let Some(daemon) = &mut self.daemon else { return };
-        let looked = daemon.member.look(clocks);
-        self.take(&looked);
+        let checked = daemon.member.check(clocks);
+        self.end_if_lost(&checked);
     }
 
     /// Ends the daemon if it has lost its number.
-    pub(super) fn take(&mut self, ended: &Result<(), FleetError>) {
+    pub(super) fn end_if_lost(&mut self, ended: &Result<(), FleetError>) {
         let Some(daemon) = &self.daemon else { return };
         self.notes = daemon.member.notes().clone();
         if ended.as_ref().is_err_and(FleetError::is_loss) {

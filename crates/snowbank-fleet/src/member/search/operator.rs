@@ -73,11 +73,11 @@ impl World {
         };
         let mut console = Console { world: self, calls: 0, meanwhile };
         let mut operator = Operator { coordinator: &mut console, name: FLEET };
-        let _ = operator.init(&[space.layout()], preparing, wire::draw);
+        let _ = operator.init(&[space.layout()], preparing, wire::new_identity);
     }
 
     pub(super) fn free(&mut self, space: Space, number: usize) {
-        let write = wire::draw();
+        let write = wire::new_identity();
         let now = self.time;
         let freeing = Freeing { write: &write, now, is_forced: true, is_lowering: false };
         let mut operator = Operator { coordinator: &mut Wire, name: FLEET };

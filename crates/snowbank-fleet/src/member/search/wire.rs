@@ -35,8 +35,8 @@ pub(super) struct Server {
     pub(super) backups: Vec<Arc<Keys>>,
     /// True from a restore that lost a write until a daemon has noticed the loss.
     pub(super) lost_writes: bool,
-    /// The number of identities that were drawn for writes.
-    pub(super) drawn: u64,
+    /// The number of identities that were made for writes.
+    pub(super) identities: u64,
     /// The number of faults that may still happen.
     pub(super) faults_left: u8,
     /// True if one of these faults may be a restore to an older state.
@@ -137,10 +137,10 @@ pub(super) fn count_fault() {
 }
 
 /// Draws the identity of a write.
-pub(super) fn draw() -> String {
+pub(super) fn new_identity() -> String {
     with_server(|server| {
-        server.drawn += 1;
-        server.drawn.to_string()
+        server.identities += 1;
+        server.identities.to_string()
     })
 }
 

@@ -60,7 +60,7 @@ enum Event {
     Use(usize),
     /// A daemon raises its bound, and hands out all IDs that it was granted.
     Raise(usize, UnixMicros),
-    Look(usize, UnixMicros),
+    Check(usize, UnixMicros),
     /// The pause of a start ends, and the daemon hands out IDs.
     Settle(usize, Amount),
     /// The pause of a start ends, but the start takes longer.
@@ -114,7 +114,7 @@ impl World {
             late: Vec::new(),
             backups: Vec::new(),
             lost_writes: false,
-            drawn: 0,
+            identities: 0,
             faults_left: faults,
             may_go_back: clocks != AllClocks::Differ,
         };
@@ -211,7 +211,7 @@ impl World {
             Event::Stop(0),
             Event::Raise(2, late),
             Event::GoBack(BACKUPS_MAX - 1),
-            Event::Look(2, late),
+            Event::Check(2, late),
             Event::Start(1, late, Amount::One),
             Event::Settle(1, Amount::All),
             Event::Start(2, late, Amount::One),
@@ -334,15 +334,15 @@ impl World {
         events
     }
 
-    /// Returns the events of a daemon. Once the daemon has written its keys, a look could only end
-    /// it, which a raise does too. So there are no later looks, unless the coordinator has lost
+    /// Returns the events of a daemon. Once the daemon has written its keys, a check could only end
+    /// it, which a raise does too. So there are no later checks, unless the coordinator has lost
     /// writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
         for wall in self.walls() {
             if is_unclaimed || self.server.lost_writes {
-                events.push(Event::Look(at, wall));
+                events.push(Event::Check(at, wall));
             }
             // If the bound has passed, the raise includes a pause, which must not end now.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
@@ -392,7 +392,7 @@ impl World {
             Event::Start(_, wall, _)
             | Event::StartAndEnd(_, wall)
             | Event::Raise(_, wall)
-            | Event::Look(_, wall)
+            | Event::Check(_, wall)
                 if self.clocks != AllClocks::Differ =>
             {
                 self.time = wall.max(self.time);
@@ -414,7 +414,7 @@ impl World {
                 self.machine(at).raise(wall);
                 self.use_up(at, Amount::All);
             }
-            Event::Look(at, wall) => self.machine(at).look(wall),
+            Event::Check(at, wall) => self.machine(at).check(wall),
             Event::Settle(at, amount) => {
                 self.machine(at).settle();
                 self.machine(at).begin(false);

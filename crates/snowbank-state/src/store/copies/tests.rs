@@ -150,7 +150,7 @@ fn the_copy_to_write_first_is_the_lost_or_older_one() {
 }
 
 #[test]
-fn of_two_records_with_one_key_the_last_counts() {
+fn the_last_of_two_records_with_one_key_counts() {
     let old = records_at(600);
     let new = records_at(700);
     assert_eq!(document(old.iter().chain(&new)).unwrap(), document(&new).unwrap());

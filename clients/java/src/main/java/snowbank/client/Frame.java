@@ -66,7 +66,7 @@ record Frame(int kind, int flags, int tag, ByteBuffer body) {
         }
         long length = Integer.toUnsignedLong(in.getInt(in.position()));
         if (length < MIN_LENGTH || length > MAX_REPLY_LENGTH) {
-            throw new BadFrameException(Stranger.describe(length, in));
+            throw new BadFrameException(ForeignProtocol.describe(length, in));
         }
         if (in.remaining() < 4 + length) {
             return null;

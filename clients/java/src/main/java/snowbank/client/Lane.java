@@ -145,7 +145,7 @@ final class Lane implements Session.Lead {
         while (true) {
             current = served;
             failed = null;
-            shared.noteService(served);
+            shared.recordService(served);
             shared.check.start();
             isServing = true;
             Session session = new Session(connection, greeting, calls, shared.options.answerTimeout, this);
@@ -180,7 +180,7 @@ final class Lane implements Session.Lead {
                 }
             }
             if (end.error() != null) {
-                shared.noteFailure(served, end.error());
+                shared.recordFailure(served, end.error());
             }
             leaveHomecoming();
             return;
@@ -297,16 +297,16 @@ final class Lane implements Session.Lead {
         return ThreadLocalRandom.current().nextLong(Math.min(limit, options.maxBackoff.toNanos()) + 1);
     }
 
-    /** Notes a failed try, and fails the waiting calls if no further try can help them. */
+    /** Records a failed try, and fails the waiting calls if no further try can help them. */
     private void failedToConnect(Target target, SnowbankException error) {
         rest(target, error.retryAfterOrZero());
-        shared.noteFailure(target, error);
+        shared.recordFailure(target, error);
         List<SnowbankException> failures = shared.failures();
-        boolean allAreStrangers = failures.size() == targets.size()
+        boolean allAreForeign = failures.size() == targets.size()
             && failures.stream().allMatch(failure -> failure.reason() == SnowbankException.Reason.PROTOCOL);
         if (error.isFinal()) {
             calls.failAll(error);
-        } else if (allAreStrangers) {
+        } else if (allAreForeign) {
             calls.failAll(SnowbankException.joined(failures));
         }
     }
@@ -333,7 +333,7 @@ final class Lane implements Session.Lead {
         }
         if (homecoming.failure != null) {
             rest(homecoming.target, homecoming.failure.retryAfterOrZero());
-            shared.noteFailure(homecoming.target, homecoming.failure);
+            shared.recordFailure(homecoming.target, homecoming.failure);
             leaveHomecoming();
             // The daemon may have come back at another address.
             refreshTargets();

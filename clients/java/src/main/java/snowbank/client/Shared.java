@@ -70,11 +70,11 @@ final class Shared {
         }
     }
 
-    void noteFailure(Target target, SnowbankException error) {
+    void recordFailure(Target target, SnowbankException error) {
         failures.put(target, error);
     }
 
-    void noteService(Target target) {
+    void recordService(Target target) {
         failures.remove(target);
     }
 
@@ -95,7 +95,7 @@ final class Shared {
         return found;
     }
 
-    /** Notes that two daemons hand out the same IDs, or with null that none do. */
+    /** Records that two daemons hand out the same IDs, or with null that none do. */
     void setCollision(SnowbankException found) {
         collision = found;
         if (found != null) {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// strangerBytesMax is the most of another protocol's answer that an error shows.
-const strangerBytesMax = 60
+// foreignBytesMax is the most of another protocol's answer that an error shows.
+const foreignBytesMax = 60
 
 // isItOurs is the hint on a server that stays silent, as a Redis at a wrong port does.
 const isItOurs = ": does another program listen there, such as a Redis?"
 
-// describeStranger names the server of an answer that cannot be a frame.
-func describeStranger(length uint32, answer []byte) string {
+// describeForeign names the server of an answer that cannot be a frame.
+func describeForeign(length uint32, answer []byte) string {
 	switch {
 	case bytes.HasPrefix(answer, []byte{0x15, 0x03}):
 		// An alert: the listener took the request for a broken handshake.
@@ -43,8 +43,8 @@ func firstLine(answer []byte) string {
 	if end := bytes.IndexAny(answer, "\r\n"); end >= 0 {
 		answer = answer[:end]
 	}
-	if len(answer) > strangerBytesMax {
-		answer = answer[:strangerBytesMax]
+	if len(answer) > foreignBytesMax {
+		answer = answer[:foreignBytesMax]
 	}
 	return string(answer)
 }

@@ -21,10 +21,10 @@ fn each_new_connection_is_used_for_one_write_of_the_same_bound() {
     let (mut member, store, covered) = taken();
     for _ in 0..3 {
         let before = five_at(&store);
-        assert_eq!(member.look(clocks(WALL)), Ok(()));
+        assert_eq!(member.check(clocks(WALL)), Ok(()));
         assert_eq!(five_at(&store), before, "nothing has changed");
         member.coordinator.connect();
-        assert_eq!(member.look(clocks(WALL)), Ok(()));
+        assert_eq!(member.check(clocks(WALL)), Ok(()));
         let after = five_at(&store);
         assert_eq!((after.id_bound, after.write == before.write), (covered, false));
     }
@@ -37,17 +37,17 @@ fn the_memory_copy_that_connects_again_first_has_the_number() {
     let (mut one, store, covered) = taken();
     let mut two = one.clone();
     two.coordinator.connect();
-    assert_eq!(one.look(clocks(WALL)), Ok(()), "the other copy has not written yet");
-    assert_eq!(two.look(clocks(WALL)), Ok(()));
-    assert!(is_lost(&one.look(clocks(WALL))));
-    assert_eq!(two.look(clocks(WALL)), Ok(()));
+    assert_eq!(one.check(clocks(WALL)), Ok(()), "the other copy has not written yet");
+    assert_eq!(two.check(clocks(WALL)), Ok(()));
+    assert!(is_lost(&one.check(clocks(WALL))));
+    assert_eq!(two.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered);
 }
 
 /// The memory was copied during a raise. Each copy tries the raise again, and finds that it was
 /// done.
 #[test]
-fn a_write_drawn_before_the_connection_does_not_count() {
+fn a_write_made_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
     store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
@@ -57,22 +57,22 @@ fn a_write_drawn_before_the_connection_does_not_count() {
         copy.coordinator.connect();
         assert_eq!(copy.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
     }
-    assert_eq!(one.look(clocks(WALL)), Ok(()));
-    assert!(is_lost(&two.look(clocks(WALL))));
-    assert_eq!(one.look(clocks(WALL)), Ok(()));
+    assert_eq!(one.check(clocks(WALL)), Ok(()));
+    assert!(is_lost(&two.check(clocks(WALL))));
+    assert_eq!(one.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 
-    // This time each copy's look tries the raise again.
+    // This time each copy's check tries the raise again.
     store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Err(FleetError::NoAnswer(_))));
     let mut two = one.clone();
     store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
-        assert_eq!(copy.look(clocks(WALL)), Ok(()));
+        assert_eq!(copy.check(clocks(WALL)), Ok(()));
     }
-    assert_eq!(two.look(clocks(WALL)), Ok(()));
-    assert!(is_lost(&one.look(clocks(WALL))));
+    assert_eq!(two.check(clocks(WALL)), Ok(()));
+    assert!(is_lost(&one.check(clocks(WALL))));
     assert_eq!(five_at(&store).id_bound, covered + 20);
 }
 
@@ -82,24 +82,24 @@ fn a_new_connections_write_is_tried_until_it_is_answered() {
     store.set(Fault::Mute);
     member.coordinator.connect();
     for _ in 0..100 {
-        assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+        assert!(matches!(member.check(clocks(WALL)), Err(FleetError::NoAnswer(_))));
         assert_eq!(five_at(&store).id_bound, covered);
         member.coordinator.connect();
     }
     store.set(Fault::ReadOnly);
     for _ in 0..100 {
         member.coordinator.connect();
-        assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+        assert!(matches!(member.check(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     }
-    assert!(member.sources[0].note().writes.len() < 5, "retries draw no new writes");
+    assert!(member.sources[0].note().writes.len() < 5, "retries make no new writes");
     store.set(Fault::None);
-    assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Ok(()), Ok(())]);
+    assert_eq!([member.check(clocks(WALL)), member.check(clocks(WALL))], [Ok(()), Ok(())]);
     let write = five_at(&store).write;
-    assert_eq!(member.look(clocks(WALL)), Ok(()));
+    assert_eq!(member.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).write, write);
 }
 
-/// The coordinator does a raise late, between the read and the write of a look.
+/// The coordinator does a raise late, between the read and the write of a check.
 #[test]
 fn a_new_connections_write_lowers_no_bound_written_late() {
     let (mut member, store, covered) = taken();
@@ -111,7 +111,7 @@ fn a_new_connections_write_lowers_no_bound_written_late() {
     store.put(&key_five(), &before);
     store.put_late(&key_five(), &raised);
     member.coordinator.connect();
-    assert_eq!(member.look(clocks(WALL)), Ok(()));
+    assert_eq!(member.check(clocks(WALL)), Ok(()));
     assert_eq!(five_at(&store).id_bound, covered + 9);
 }
 
@@ -127,10 +127,10 @@ fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
     store.set(Fault::None);
     member.coordinator.connect();
     store.be_stale(older);
-    assert!(matches!(member.look(clocks(WALL)), Err(FleetError::NoAnswer(_))));
+    assert!(matches!(member.check(clocks(WALL)), Err(FleetError::NoAnswer(_))));
     assert_eq!(five_at(&store).id_bound, covered + 9);
     let before = five_at(&store).write;
-    assert_eq!(member.look(clocks(WALL)), Ok(()));
+    assert_eq!(member.check(clocks(WALL)), Ok(()));
     assert_eq!((five_at(&store).id_bound, five_at(&store).write == before), (covered + 9, false));
 }
 
@@ -146,7 +146,7 @@ fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
     assert!(again.poll_due_in().is_zero());
     again.check_taken(clocks(WALL)).unwrap();
     assert!(again.poll_due_in().is_zero());
-    assert_eq!(again.look(clocks(WALL)), Ok(()));
+    assert_eq!(again.check(clocks(WALL)), Ok(()));
     assert!(!again.poll_due_in().is_zero());
 }
 

@@ -4,10 +4,10 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
 /** Names servers that answer in another protocol. */
-final class Stranger {
+final class ForeignProtocol {
     private static final int SHOWN = 60;
 
-    private Stranger() {}
+    private ForeignProtocol() {}
 
     /** Describes an answer that cannot be a frame. */
     static String describe(long length, ByteBuffer in) {

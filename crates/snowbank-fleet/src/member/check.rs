@@ -1,16 +1,16 @@
-//! A *look* checks a daemon's keys, and writes the keys that need a new write. Its first part is a
+//! A *check* compares a daemon's keys, and writes the keys that need a new write. Its first part is a
 //! *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
 //! that no job delays a poll for long (`notice`).
 //!
-//! A look writes the keys of a source once on each new connection, with a new identity. The new
+//! A check writes the keys of a source once on each new connection, with a new identity. The new
 //! identity tells two copies of one memory apart, even if nothing shows that the machine was
 //! restored. Two copies cannot share a connection, so at least one of them connects again. Until
 //! one copy writes, both recognise the key's last write as their own. Once one copy has written,
-//! the other copy does not recognise that write, and ends at its next look. The identity must be
-//! drawn after the connection was made: both copies may know an identity that was drawn earlier.
+//! the other copy does not recognise that write, and ends at its next check. The identity must be
+//! made after the connection: both copies may know an identity that was made earlier.
 //!
-//! A look's write lowers no bound, and grants nothing. While the outcome of the write is unknown,
-//! the next look tries the same write again, with the same identity, so that the notes have few
+//! A check's write lowers no bound, and grants nothing. While the outcome of the write is unknown,
+//! the next check tries the same write again, with the same identity, so that the notes have few
 //! writes. If there is no answer, the daemon continues: it ends only if an answer shows a loss. All
 //! keys are read before one is written, so a failed write hides no loss.
 
@@ -25,15 +25,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ///
     /// # Errors
     /// The coordinator did not answer, or a number is lost.
-    pub fn look(&mut self, clocks: Clocks) -> Result<(), FleetError> {
+    pub fn check(&mut self, clocks: Clocks) -> Result<(), FleetError> {
         self.set_clocks(clocks);
-        let looked =
+        let checked =
             self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
-        self.ended(looked)
+        self.ended(checked)
     }
 
-    /// Returns the time until a poll is due. The first poll is the keeper's first look. A write
-    /// that takes numbers counts as a poll. If the first look has no answer, a poll is due at once,
+    /// Returns the time until a poll is due. The first poll is that of the first check. A write
+    /// that takes numbers counts as a poll. If the first check has no answer, a poll is due at once,
     /// because the coordinator may have been restored before it answers again.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
@@ -44,14 +44,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Notes that all keys have just been compared.
-    pub(super) fn note_polled(&mut self) {
+    /// Records that all keys have just been compared.
+    pub(super) fn record_polled(&mut self) {
         self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
-    /// Notes that the keys of all claimed sources were compared at this time. The keys of a source
+    /// Records that the keys of all claimed sources were compared at this time. The keys of a source
     /// that went on without asking were not compared.
-    pub(super) fn note_taken(&mut self, at: BootMicros) {
+    pub(super) fn record_taken(&mut self, at: BootMicros) {
         let is_answered = self.sources.iter().all(|held| held.is_claimed);
         self.polled = Some(Polled { at, is_answered });
     }
@@ -88,7 +88,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // A daemon with shared counters alone has no numbers, and needs no marker.
         let found =
             if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
-        self.note_polled();
+        self.record_polled();
         let mut found = found.into_iter();
         self.poll_marker(found.next().flatten())?;
         for source in 0..self.sources.len() {
@@ -102,14 +102,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
             }
             let held = &self.sources[source];
-            if !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections() {
+            if !held.is_claimed || held.made_on != self.coordinator.as_mut().connections() {
                 due.push(Bound { source, id_bound });
             }
         }
         if let Some(error) = lost {
             return Err(error);
         }
-        self.look_at_counters()?;
+        self.check_counters()?;
         Ok(due)
     }
 
@@ -117,17 +117,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// unless the outcome of an earlier write is unknown.
     fn write_again(&mut self, found: Bound) -> Result<(), FleetError> {
         if self.sources[found.source].trying.is_none() {
-            self.draw_write(found.source);
+            self.renew_write(found.source);
         }
         let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
         self.write(Bound { id_bound, ..found }, false)
     }
 
     /// Draws the identity of the next write of a source.
-    pub(super) fn draw_write(&mut self, source: usize) {
-        let drawn = (Some((self.draw)()), self.coordinator.as_mut().connections());
+    pub(super) fn renew_write(&mut self, source: usize) {
+        let new = (Some((self.new_identity)()), self.coordinator.as_mut().connections());
         let held = &mut self.sources[source];
-        (held.trying, held.drawn_on) = drawn;
+        (held.trying, held.made_on) = new;
     }
 }
 
