@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     keys: KeyOptions,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`. "ticket"
-    /// is that of a ticket counter's numbers, which have no fields
+    /// stands for the numbers of a ticket counter, which have no fields
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
     /// Print one JSON object per line

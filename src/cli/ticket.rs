@@ -148,8 +148,8 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     if let Some((bound, place)) = highest.filter(|&(bound, _)| bound > wanted.id_bound && !lower) {
         let highest = bound - 1;
         return Err(Failure::no(format_args!(
-            "source {name:?}: found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed \
-             out, by {place}; if that is wrong, and no number above {value} was, add --lower"
+            "source {name:?}: found {value}, allowed: from {highest} on, because {place} shows that numbers up to {highest} may \
+             have been handed out; if that is wrong, and no number above {value} was handed out, add --lower"
         )));
     }
     let mark = Mark::granted(wanted.id_bound, &owner.state);

@@ -114,7 +114,7 @@ fn ticket_set_only_raises_a_counter() {
     assert!(refusal.contains("found 43, allowed: from 44 on"), "{refusal}");
     set(&machine, "44");
     set(&machine, "100");
-    let state = format!("may have been handed out, by the state in {}", machine.path("state").display());
+    let state = format!("because the state in {} shows that numbers", machine.path("state").display());
     let refusal = refuses(&machine, "99", 1);
     assert!(refusal.contains("allowed: from 100 on") && refusal.contains(&state), "{refusal}");
     assert_eq!(next(&machine.start(ORDERS), 1), [101]);

@@ -97,6 +97,6 @@ fn value(bytes: &[u8], key: &str) -> Result<Option<(u64, usize)>, Fault> {
     let Some((digits, size)) = line(&bytes[start..]) else { return Ok(None) };
     match number(digits).filter(|_| digits.len() as u64 == length) {
         Some(id) => Ok(Some((id, start + size))),
-        None => Err(unreadable("a value that is not a number of its length")),
+        None => Err(unreadable("a value that is not a number of the stated length")),
     }
 }

@@ -137,7 +137,7 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
         let length = length.ok_or_else(|| unreadable("an element that is not text"))?;
         let Some((digits, size)) = line(&bytes[taken + head_size..]) else { return Ok(None) };
         if digits.len() as u64 != length {
-            return Err(unreadable("an element that is not a number of its length"));
+            return Err(unreadable("an element that does not have the stated length"));
         }
         push(&mut found, id(digits)?);
         taken += head_size + size;

@@ -128,7 +128,7 @@ fn an_id_repeated_in_another_step_is_a_failure() {
 }
 
 #[test]
-fn a_target_that_takes_no_later_run_is_a_failure() {
+fn a_sweep_fails_if_its_target_serves_only_the_first_run() {
     // The sweep greets the target on one connection, and the first run uses two more. The target
     // closes all later connections.
     let leaves = || {

@@ -1,5 +1,5 @@
-//! Ticket counters: their order, their uniqueness and the numbers left out. Numbers have no time to
-//! check.
+//! Ticket counters: their order, their uniqueness and the numbers left out. Ticket numbers contain
+//! no time, so no time is checked.
 
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};

@@ -111,8 +111,7 @@ struct Shown<'a> {
     kind: &'static str,
     /// The time of the ceiling. A ticket counter has no time.
     ceiling_time: Option<String>,
-    /// The time by which the ceiling is ahead of the wall clock. It is negative if the ceiling is
-    /// behind the wall clock.
+    /// How far the ceiling is ahead of the wall clock; negative if it is behind.
     ahead_ms: Option<i64>,
     this_boot: Option<bool>,
     this_machine: Option<bool>,

@@ -77,7 +77,7 @@ pub(crate) struct Noticed {
 /// The daemon's membership in its fleet.
 pub(crate) struct InFleet {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// The time by which ceilings at the coordinator are ahead of the wall clock.
+    /// How far ceilings at the coordinator are ahead of the wall clock.
     pub(crate) horizon: Duration,
     /// The worker IDs that the coordinator may assign to each source.
     pub(crate) pools: Vec<Pool>,

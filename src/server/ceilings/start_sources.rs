@@ -214,8 +214,9 @@ impl Found {
 
     /// Returns what the state remembers of the clock. If the state was used in the machine's
     /// current boot, this is the wall clock minus the boot clock at that time. Otherwise it is the
-    /// instant up to which ceilings were granted. If a clock was ahead and has been set right, its
-    /// lead counts only for the worker IDs that were used while it was ahead.
+    /// instant up to which ceilings were granted. If the clock was ahead and has been set right
+    /// since, the result has the lead only if one of these worker IDs was used while the clock was
+    /// ahead.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -245,8 +246,8 @@ impl Found {
     ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // The coordinator has the bounds of these records. What the state keeps of the records only
-        // makes sure that new IDs are above old IDs.
+        // The coordinator has the bounds of these records, so no ID can repeat without them. The
+        // state keeps them, perhaps with lower ceilings, only so that new IDs sort above old ones.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));

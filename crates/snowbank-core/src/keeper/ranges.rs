@@ -56,7 +56,8 @@ impl Ranges {
         self.reservation.poll(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
-    /// Returns how long the present numbers last. A counter that has ended needs no coordinator.
+    /// Returns how long the present numbers last. For a counter that has ended, returns how long a
+    /// full range should last, because such a counter no longer needs the coordinator.
     fn last(&self, source: &Source) -> Duration {
         if has_ended(source) {
             return self.reservation.lasts();

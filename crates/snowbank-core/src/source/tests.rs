@@ -82,7 +82,7 @@ fn a_whole_burst_window_is_claimed_and_then_each_tick() {
 }
 
 #[test]
-fn after_idling_sequences_start_in_the_lowest_quarter() {
+fn sequences_start_in_the_lowest_quarter_after_an_idle_time() {
     let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
     let mut rng = rng();
     let mut highest = 0;

@@ -1,4 +1,5 @@
-//! Starts that go on without asking the coordinator, with the numbers that the state had.
+//! Starts that go on without asking the coordinator, with the worker IDs that the state had. In the
+//! fleet, a worker ID is known by its *number*, which [the crate](crate) defines.
 //!
 //! Such a start is safe for the same reason as a daemon that runs through an outage or wakes up
 //! late. The start hands out nothing above the ceiling that the coordinator has acknowledged, and
@@ -10,11 +11,13 @@
 //!   lets the coordinator confirm the numbers ([`Member::confirm`]), then marks them as returned,
 //!   and then sends the release. So a stop in an outage returns nothing. If the answer to a release
 //!   was lost, the next start must ask, because another daemon may have the number at a lower
-//!   bound. The machine has not been booted since the note was made, and nothing reports that it
-//!   was restored from a snapshot: [`Notes`](super::Notes) checks both. So the state's own ceiling
-//!   is above all IDs that were granted under the note.
-//! - The note names these numbers, this fleet and this directory ([`Notes`](super::Notes)). If the
-//!   state was copied together with `lock_dir`, the copy is in another directory.
+//!   bound.
+//! - The source's *note*, in the state's file `fleet` ([`Notes`](super::Notes)), was made in the
+//!   present boot, and nothing reports that the machine was restored from a snapshot since then. So
+//!   the marks in `lock_dir`, which a boot may remove, cover all IDs that were granted under the
+//!   note: the ceiling that the state itself stores is above them.
+//! - The note names these numbers, this fleet and this directory. If the state was copied together
+//!   with `lock_dir`, the copy is in another directory.
 //! - The difference of the clocks is the one that was noted with the ceiling. The difference in the
 //!   state file is not enough: after a jump, a daemon stores the new difference there before the
 //!   coordinator has acknowledged a ceiling again.
@@ -100,7 +103,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let noted = held.place;
         let identity = held.identity.clone();
         let horizon = held.horizon;
-        // The reaches of all sources are recorded at once, so that there is one pause.
+        // The marker must show the longest reach of all sources. That reach is recorded first, so
+        // that there is only one pause.
         let unclaimed = self.sources.iter().filter(|held| !held.is_claimed);
         let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };

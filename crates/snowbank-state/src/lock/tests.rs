@@ -118,7 +118,7 @@ fn a_mark_outlives_its_holder_and_can_be_lowered() {
 }
 
 #[test]
-fn a_shared_worker_id_is_locked_for_the_highest_record() {
+fn the_highest_of_several_records_gets_the_worker_ids_lock() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
     let record = |name: &str, workers: &str, tick: u64| {
@@ -155,8 +155,8 @@ fn a_held_lock_names_its_holder() {
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 
-/// An equal bound does not show that the counter is back: a daemon may have counted up to it before
-/// the counter was moved away.
+/// A counter that was moved away counts as back once a daemon marks a bound above the bound of the
+/// move. An equal bound proves nothing: a daemon may have counted up to it before the move.
 #[test]
 fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     let directory = tempfile::tempdir().unwrap();

@@ -46,8 +46,9 @@ impl FirstPosition {
     /// Returns `position` as a first position, with what the records and the marks show about it.
     ///
     /// If a bound of other worker IDs led to the position, that bound is usually below the ID that
-    /// this source makes at the position. A stop must not store this source's ID as the bound: each
-    /// change of the worker IDs would then raise the bound, although no ID was handed out.
+    /// this source makes at the position. If nothing was claimed, a stop stores the lower of the
+    /// two. Otherwise each change of the worker IDs would raise the stored bound, although no ID
+    /// was handed out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();

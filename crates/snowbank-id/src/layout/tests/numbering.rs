@@ -39,8 +39,8 @@ fn progression(ids: &[u64]) -> usize {
     1 + ids.windows(2).take_while(|pair| pair[1] - pair[0] == ids[1] - ids[0]).count()
 }
 
-/// Returns the length of the longest run that begins at an index within the tick. A run leaves the
-/// group of its first ID only if a whole tick is one run.
+/// Returns the length of the longest run that begins at an index within the tick. Unless the whole
+/// tick is one run, a run ends where a field above the sequence changes, or earlier.
 fn longest_run(layout: &Layout, ids: &[u64], index: usize) -> usize {
     let rest = &ids[index..];
     if progression(ids) == ids.len() {
