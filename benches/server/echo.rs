@@ -30,8 +30,8 @@ const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, which happens when the parent process ends. If `answers_incr` is
-/// true, clients speak Redis' protocol.
+/// Serves until standard input ends, which happens when the parent process ends. If `answers_incr`
+/// is true, clients speak Redis' protocol.
 pub(crate) fn serve(answers_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

@@ -189,8 +189,8 @@ impl Counter {
     }
 
     /// Decides how to take `count` numbers. `found` is the key's value, as it was read.
-    /// `generation` changes when the source's grant is taken away. `new_identity` returns a new identity
-    /// for a write.
+    /// `generation` changes when the source's grant is taken away. `new_identity` returns a new
+    /// identity for a write.
     ///
     /// # Errors
     /// The counter cannot go on.

@@ -141,9 +141,9 @@ impl Patience {
         self.is_in_hurry = true;
     }
 
-    /// Records the time that an answer took, or that was spent waiting for it. Each answer lowers the
-    /// noted time by half at most. So the retry of a slow write has more time, even if connecting
-    /// again was fast.
+    /// Records the time that an answer took, or that was spent waiting for it. Each answer lowers
+    /// the noted time by half at most. So the retry of a slow write has more time, even if
+    /// connecting again was fast.
     pub(super) fn record(&mut self, took: Duration) {
         self.recent = took.max(self.recent / 2);
     }

@@ -98,8 +98,8 @@ struct Work {
 
 impl Work {
     /// Reads the certificate again, because an operator may have renewed it. Counts the worker IDs
-    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at most
-    /// one call to the coordinator.
+    /// of all pools, and begins again every [`COUNT_EVERY`]. For the count, each check makes at
+    /// most one call to the coordinator.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {

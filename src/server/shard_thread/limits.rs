@@ -16,8 +16,8 @@ impl Held {
     /// The permit of a client without limits.
     pub(super) const UNLIMITED: Held = Held(None);
 
-    /// Records that `count` IDs were drawn. The rest of the permitted IDs no longer count towards the
-    /// client's rate.
+    /// Records that `count` IDs were drawn. The rest of the permitted IDs no longer count towards
+    /// the client's rate.
     pub(super) fn record_drawn(mut self, count: u64) {
         if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
             permit.settle(count, clock::os::boot());

@@ -62,8 +62,8 @@ impl Shared {
         self.progress().awaited = Some((index, unfinished.into()));
     }
 
-    /// Records that an endpoint serves, and forgets its failure. `name` may include an IP address. If
-    /// the options prefer the first address, the next connection begins with that address again.
+    /// Records that an endpoint serves, and forgets its failure. `name` may include an IP address.
+    /// If the options prefer the first address, the next connection begins with that address again.
     pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
         progress.failures[index] = None;

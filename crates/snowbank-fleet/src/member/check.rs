@@ -1,5 +1,5 @@
-//! A *check* compares a daemon's keys, and writes the keys that need a new write. Its first part is a
-//! *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
+//! A *check* compares a daemon's keys, and writes the keys that need a new write. Its first part is
+//! a *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
 //! that no job delays a poll for long (`notice`).
 //!
 //! A check writes the keys of a source once on each new connection, with a new identity. The new
@@ -33,8 +33,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns the time until a poll is due. The first poll is that of the first check. A write
-    /// that takes numbers counts as a poll. If the first check has no answer, a poll is due at once,
-    /// because the coordinator may have been restored before it answers again.
+    /// that takes numbers counts as a poll. If the first check has no answer, a poll is due at
+    /// once, because the coordinator may have been restored before it answers again.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {
@@ -49,8 +49,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
-    /// Records that the keys of all claimed sources were compared at this time. The keys of a source
-    /// that went on without asking were not compared.
+    /// Records that the keys of all claimed sources were compared at this time. The keys of a
+    /// source that went on without asking were not compared.
     pub(super) fn record_taken(&mut self, at: BootMicros) {
         let is_answered = self.sources.iter().all(|held| held.is_claimed);
         self.polled = Some(Polled { at, is_answered });

@@ -288,9 +288,9 @@ impl Job {
     }
 }
 
-/// Restores the coordinator this long after the beginning of a check, or after the end of an outage.
-/// The job follows. Returns the time from the restore until the floor is raised, and whether the
-/// last check began after the restore.
+/// Restores the coordinator this long after the beginning of a check, or after the end of an
+/// outage. The job follows. Returns the time from the restore until the floor is raised, and
+/// whether the last check began after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);

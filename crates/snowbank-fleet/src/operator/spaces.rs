@@ -57,8 +57,8 @@ struct Rivals<'a> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts, and with its floor. `new_identity` makes the
-    /// identities of a new marker and of each write. No two of these layouts may collide.
+    /// Writes the marker with the ID spaces of these layouts, and with its floor. `new_identity`
+    /// makes the identities of a new marker and of each write. No two of these layouts may collide.
     ///
     /// # Errors
     /// The fleet has other ID spaces, `begins` is missing for a new fleet, the floor would be too

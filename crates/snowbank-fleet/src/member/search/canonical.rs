@@ -60,8 +60,8 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// Adds the coordinator. Leaves out `identities`, because the next name is new in any state. Also
-    /// leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and
+    /// Adds the coordinator. Leaves out `identities`, because the next name is new in any state.
+    /// Also leaves out `faults_left`, because [`Visited`](super::Visited) compares it, and
     /// `may_go_back`, which all states share.
     fn server(&mut self, server: &'a Server) {
         let Server {
