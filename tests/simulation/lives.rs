@@ -122,7 +122,7 @@ fn serve(world: &mut World, steps: u32, step_us: i64) {
         world.record_wall();
         world.keep();
         world.advance();
-        world.take();
+        world.draw();
     }
 }
 

@@ -134,7 +134,7 @@ impl World {
             return;
         }
         match self.rng.u8(..100) {
-            0..60 => self.take(),
+            0..60 => self.draw(),
             60..72 => self.advance(),
             72..78 => _ = self.apply_outcomes(),
             78..88 => _ = self.keep(),

@@ -235,7 +235,7 @@ impl Site {
     }
 
     /// Lets one shard serve one request. Returns whether the request got IDs.
-    fn take(&mut self, index: usize, source: usize) -> bool {
+    fn draw(&mut self, index: usize, source: usize) -> bool {
         let reading = self.machine.read();
         let seed = self.seed;
         let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
@@ -314,7 +314,7 @@ impl Site {
         match self.rng.u8(..100) {
             0..80 => {
                 let source = self.rng.usize(..sources);
-                self.take(index, source);
+                self.draw(index, source);
             }
             80..86 => self.add_source(index),
             86..90 => self.disturb_the_clock(),
@@ -344,7 +344,7 @@ impl Site {
             let Some(process) = &self.places[index].process else { continue };
             for source in 0..process.settings.sources.len() {
                 let until_us = self.machine.true_us + RECOVERS_WITHIN_US;
-                while !self.take(index, source) {
+                while !self.draw(index, source) {
                     let seed = self.seed;
                     assert!(self.machine.true_us < until_us, "seed {seed}: no IDs of source {source}");
                     self.pass(100 * MS);
