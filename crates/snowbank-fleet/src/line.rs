@@ -213,15 +213,11 @@ pub(super) trait Session: Sized + Send {
 
     /// Logs in. Called after the member's cluster ID was checked. Does nothing if `open` has logged
     /// in.
-    async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
-        Ok(())
-    }
+    async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer>;
 
     /// Returns the cluster ID that the member has reported. The ID is empty if this kind of
     /// coordinator reports no cluster ID.
-    fn cluster_id(&self) -> &str {
-        ""
-    }
+    fn cluster_id(&self) -> &str;
 
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
@@ -412,12 +408,11 @@ impl<S: Session> Coordinator for Line<S> {
         (self.access.boot_clock)()
     }
 
-    fn stay_in(&mut self, cluster: Cluster) {
-        self.cluster.get_or_insert(cluster);
-    }
-
-    fn leave_cluster(&mut self) {
-        (self.cluster, self.cluster_id) = (None, None);
+    fn set_cluster(&mut self, cluster: Option<Cluster>) {
+        match cluster {
+            Some(cluster) => _ = self.cluster.get_or_insert(cluster),
+            None => (self.cluster, self.cluster_id) = (None, None),
+        }
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {

@@ -163,6 +163,16 @@ impl line::Session for Session {
         Session::connect(access, endpoint, within).await
     }
 
+    /// `open` has logged in.
+    async fn log_in(&mut self, _: &Access) -> Result<(), NoAnswer> {
+        Ok(())
+    }
+
+    /// ZooKeeper reports no cluster ID.
+    fn cluster_id(&self) -> &str {
+        ""
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }

@@ -1,10 +1,5 @@
 //! Tests: a coordinator that went back.
 
-use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, five, holder, is_lost, key_five, lengthen_reach,
-    marker_at, marker_key, member, new_identity, numbering, operate, other, pick, preparing, store, take,
-    twitter, want,
-};
 use super::*;
 use crate::counter::CounterKey;
 use crate::{Begins, Marker, NumberRange, Preparing};

@@ -9,10 +9,10 @@
 //! The search has no shared counters, no daemons with several sources, and no starts that wait and
 //! try again. The simulation in `tests/simulation/fleet.rs` has the last two of these. No time
 //! passes within an event. So the search lets the pause of a start end only after a daemon that
-//! lost a write has asked the coordinator. `member/noticed.rs` tests that daemons ask in time. The
+//! lost a write has asked the coordinator. `noticed.rs` tests that daemons ask in time. The
 //! coordinator goes back only if no two clocks differ by more than the shortest `max_ahead`. The
-//! coordinator never comes back as another cluster: `member/went_back.rs` tests that. No daemon
-//! restarts with a longer reach than before.
+//! coordinator never comes back as another cluster: `went_back.rs` tests that. No daemon restarts
+//! with a longer reach than before.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
 //! number of faults. `tests/long` searches deeper than `cargo test`.

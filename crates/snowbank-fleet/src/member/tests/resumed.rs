@@ -1,9 +1,5 @@
 //! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
-use super::tests::{
-    Fault, HORIZON, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, marker_at, marker_key,
-    member, pick, store, store_of, take, twitter, want,
-};
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
