@@ -403,7 +403,7 @@ fn a_first_start_whose_write_was_sent_twice_has_its_number() {
 }
 
 #[test]
-fn a_start_that_finds_its_own_write_keeps_the_floor_of_that_write() {
+fn a_start_that_finds_its_own_write_keeps_that_writes_floor() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let ours = first.take(want(WALL, false), &five()).unwrap();

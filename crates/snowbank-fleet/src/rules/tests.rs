@@ -111,7 +111,7 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[test]
-fn a_number_is_lost_if_its_key_is_gone_or_somebody_else_wrote_it() {
+fn a_number_is_lost_if_its_key_is_gone_or_written_by_another() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));

@@ -141,7 +141,7 @@ fn a_file_that_others_change_or_replace_is_noticed() {
 }
 
 #[test]
-fn after_a_failure_a_new_file_replaces_the_state_file() {
+fn a_new_file_replaces_the_state_file_after_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let path = file::path(directory.path());
     let numbering = numbering("twitter", "1");
@@ -297,7 +297,7 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
 }
 
 #[test]
-fn without_its_fleet_a_source_starts_above_assigned_bounds() {
+fn a_source_without_its_fleet_starts_above_assigned_bounds() {
     let given = numbering("twitter", "5");
     let hour = 3_600_000;
     let records = [assigned("7", hour)];

@@ -66,7 +66,7 @@ fn a_failed_write_to_the_coordinator_is_retried_each_period() {
 }
 
 #[test]
-fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
+fn the_coordinator_gets_only_its_sources_ceilings_and_when_due() {
     let half_used = later(200 * SECOND_US, 0);
     let (source, covered) = covered();
     let mut world = under_fleet(source, covered);
@@ -85,7 +85,7 @@ fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
 }
 
 #[test]
-fn a_poll_tells_failures_of_the_coordinator_from_those_of_the_disk() {
+fn failures_of_the_coordinator_and_of_the_disk_are_told_apart() {
     let half_used = later(200 * SECOND_US, 0);
     for is_local in [true, false] {
         let (managed, covered) = covered();

@@ -27,7 +27,7 @@ fn a_request_that_cannot_wait_wakes_the_keeper_too() {
 }
 
 #[test]
-fn without_a_burst_window_half_of_the_ticks_are_promised() {
+fn half_of_the_ticks_are_promised_without_a_burst_window() {
     let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
     let window = source.window(START);
     assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
@@ -67,7 +67,7 @@ fn a_step_forward_makes_no_waiting_request_urgent() {
 }
 
 #[test]
-fn after_a_jump_old_limits_refuse_no_request() {
+fn old_limits_refuse_no_request_after_a_jump() {
     let stepped = |ms| {
         let now = after_ms(ms);
         Now { wall: UnixMicros(now.wall.0 + 3 * SECOND_US), ..now }

@@ -170,7 +170,7 @@ fn a_start_that_did_not_ask_records_its_longer_horizon() {
 }
 
 #[test]
-fn a_check_of_a_start_that_did_not_ask_records_its_longer_horizon() {
+fn a_start_that_did_not_ask_records_its_horizon_at_a_check() {
     let store = store();
     let (first, _) = holder(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
