@@ -298,12 +298,12 @@ impl<S: Session> Line<S> {
     ) -> Result<Vec<(String, T)>, String> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
-        let ask = async |endpoint| {
+        let asked = asked.iter().map(async |endpoint| {
             let mut session = self.open_at(endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, NoAnswer>((session, answer))
-        };
-        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
+        });
+        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked));
         let mut found = Vec::new();
         for (at, answer) in answers.into_iter().enumerate() {
             let endpoint = self.access.endpoints[at].to_string();

@@ -273,8 +273,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Some(place) = held.map(|held| held.place) else { return Ok(false) };
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let has_bound = |text: &String| NumberKey::parse(text).is_ok_and(|key| key.id_bound >= id_bound);
-        Ok(found.iter().all(|text| text.as_ref().is_some_and(has_bound)))
+        let mut keys = found.iter().map(|text| NumberKey::parse(text.as_ref()?).ok());
+        Ok(keys.all(|key| key.is_some_and(|key| key.id_bound >= id_bound)))
     }
 
     /// Checks before a release, by a swap, that the coordinator answers and that the numbers are

@@ -11,7 +11,7 @@ use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Order, Shard};
-use snowbank_client::layout::{Layout, concurrent_collision};
+use snowbank_client::layout::Layout;
 use tempfile::TempDir;
 
 use super::machine::Machine;
@@ -64,14 +64,14 @@ pub(crate) struct Site {
 
 /// Returns the index of the first layout with this layout's ID space.
 fn space_of(layout: &Layout) -> usize {
-    let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
-    LAYOUTS.iter().position(|text| has_space(text)).expect("one of LAYOUTS")
+    let space = layout.space();
+    let found = LAYOUTS.iter().position(|text| Layout::resolve(text).expect("a layout").space() == space);
+    found.expect("one of LAYOUTS")
 }
 
 fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
     let ours = &left.worker_ids.set;
-    let theirs = &right.worker_ids.set;
-    concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
+    left.layout.concurrent_collision(ours, &right.layout, &right.worker_ids.set).is_some()
 }
 
 fn random_source(name: &str, rng: &mut fastrand::Rng) -> String {

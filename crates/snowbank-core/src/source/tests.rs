@@ -3,7 +3,7 @@ mod waits;
 
 use proptest::prelude::*;
 
-use super::wait_queue::{Refusal, WaitRequest};
+use super::wait_queue::{Refusal, WaitId, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use crate::clock::tests::SECOND_US;

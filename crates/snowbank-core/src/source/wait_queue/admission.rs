@@ -121,12 +121,13 @@ impl Source {
     /// a large request is never promised positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
-        let is_large = count > self.wait_queue.share_of_tick(others + 1);
         let held = supply.limit.saturating_sub(supply.next);
-        let not_promised = match (others, is_large) {
-            (0, _) => 0,
-            (_, false) => supply.to_come / RESERVED_SHARE,
-            (_, true) => supply.to_come / BYPASS_SHARE,
+        let not_promised = if others == 0 {
+            0
+        } else if count > self.wait_queue.share_of_tick(others + 1) {
+            supply.to_come / BYPASS_SHARE
+        } else {
+            supply.to_come / RESERVED_SHARE
         };
         let held = held.saturating_sub(not_promised);
         let summary = queue.summary();
