@@ -6,7 +6,6 @@ use snowbank::ceiling::lock_workers_at_once;
 
 use snowbank_client::layout::Position;
 
-use super::daemon::Daemon;
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};
 
