@@ -280,25 +280,23 @@ impl World {
                 continue;
             }
             events.push(Event::Boot(index));
-            let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
             for to in (0..MACHINES).filter(|&to| to != index) {
-                if self.machines[to].space != machine.space || !is_idle(&self.machines[to]) {
+                if self.machines[to].space != machine.space || !self.machines[to].is_idle() {
                     continue;
                 }
                 events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
                 events.push(Event::Snapshot(index, to));
-                if !is_idle(machine) {
+                if !machine.is_idle() {
                     events.push(Event::Jump(index, to));
                 }
             }
         }
         events.extend((0..self.server.late.len()).map(Event::Late));
         let is_prepared = !self.server.keys.is_empty();
-        let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
         if has_faults && is_prepared {
             events.push(Event::LoseData);
         }
-        if !is_prepared && !self.machines.iter().any(runs) {
+        if !is_prepared && self.machines.iter().all(|machine| machine.is_idle()) {
             events.push(Event::Prepare);
         }
         if self.server.can_go_back() {
