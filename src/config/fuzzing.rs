@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::overrides::options;
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use snowbank_client::layout::{UnixMicros, concurrent_collision};
+use snowbank_client::layout::UnixMicros;
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
@@ -61,12 +61,9 @@ fn check_settings(settings: &Settings) {
             if [source, other].into_iter().any(|it| it.is_assigned() || it.is_unpicked()) {
                 continue;
             }
-            let ids = (&source.layout, &source.worker_ids.set);
-            assert_eq!(
-                concurrent_collision(ids, (&other.layout, &other.worker_ids.set)),
-                None,
-                "two sources can make the same IDs"
-            );
+            let workers = &source.worker_ids.set;
+            let found = source.layout.concurrent_collision(workers, &other.layout, &other.worker_ids.set);
+            assert_eq!(found, None, "two sources can make the same IDs");
         }
     }
     let words = settings.summary().into_iter().chain(settings.warnings(NOW));

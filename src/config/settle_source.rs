@@ -8,7 +8,7 @@ use super::source::SourceSettings;
 use super::units::Plain;
 use crate::numbering::LAST_ID;
 use crate::source::Kind;
-use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet};
 
 /// Completes and checks one source. Returns true if its layout and worker IDs can be compared with
 /// those of other sources.
@@ -125,10 +125,12 @@ fn fit_worker_ids(source: &mut SourceSettings) -> Result<(), (&'static str, Stri
 pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
-            let ids = (&earlier.layout, &earlier.worker_ids.set);
-            let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids.set)) else {
-                continue;
-            };
+            let found = earlier.layout.concurrent_collision(
+                &earlier.worker_ids.set,
+                &source.layout,
+                &source.worker_ids.set,
+            );
+            let Some(workers) = found else { continue };
             let one = label(earlier_index, earlier);
             let two = label(index, source);
             let text = if earlier.layout.space() == source.layout.space() && workers.0 == workers.1 {

@@ -8,7 +8,7 @@ use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use crate::frontends::Replies;
-use snowbank_client::layout::{Life, UnixMicros, collision};
+use snowbank_client::layout::{Life, UnixMicros};
 
 /// The largest number up to which a double holds every integer.
 const EXACT_INTEGERS: u64 = 1 << 53;
@@ -230,9 +230,10 @@ impl Settings {
         let mut warnings = Vec::new();
         let sources = self.sources.iter().enumerate().filter(|(_, source)| source.has_worker_ids());
         for (two, right) in sources.clone() {
-            let right_ids = (&right.layout, &right.worker_ids.set);
+            let workers = &right.worker_ids.set;
             for (one, left) in sources.clone().take_while(|(one, _)| *one < two) {
-                if let Some((worker, other)) = collision((&left.layout, &left.worker_ids.set), right_ids)
+                if let Some((worker, other)) =
+                    left.layout.collision(&left.worker_ids.set, &right.layout, workers)
                     && let Some(apart) = apart(left, right)
                 {
                     warnings.push(format!(

@@ -122,7 +122,7 @@ fn serve(world: &mut World, steps: u32, step_us: i64) {
         world.record_wall();
         world.keep();
         world.advance();
-        world.take();
+        world.draw();
     }
 }
 
@@ -174,7 +174,7 @@ fn a_clock_that_is_slow_at_boot_is_followed_once_corrected() {
 }
 
 #[test]
-fn after_a_far_step_back_the_lead_shrinks_and_raises_delay_no_request() {
+fn the_lead_shrinks_and_raises_delay_nobody_after_a_step_back() {
     seeds::run_fixed(0..40, lead::step_back_far);
 }
 
@@ -204,7 +204,7 @@ fn changing_worker_ids_delays_no_first_id() {
 }
 
 #[test]
-fn with_new_worker_ids_a_start_is_at_most_two_ticks_ahead() {
+fn a_start_with_new_worker_ids_is_at_most_two_ticks_ahead() {
     seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
 }
 

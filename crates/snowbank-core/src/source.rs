@@ -220,10 +220,10 @@ impl Source {
     }
 
     /// Claims exactly `count` positions, at once or not at all. Returns `None` if too few are left,
-    /// or if the claim may not pass the requests that wait.
+    /// or if the claim may not bypass the requests that wait.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
-        if !self.wait_queue.may_pass(count) {
+        if !self.wait_queue.may_bypass(count) {
             return None;
         }
         self.claim_some(window, count, count, window.limit, rng).map(|span| span.from)

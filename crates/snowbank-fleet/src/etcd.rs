@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_fault_between_members_is_not_blamed_on_certificates() {
+    fn certificates_are_not_blamed_for_a_fault_between_members() {
         for (message, is_blamed) in [
             ("etcdserver: request timed out, possibly due to connection lost", false),
             ("connection error: desc = \"transport: authentication handshake failed\"", true),

@@ -201,7 +201,7 @@ impl From<NoAnswer> for FleetError {
 pub trait Coordinator: Send {
     /// Makes later calls abandon a connection whose answer is late, and ask again on another
     /// connection. So the daemon soon learns that it has lost a number, even if a connection hangs.
-    fn hurry(&mut self) {}
+    fn hurry(&mut self);
 
     /// Returns how many connections were opened so far. Two copies of one process's memory cannot
     /// share a connection, so at least one copy soon opens a new connection. A simulated
@@ -236,17 +236,12 @@ pub trait Coordinator: Send {
     ///
     /// # Errors
     /// Returns a message if two endpoints report different clusters.
-    fn read_at_each(&mut self, _key: &str) -> Result<Vec<(String, Option<String>)>, String> {
-        Ok(Vec::new())
-    }
+    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, String>;
 
     /// Makes later calls use a new connection only if it leads to this cluster. The caller has
-    /// checked the open connection. A second call changes nothing, unless
-    /// [`Coordinator::leave_cluster`] came before it. A simulated coordinator does nothing.
-    fn stay_in(&mut self, _cluster: Cluster) {}
-
-    /// Makes later calls accept connections to any cluster again.
-    fn leave_cluster(&mut self) {}
+    /// checked the open connection. Once a cluster is set, another changes nothing. `None` makes
+    /// later calls accept connections to any cluster again.
+    fn set_cluster(&mut self, cluster: Option<Cluster>);
 
     /// Reads all keys that begin with a prefix.
     ///

@@ -213,15 +213,11 @@ pub(super) trait Session: Sized + Send {
 
     /// Logs in. Called after the member's cluster ID was checked. Does nothing if `open` has logged
     /// in.
-    async fn log_in(&mut self, _access: &Access) -> Result<(), NoAnswer> {
-        Ok(())
-    }
+    async fn log_in(&mut self, access: &Access) -> Result<(), NoAnswer>;
 
     /// Returns the cluster ID that the member has reported. The ID is empty if this kind of
     /// coordinator reports no cluster ID.
-    fn cluster_id(&self) -> &str {
-        ""
-    }
+    fn cluster_id(&self) -> &str;
 
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
@@ -302,12 +298,12 @@ impl<S: Session> Line<S> {
     ) -> Result<Vec<(String, T)>, String> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
-        let ask = async |endpoint| {
+        let asked = asked.iter().map(async |endpoint| {
             let mut session = self.open_at(endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, NoAnswer>((session, answer))
-        };
-        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
+        });
+        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked));
         let mut found = Vec::new();
         for (at, answer) in answers.into_iter().enumerate() {
             let endpoint = self.access.endpoints[at].to_string();
@@ -412,12 +408,11 @@ impl<S: Session> Coordinator for Line<S> {
         (self.access.boot_clock)()
     }
 
-    fn stay_in(&mut self, cluster: Cluster) {
-        self.cluster.get_or_insert(cluster);
-    }
-
-    fn leave_cluster(&mut self) {
-        (self.cluster, self.cluster_id) = (None, None);
+    fn set_cluster(&mut self, cluster: Option<Cluster>) {
+        match cluster {
+            Some(cluster) => _ = self.cluster.get_or_insert(cluster),
+            None => (self.cluster, self.cluster_id) = (None, None),
+        }
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {

@@ -3,7 +3,6 @@
 //! most. `rules` decides what the answers mean.
 
 mod check;
-mod clusters;
 mod counters;
 mod held;
 mod marker;
@@ -12,13 +11,12 @@ mod pool;
 mod resume;
 mod settle;
 mod take;
-mod tried;
 mod want;
 
 use super::key::{NumberKey, Paths, millis};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
-use super::{Coordinator, FleetError, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use super::{Cluster, Coordinator, FleetError, KeyError, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed, old_answer};
@@ -27,7 +25,7 @@ use snowbank_id::layout::UnixMicros;
 
 pub(super) use marker::instant_of;
 pub use pool::{Counted, Pool};
-pub use tried::Tried;
+pub use take::Tried;
 pub use want::{Taken, Want};
 
 /// A daemon tries one write at most this many times. A write is refused if an earlier write of this
@@ -160,6 +158,47 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.clocks.at_boot(self.coordinator.as_mut().now().max(self.clocks.boot))
     }
 
+    /// Makes the coordinator's client use this cluster only, so that the endpoints need no
+    /// comparison.
+    fn stay_in(&mut self, cluster: Cluster) {
+        self.coordinator.as_mut().set_cluster(Some(cluster));
+        self.are_compared = true;
+    }
+
+    /// Checks that all endpoints that answer report one cluster, because daemons at two clusters
+    /// could take the same number. Also checks that a key's value has the same identity at each of
+    /// these endpoints, or that the key is missing at each of them. The markers of two clusters
+    /// have different identities. A value that cannot be read counts as an identity of its own.
+    /// Does nothing once the client stays in one cluster.
+    ///
+    /// # Errors
+    /// Returns a message if two endpoints differ.
+    fn compare_at(
+        &mut self,
+        key: &str,
+        identity: impl Fn(&str) -> Result<String, KeyError>,
+    ) -> Result<(), String> {
+        if self.are_compared {
+            return Ok(());
+        }
+        let found = self.coordinator.as_mut().read_at_each(key);
+        let mut found = found.map_err(|reason| format!("the endpoints belong to two clusters: {reason}"))?;
+        for (_, text) in &mut found {
+            *text = text.take().map(|text| identity(&text).unwrap_or(text));
+        }
+        let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let mut shown = Vec::new();
+        for (endpoint, identity) in pair {
+            let value = if identity.is_some() { "a value" } else { "no value" };
+            shown.push(format!("{value} at {endpoint}"));
+        }
+        Err(format!(
+            "the endpoints belong to two clusters: found {} (key {key}), allowed: members of one cluster; correct \
+             fleet.endpoints",
+            shown.join(" and ")
+        ))
+    }
+
     /// Returns the notes.
     pub fn notes(&self) -> &Notes {
         &self.notes
@@ -234,8 +273,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Some(place) = held.map(|held| held.place) else { return Ok(false) };
         let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let has_bound = |text: &String| NumberKey::parse(text).is_ok_and(|key| key.id_bound >= id_bound);
-        Ok(found.iter().all(|text| text.as_ref().is_some_and(has_bound)))
+        let mut keys = found.iter().map(|text| NumberKey::parse(text.as_ref()?).ok());
+        Ok(keys.all(|key| key.is_some_and(|key| key.id_bound >= id_bound)))
     }
 
     /// Checks before a release, by a swap, that the coordinator answers and that the numbers are
@@ -472,14 +511,4 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 }
 
 #[cfg(test)]
-mod noticed;
-#[cfg(test)]
-mod replaced;
-#[cfg(test)]
-mod resumed;
-#[cfg(test)]
-mod search;
-#[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod went_back;

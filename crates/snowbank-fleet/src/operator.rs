@@ -175,22 +175,21 @@ impl Operator<'_> {
         write: &str,
         is_lowering: bool,
     ) -> Result<(), FleetError> {
-        let refused = |text: String| FleetError::Refused(format!("source {source:?}: {text}"));
         let (key, before) = self.read_counter_text(source)?;
         let found = match before.as_deref().map(CounterKey::parse).transpose() {
             Ok(found) => found,
             Err(_) if is_lowering => None,
             Err(error) => {
-                return Err(refused(format!(
-                    "key {key}: {error}; with --lower, the command overwrites the key, and daemons that use this counter end"
+                return Err(FleetError::Refused(format!(
+                    "source {source:?}: key {key}: {error}; with --lower, the command overwrites the key, and daemons that use this counter end"
                 )));
             }
         };
         if let Some(found) = found.as_ref().filter(|found| found.next > value + 1 && !is_lowering) {
             let highest = found.next - 1;
             let writer = &found.writer;
-            return Err(refused(format!(
-                "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
+            return Err(FleetError::Refused(format!(
+                "source {source:?}: found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
                  {highest} may have been handed out ({writer} wrote it); if the key is wrong, and no number above {value} was \
                  handed out, add --lower"
             )));
@@ -204,8 +203,8 @@ impl Operator<'_> {
             Swapped::Done => Ok(()),
             // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
-            Swapped::Refused(_) => Err(refused(String::from(
-                "a daemon took numbers at the same time; try again with a higher value",
+            Swapped::Refused(_) => Err(FleetError::Refused(format!(
+                "source {source:?}: a daemon took numbers at the same time; try again with a higher value"
             ))),
         }
     }
@@ -232,10 +231,8 @@ impl Operator<'_> {
     ) -> Result<NumberKey, FleetError> {
         let (marker, before) = self.marker()?;
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
-        let refused = |text: String| FleetError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
-        let stored =
-            self.coordinator.read_one(&key)?.ok_or_else(|| refused(String::from("nobody holds it")))?;
+        let stored = self.coordinator.read_one(&key)?.ok_or_else(|| refused(number, "nobody holds it"))?;
         let parsed = NumberKey::parse(&stored);
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
@@ -244,25 +241,26 @@ impl Operator<'_> {
             // conclude that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
-                from: id_bound.clone().map_err(refused)?,
+                from: id_bound.clone().map_err(|reason| refused(number, &reason))?,
                 ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
             },
             Err(error) => {
-                return Err(refused(format!("{error}; with --force, the command overwrites it")));
+                return Err(refused(number, &format!("{error}; with --force, the command overwrites it")));
             }
         };
         if held.released {
-            return Err(refused(format!("it is released already ({})", held.holder)));
+            return Err(refused(number, &format!("it is released already ({})", held.holder)));
         }
         let until = instant_of(layout, held.id_bound);
         if until > freeing.now && !freeing.is_forced {
-            return Err(refused(format!(
+            let reason = format!(
                 "{} may still run, and holds this worker ID until {}; stop that daemon, or add --force: the daemon ends when it notices",
                 held.holder,
                 until.rfc3339(0)
-            )));
+            );
+            return Err(refused(number, &reason));
         }
-        let id_bound = id_bound.map_err(refused)?;
+        let id_bound = id_bound.map_err(|reason| refused(number, &reason))?;
         // The key keeps the holder's term. So if the coordinator had acknowledged a higher bound to
         // the holder, the holder notices that the coordinator lost that bound.
         let highest = held.highest.max(id_bound);
@@ -277,11 +275,16 @@ impl Operator<'_> {
             // The first try was done, and its answer was lost.
             Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
             Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
-                Err(refused(String::from("the fleet's marker has just changed; try again")))
+                Err(refused(number, "the fleet's marker has just changed; try again"))
             }
-            Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
+            Swapped::Refused(_) => Err(refused(number, "its key has just changed: its holder runs")),
         }
     }
+}
+
+/// Returns the error for a number that is not freed.
+fn refused(number: u64, reason: &str) -> FleetError {
+    FleetError::Refused(format!("worker ID {number}: {reason}"))
 }
 
 fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {

@@ -134,7 +134,7 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 ///
 /// # Errors
 /// The number is held, and the clock is not yet near the number's bound.
-pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Result<Taking, Held> {
+pub fn judge(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Result<Taking, Held> {
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
     }

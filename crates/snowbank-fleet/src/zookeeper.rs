@@ -163,6 +163,16 @@ impl line::Session for Session {
         Session::connect(access, endpoint, within).await
     }
 
+    /// `open` has logged in.
+    async fn log_in(&mut self, _: &Access) -> Result<(), NoAnswer> {
+        Ok(())
+    }
+
+    /// ZooKeeper reports no cluster ID.
+    fn cluster_id(&self) -> &str {
+        ""
+    }
+
     fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -241,9 +251,13 @@ mod tests {
 
     #[test]
     fn the_first_error_of_a_multi_is_reported() {
-        let result = |writer: Writer, error| writer.int(ERROR).boolean(false).int(error).int(error);
-        let end = |writer: Writer| writer.int(ERROR).boolean(true).int(-1).0;
-        let failed = |errors: &[i32]| end(errors.iter().fold(Writer::default(), |all, &it| result(all, it)));
+        let failed = |errors: &[i32]| {
+            let mut writer = Writer::default();
+            for &error in errors {
+                writer = writer.int(ERROR).boolean(false).int(error).int(error);
+            }
+            writer.int(ERROR).boolean(true).int(-1).0
+        };
         assert_eq!(error_of(&answer(0, failed(&[0, BAD_VERSION, -2]))), Ok(BAD_VERSION));
         assert_eq!(error_of(&answer(NODE_EXISTS, Vec::new())), Ok(NODE_EXISTS));
         let done = Writer::default().int(SET_DATA).boolean(false).int(0).0;

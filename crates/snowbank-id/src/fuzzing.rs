@@ -8,6 +8,7 @@ pub use crate::layout::fuzzing::layout_text;
 
 #[cfg(test)]
 #[path = "../../../fuzz/replay.rs"]
+#[allow(clippy::disallowed_methods, reason = "the test reads the kept inputs from files")]
 mod replay;
 
 #[cfg(test)]

@@ -50,9 +50,9 @@ pub use preset::{PRESETS, Preset, find as find_preset};
 pub use run::Run;
 #[doc(hidden)]
 pub use run::{Position, append_run};
-pub(crate) use space::gcd;
 #[doc(hidden)]
-pub use space::{Space, collision, concurrent_collision};
+pub use space::Space;
+pub(crate) use space::gcd;
 #[doc(hidden)]
 pub use toml::{EpochForm, FieldForm, LayoutTable};
 #[doc(hidden)]

@@ -9,7 +9,6 @@ mod ticket_counter;
 
 use crate::layout::{
     Layout, LayoutError, Numbering as LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet,
-    concurrent_collision,
 };
 
 pub use self::ticket_counter::{LAST_ID, TicketCounter};
@@ -228,8 +227,8 @@ impl Numbering {
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
-                let ids = (other.layout(), other.workers());
-                concurrent_collision((one.layout(), one.workers()), ids).is_some()
+                let found = one.layout().concurrent_collision(one.workers(), other.layout(), other.workers());
+                found.is_some()
             }
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one.shares_ids_with(other),
             _ => false,

@@ -51,14 +51,19 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
         }
         let read = read_lock(&path).map_err(|error| refused(&path, &error))?;
         let Some((line, file, is_held)) = read else { continue };
-        match (read_line(&line), is_held) {
-            (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
-            (_, false) => {}
-            (Some(ids), true) => locks.held.push((ids, file)),
+        let ids = read_line(&line);
+        if !is_held {
+            if let Some(HeldIds::Worker(number, space)) = ids {
+                locks.free.push((number, space, path));
+            }
+            continue;
+        }
+        match ids {
+            Some(ids) => locks.held.push((ids, file)),
             // The holder is writing its line at this moment. After that the holder reads our locks,
             // so it will notice a collision.
-            (None, true) if !line.contains('\n') => {}
-            (None, true) => {
+            None if !line.contains('\n') => {}
+            None => {
                 let reason = format!(
                     "{} is held by another daemon of this machine{}, and describes that daemon's IDs in a form that this \
                      release does not know; stop that daemon, or run the same release",

@@ -38,9 +38,10 @@ impl Postgres {
             .spawn()
             .expect("the server starts");
         let postgres = Postgres { server, directory };
-        let is_up =
-            || postgres.psql().args(["-c", "SELECT 1"]).output().is_ok_and(|out| out.status.success());
-        poll("a PostgreSQL that answers", || is_up().then_some(()));
+        poll("a PostgreSQL that answers", || {
+            let answer = postgres.psql().args(["-c", "SELECT 1"]).output();
+            answer.is_ok_and(|answer| answer.status.success()).then_some(())
+        });
         Some(postgres)
     }
 

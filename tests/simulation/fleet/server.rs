@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
-use snowbank::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank::fleet::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_client::layout::UnixMicros;
 use std::time::Duration;
 
@@ -180,6 +180,8 @@ impl AsMut<dyn Coordinator> for Link {
 }
 
 impl Coordinator for Link {
+    fn hurry(&mut self) {}
+
     fn connections(&self) -> u64 {
         self.opened
     }
@@ -206,6 +208,13 @@ impl Coordinator for Link {
         let read = self.server().seen().map(|seen| keys.iter().map(|key| seen.get(key).cloned()).collect());
         self.after(read)
     }
+
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
+    }
+
+    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let listed = self.server().seen().map(|seen| {

@@ -6,7 +6,6 @@ use snowbank::ceiling::lock_workers_at_once;
 
 use snowbank_client::layout::Position;
 
-use super::daemon::Daemon;
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};
 
@@ -88,11 +87,12 @@ impl World {
     /// Returns true if storage works and has no write in flight, the source has a grant, and no
     /// request waits.
     fn is_well(&self) -> bool {
-        let is_granted = |daemon: &Daemon| daemon.source.grant().ceiling() > Position(0);
-        let nobody_waits = |daemon: &Daemon| daemon.waiting.iter().all(Option::is_none);
-        (self.storage.fails_one_in, self.storage.is_slow_one_in) == (0, 0)
+        let Some(daemon) = &self.daemon else { return false };
+        let storage_works = (self.storage.fails_one_in, self.storage.is_slow_one_in) == (0, 0);
+        storage_works
             && self.storage.in_flight.is_empty()
-            && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
+            && daemon.source.grant().ceiling() > Position(0)
+            && daemon.waiting.iter().all(Option::is_none)
     }
 
     /// Starts a second daemon with the same worker IDs while the first runs. The second start must
@@ -134,7 +134,7 @@ impl World {
             return;
         }
         match self.rng.u8(..100) {
-            0..60 => self.take(),
+            0..60 => self.draw(),
             60..72 => self.advance(),
             72..78 => _ = self.apply_outcomes(),
             78..88 => _ = self.keep(),

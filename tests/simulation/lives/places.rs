@@ -52,13 +52,13 @@ impl Place {
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {
-            let has_all = |before: &SourceSettings| {
-                let numbers = |of: &SourceSettings| of.layout.numbers_in_space(&of.worker_ids.set);
-                let ours = numbers(source);
-                before.layout.space() == source.layout.space()
-                    && numbers(before).iter().all(|number| ours.contains(number))
-            };
-            self.known.highest.retain(|name, (before, _)| *name == source.name || !has_all(before));
+            let ours = source.layout.numbers_in_space(&source.worker_ids.set);
+            self.known.highest.retain(|name, (before, _)| {
+                let theirs = before.layout.numbers_in_space(&before.worker_ids.set);
+                let has_all = before.layout.space() == source.layout.space()
+                    && theirs.iter().all(|number| ours.contains(number));
+                *name == source.name || !has_all
+            });
         }
     }
 

@@ -117,10 +117,10 @@ impl World {
             // ceiling meanwhile.
             self.machine.true_us += 3 * MS;
             self.apply_outcomes();
-            self.take();
+            self.draw();
             // A tick may have fewer IDs than the requests wanted.
             if self.granted == before {
-                self.take_single_ids();
+                self.draw_single_ids();
             }
         }
     }

@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Runs one wake-up of one shard: a few requests of its connection, until one must wait.
-    pub(crate) fn take(&mut self) {
+    pub(crate) fn draw(&mut self) {
         let reading = self.machine.read_torn(&mut self.rng);
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -74,14 +74,14 @@ impl World {
             daemon.paused.take().unwrap_or_else(|| (self.rng.usize(..SHARDS), daemon.wall.believe(reading)));
         daemon.shards[index].wake(now);
         for _ in 0..self.rng.usize(1..4) {
-            self.take_once(index, now);
+            self.draw_once(index, now);
         }
         if let Some(daemon) = &mut self.daemon {
             daemon.shards[index].top_up();
         }
     }
 
-    fn take_once(&mut self, index: usize, now: Now) {
+    fn draw_once(&mut self, index: usize, now: Now) {
         if self.daemon.as_ref().is_none_or(|daemon| daemon.waiting[index].is_some()) {
             return;
         }
@@ -90,24 +90,24 @@ impl World {
             6..9 => self.rng.u64(1..500),
             _ => self.rng.u64(1..60_000),
         };
-        self.take_within(index, now, count, None);
+        self.draw_within(index, now, count, None);
     }
 
     /// Requests one ID from each shard that has no waiting request.
-    pub(crate) fn take_single_ids(&mut self) {
+    pub(crate) fn draw_single_ids(&mut self) {
         let reading = self.machine.read();
         for index in 0..SHARDS {
             let daemon = self.daemon.as_mut().filter(|daemon| daemon.waiting[index].is_none());
             let Some(daemon) = daemon else { continue };
             let now = daemon.wall.believe(reading);
             daemon.shards[index].wake(now);
-            self.take_within(index, now, 1, None);
+            self.draw_within(index, now, 1, None);
         }
     }
 
-    /// Takes IDs. If there are too few, the request waits: `wait` is its deadline, and whether it
+    /// Draws IDs. If there are too few, the request waits: `wait` is its deadline, and whether it
     /// accepts fewer IDs. If `wait` is `None`, both are random.
-    fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
+    fn draw_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
@@ -187,7 +187,7 @@ impl World {
         let mut runs = Vec::new();
         let Ok(refusal) = lane.end_wait(taken, &finished, &mut runs) else {
             daemon.shards[index].wake(now);
-            return self.take_within(index, now, count, Some(wait));
+            return self.draw_within(index, now, count, Some(wait));
         };
         let ids = count_of(&runs);
         if refusal.is_none() {

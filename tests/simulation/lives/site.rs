@@ -11,7 +11,7 @@ use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Order, Shard};
-use snowbank_client::layout::{Layout, concurrent_collision};
+use snowbank_client::layout::Layout;
 use tempfile::TempDir;
 
 use super::machine::Machine;
@@ -64,14 +64,14 @@ pub(crate) struct Site {
 
 /// Returns the index of the first layout with this layout's ID space.
 fn space_of(layout: &Layout) -> usize {
-    let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
-    LAYOUTS.iter().position(|text| has_space(text)).expect("one of LAYOUTS")
+    let space = layout.space();
+    let found = LAYOUTS.iter().position(|text| Layout::resolve(text).expect("a layout").space() == space);
+    found.expect("one of LAYOUTS")
 }
 
 fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
     let ours = &left.worker_ids.set;
-    let theirs = &right.worker_ids.set;
-    concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
+    left.layout.concurrent_collision(ours, &right.layout, &right.worker_ids.set).is_some()
 }
 
 fn random_source(name: &str, rng: &mut fastrand::Rng) -> String {
@@ -235,7 +235,7 @@ impl Site {
     }
 
     /// Lets one shard serve one request. Returns whether the request got IDs.
-    fn take(&mut self, index: usize, source: usize) -> bool {
+    fn draw(&mut self, index: usize, source: usize) -> bool {
         let reading = self.machine.read();
         let seed = self.seed;
         let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
@@ -314,7 +314,7 @@ impl Site {
         match self.rng.u8(..100) {
             0..80 => {
                 let source = self.rng.usize(..sources);
-                self.take(index, source);
+                self.draw(index, source);
             }
             80..86 => self.add_source(index),
             86..90 => self.disturb_the_clock(),
@@ -344,7 +344,7 @@ impl Site {
             let Some(process) = &self.places[index].process else { continue };
             for source in 0..process.settings.sources.len() {
                 let until_us = self.machine.true_us + RECOVERS_WITHIN_US;
-                while !self.take(index, source) {
+                while !self.draw(index, source) {
                     let seed = self.seed;
                     assert!(self.machine.true_us < until_us, "seed {seed}: no IDs of source {source}");
                     self.pass(100 * MS);

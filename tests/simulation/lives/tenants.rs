@@ -132,12 +132,12 @@ impl House {
         while self.tenants[index].waiting.is_none()
             && let Some(ask) = self.tenants[index].sent.pop()
         {
-            self.take(index, ask);
+            self.draw(index, ask);
         }
         self.shards[shard].top_up();
     }
 
-    fn take(&mut self, index: usize, ask: Ask) {
+    fn draw(&mut self, index: usize, ask: Ask) {
         let Ask { count, wait, partial } = ask;
         let due = self.now.boot.after(wait);
         let shard = index % SHARDS;

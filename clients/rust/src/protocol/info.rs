@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::one_line;
-use crate::layout::{Layout, WorkerSet, concurrent_collision};
+use crate::layout::{Layout, WorkerSet};
 
 /// The most bytes of JSON that a client accepts over all frames of a reply. Several hundred
 /// thousand worker IDs fit.
@@ -155,7 +155,7 @@ impl Info {
         self.generators().into_iter().find_map(|(source, layout, workers)| {
             let (worker_id, _) = others
                 .iter()
-                .find_map(|(_, other, its)| concurrent_collision((&layout, &workers), (other, its)))?;
+                .find_map(|(_, other, its)| layout.concurrent_collision(&workers, other, its))?;
             Some(SharedWorkerId { source: source.to_owned(), worker_id, layout: layout.to_string() })
         })
     }

@@ -202,7 +202,7 @@ fn a_clock_slow_after_a_boot_is_believed_up_to_the_granted_time() {
 }
 
 #[test]
-fn a_catch_up_is_lowered_to_max_ahead_and_ended_by_the_wall_clock() {
+fn max_ahead_lowers_a_catch_up_and_the_wall_clock_ends_it() {
     let catch_up = catch_up();
     let back_us = -25 * SECOND_US;
     let found = |after: i64, step_us: i64| {

@@ -136,7 +136,7 @@ fn sealing_an_unused_source_returns_the_bound_it_started_from() {
 }
 
 #[test]
-fn after_a_loss_nothing_is_written_or_claimed() {
+fn nothing_is_written_or_claimed_after_a_loss() {
     let mut world = World::new();
     assert_eq!(world.keeper.lost(), None);
     let taken_over = TakenOver(String::from("another process has the state"));

@@ -75,9 +75,9 @@ pub struct Lane {
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// The number of IDs that were handed out since `demand_since`, plus those left in the current
-    /// run.
-    drawn_ids: u64,
+    /// The number of IDs in the runs that became current since `demand_since`: those handed out,
+    /// and those left in the current run.
+    cut_ids: u64,
     demand_since: BootMicros,
 }
 
@@ -99,7 +99,7 @@ impl Lane {
             window: None,
             now,
             generation,
-            drawn_ids: 0,
+            cut_ids: 0,
             demand_since,
         }
     }
@@ -156,7 +156,7 @@ impl Lane {
     }
 
     fn drop_current(&mut self) {
-        self.drawn_ids = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        self.cut_ids = self.cut_ids.saturating_sub(u64::from(self.current.count));
         self.current.count = 0;
     }
 
@@ -267,7 +267,7 @@ impl Lane {
                     append_run(runs, run);
                 }
                 None => match self.next_run(window) {
-                    Some(run) => self.draw(run),
+                    Some(run) => self.make_current(run),
                     None => break,
                 },
             }
@@ -275,9 +275,9 @@ impl Lane {
         missing
     }
 
-    fn draw(&mut self, run: CurrentRun) {
+    fn make_current(&mut self, run: CurrentRun) {
         self.current = run;
-        self.drawn_ids += u64::from(run.count);
+        self.cut_ids += u64::from(run.count);
     }
 
     /// Returns the next run that may be handed out, from `rest` or from this shard's ring.
@@ -346,7 +346,7 @@ impl Lane {
             let Some(run) = CurrentRun::cut(self.source.numbering(), &mut span) else {
                 break;
             };
-            self.draw(run);
+            self.make_current(run);
             if let Some(run) = self.current.take(missing) {
                 missing -= u64::from(run.count);
                 append_run(runs, run);
@@ -428,13 +428,13 @@ impl Lane {
         }
         let span_us = micros(self.source.rules().burst_window) as u64 / AHEAD_SHARE;
         let elapsed_us = self.now.boot.micros_since(self.demand_since);
-        let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        let handed_out = self.cut_ids.saturating_sub(u64::from(self.current.count));
         if elapsed_us < span_us / 2 && handed_out < LEAST_AHEAD {
             return;
         }
         let wanted = self.ahead_of_demand(handed_out, span_us, elapsed_us);
         if elapsed_us >= span_us {
-            self.drawn_ids = u64::from(self.current.count);
+            self.cut_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
         let here = self.here();

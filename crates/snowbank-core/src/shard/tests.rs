@@ -149,7 +149,7 @@ fn a_request_gets_its_count_and_the_rest_of_the_claim_stays() {
 
 /// The rest of a claim lies below the IDs that other shards get after the wake-up.
 #[test]
-fn in_strict_order_a_shard_keeps_nothing_after_its_wake_up() {
+fn a_shard_in_strict_order_keeps_nothing_after_its_wake_up() {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Strict);
     shards[0].wake(START);
@@ -254,7 +254,7 @@ proptest! {
 }
 
 #[test]
-fn after_a_wait_the_shard_continues_above_its_ids() {
+fn a_shard_continues_above_its_ids_after_a_wait() {
     let (source, mut shards, now) = busy_shards(1);
     let window = source.window(now);
     let mut rng = fastrand::Rng::with_seed(3);

@@ -31,10 +31,12 @@ impl Kind {
     /// Returns the kind of a source with this numbering. If a ticket source is `in_fleet`, its
     /// counter is at the coordinator.
     pub fn of(numbering: &Numbering, in_fleet: bool) -> Kind {
-        match (numbering.ticket(), in_fleet) {
-            (None, _) => Kind::Snowflake,
-            (Some(_), false) => Kind::Ticket,
-            (Some(_), true) => Kind::SharedTicket,
+        if numbering.ticket().is_none() {
+            Kind::Snowflake
+        } else if in_fleet {
+            Kind::SharedTicket
+        } else {
+            Kind::Ticket
         }
     }
 

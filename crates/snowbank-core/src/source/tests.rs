@@ -3,7 +3,7 @@ mod waits;
 
 use proptest::prelude::*;
 
-use super::wait_queue::{Refusal, WaitRequest};
+use super::wait_queue::{Refusal, WaitId, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use crate::clock::tests::SECOND_US;
@@ -197,7 +197,7 @@ fn a_catch_up_that_the_wall_clock_has_passed_is_not_resumed() {
 }
 
 #[test]
-fn a_start_ahead_of_the_clock_begins_at_once_or_waits_for_its_tick() {
+fn a_start_ahead_of_the_clock_begins_at_once_or_at_its_tick() {
     let ahead = |max_ahead, on_step_back, by_ms| {
         let start = first_at(after_ms(by_ms).wall);
         let numbering = numbering(TWITTER);
@@ -225,7 +225,7 @@ fn a_start_ahead_of_the_clock_begins_at_once_or_waits_for_its_tick() {
 }
 
 #[test]
-fn a_waiting_request_begins_a_catch_up_only_if_the_rules_allow_one() {
+fn a_waiting_request_begins_a_catch_up_only_if_allowed() {
     for (on_step_back, gained_us) in [(OnStepBack::Ride, 1_000), (OnStepBack::Wait, 0)] {
         let source = source(TWITTER, Rules { on_step_back, ..RULES });
         drain(&source, START);
@@ -236,7 +236,7 @@ fn a_waiting_request_begins_a_catch_up_only_if_the_rules_allow_one() {
 }
 
 #[test]
-fn after_a_restore_only_a_ticket_counter_loses_its_grant_for_good() {
+fn only_a_ticket_counter_loses_its_grant_for_good_at_a_restore() {
     for (source, is_lost) in [(counter(100), true), (source(TWITTER, RULES), false)] {
         source.record_restored();
         assert_eq!(source.left(&source.window(START)), 0);
@@ -258,7 +258,7 @@ fn an_old_reading_of_a_delayed_thread_is_no_step_back() {
 }
 
 #[test]
-fn after_a_layouts_last_tick_claims_fail_and_never_wrap() {
+fn claims_fail_and_never_wrap_after_a_layouts_last_tick() {
     let source = source("time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=0", RULES);
     let end = Now { wall: UnixMicros((1 << 41) * 1_000), ..START };
     let window = source.window(end);
@@ -278,7 +278,7 @@ pub(super) fn drain(source: &Source, now: Now) {
 }
 
 #[test]
-fn after_a_new_range_the_next_want_wakes_the_keeper() {
+fn the_next_want_wakes_the_keeper_after_a_new_range() {
     let source = counter(100).with_shared_counter();
     assert!(source.grant().want_more());
     assert!(!source.grant().want_more(), "the keeper was woken already");

@@ -36,8 +36,8 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use queue::{Entry, Queue};
 use snowbank_id::layout::Position;
 
-/// The fraction of a tick, as a divisor, that waiting requests leave to requests that pass them.
-const PASSING_SHARE: u64 = 16;
+/// The fraction of a tick, as a divisor, that waiting requests leave to requests that bypass them.
+const BYPASS_SHARE: u64 = 16;
 
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get
 /// the processor. After a tick ends, its IDs can still be claimed for as long as the burst window.
@@ -49,14 +49,14 @@ pub struct WaitQueue {
     queue: Mutex<Queue>,
     /// The number of IDs that admitted requests still lack.
     admitted: CachePadded<AtomicU64>,
-    /// A request that passes the waiting requests wants at most this many IDs: an even share of a
+    /// A request that bypasses the waiting requests wants at most this many IDs: an even share of a
     /// tick.
-    passing_ids_max: AtomicU64,
-    /// The number of IDs that passing requests may still take before the next tick.
-    passing_left: AtomicU64,
+    bypass_ids_max: AtomicU64,
+    /// The number of IDs that requests may still take by a bypass before the next tick.
+    bypass_left: AtomicU64,
     ids_per_tick: u64,
-    /// The number of IDs of each tick that waiting requests leave to passing requests.
-    left_for_passing: u64,
+    /// The number of IDs of each tick that waiting requests leave to those that bypass them.
+    left_for_bypass: u64,
     /// Of this many future ticks, one is promised: 1 means every tick, 2 every second tick.
     ticks_per_promise: u64,
 }
@@ -72,10 +72,10 @@ impl WaitQueue {
         WaitQueue {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
-            passing_ids_max: AtomicU64::new(0),
-            passing_left: AtomicU64::new(0),
+            bypass_ids_max: AtomicU64::new(0),
+            bypass_left: AtomicU64::new(0),
             ids_per_tick,
-            left_for_passing: if rolls_over { (ids_per_tick / PASSING_SHARE).max(1) } else { 0 },
+            left_for_bypass: if rolls_over { (ids_per_tick / BYPASS_SHARE).max(1) } else { 0 },
             ticks_per_promise: if is_reached { 1 } else { 2 },
         }
     }
@@ -96,19 +96,19 @@ impl WaitQueue {
     /// requests are waiting, a true answer uses up `count` of the IDs that they leave to others
     /// until the next tick, even if the claim then fails.
     #[inline]
-    pub(super) fn may_pass(&self, count: u64) -> bool {
-        self.admitted_ids() == 0 || self.count_passing(count)
+    pub(super) fn may_bypass(&self, count: u64) -> bool {
+        self.admitted_ids() == 0 || self.count_bypass(count)
     }
 
-    /// Counts a request that passes the waiting requests. Returns false if the request is too
+    /// Counts a request that bypasses the waiting requests. Returns false if the request is too
     /// large, or if the waiting requests leave too few IDs.
     #[cold]
-    fn count_passing(&self, count: u64) -> bool {
-        if count > self.passing_ids_max.load(Ordering::Relaxed) {
+    fn count_bypass(&self, count: u64) -> bool {
+        if count > self.bypass_ids_max.load(Ordering::Relaxed) {
             return false;
         }
         let counted = self
-            .passing_left
+            .bypass_left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count));
         counted.is_ok()
     }
@@ -176,15 +176,15 @@ impl Source {
         queue.is_summary_stale = true;
     }
 
-    /// Claims the window's positions, except for the part that is left to passing requests. Shares
-    /// the claimed positions out among the waiting requests.
+    /// Claims the window's positions, except for the part that is left for the bypass. Shares the
+    /// claimed positions out among the waiting requests.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let left_for_passing = self.wait_queue.left_for_passing;
+        let left_for_bypass = self.wait_queue.left_for_bypass;
         self.learn_limits(window, queue);
         loop {
             let summary = queue.summary();
             let due = summary.due_now(window.limit.0);
-            let limit = window.limit.0.saturating_sub(left_for_passing);
+            let limit = window.limit.0.saturating_sub(left_for_bypass);
             let limit = limit.max(self.next_free(window).saturating_add(due)).min(window.limit.0);
             let wanted = summary.wanted_of_at_most(u64::MAX);
             let Some(span) = self.claim_some(window, 1, wanted, Position(limit), rng) else { break };
@@ -194,7 +194,7 @@ impl Source {
             self.hand_over(span, queue);
         }
         let spare = queue.summary().laxity(window.limit.0);
-        self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
+        self.let_bypass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
     /// Computes `limit_by_due` for the requests that have none. If the clock has stepped forward by
@@ -238,12 +238,12 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
     }
 
-    /// Lets new requests pass the waiting ones until the next call. Each may take an even share of
-    /// a tick at most, and all together may take `ids` at most.
-    fn let_pass(&self, waiting: usize, ids: u64) {
+    /// Lets new requests bypass the waiting ones until the next call. Each may take an even share
+    /// of a tick at most, and all together may take `ids` at most.
+    fn let_bypass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
-        self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
-        self.wait_queue.passing_left.store(ids, Ordering::Relaxed);
+        self.wait_queue.bypass_ids_max.store(largest, Ordering::Relaxed);
+        self.wait_queue.bypass_left.store(ids, Ordering::Relaxed);
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {

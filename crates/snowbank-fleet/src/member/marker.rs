@@ -228,7 +228,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// cluster may be the daemon's own cluster, restored from a backup: to a state before the fleet
     /// was prepared, or under another cluster ID.
     pub(super) fn leave_cluster(&mut self, foreign: NoAnswer) -> FleetError {
-        self.coordinator.as_mut().leave_cluster();
+        self.coordinator.as_mut().set_cluster(None);
         let found = self.coordinator.as_mut().read_one(&self.paths.marker());
         if self.know_marker(found.ok().flatten()).is_ok() {
             let _ = self.meet_other_fleet();

@@ -2,7 +2,7 @@
 
 use super::marker::{Granted, Noticed};
 use super::want::{Busy, Found, Own, Taken, Want};
-use super::{Held, Member, Note, SWAPS_MAX};
+use super::{Held, Member, Note, Notes, SWAPS_MAX};
 use crate::rules::{self, Holding, Proof, Taking};
 use crate::{Coordinator, FleetError, Marker, NumberKey, Swap, Swapped};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
@@ -11,6 +11,40 @@ use snowbank_id::numbering::Numbering;
 /// A start tries to take numbers at most this many times. A try can fail because another daemon is
 /// faster.
 pub(super) const TRIES_MAX: usize = 100;
+
+/// The most writes that are remembered. One try makes a few writes.
+const WRITES_MAX: usize = 100;
+
+/// What a process remembers from one try to take numbers to the next. While a start waits for a
+/// number, it tries again and again, each time with a new member.
+#[derive(Clone, Debug, Default)]
+pub struct Tried {
+    /// The identities of the writes by which the process tried to take numbers. If an answer was
+    /// lost, the write may have been done. Then the process may take the number even if its state
+    /// is an older copy, because it has handed out nothing since that write.
+    writes: Vec<String>,
+    /// True if this process has waited after an earlier try.
+    has_waited: bool,
+    /// The notes as the last try left them.
+    notes: Notes,
+}
+
+impl Tried {
+    /// Returns the notes of the last try, for a daemon that keeps no state.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
+    fn add(&mut self, write: &str) {
+        self.writes.push(write.to_owned());
+        let spare = self.writes.len().saturating_sub(WRITES_MAX);
+        self.writes.drain(..spare);
+    }
+
+    fn has(&self, write: &str) -> bool {
+        self.writes.iter().any(|tried| tried == write)
+    }
+}
 
 /// The bounds of a source that takes numbers. They follow from the values of the keys.
 struct Bounds {
@@ -291,5 +325,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another worker ID, stop \
              that daemon, or wait: if that daemon no longer runs, its worker ID is free from {free_at} on"
         ))
+    }
+}
+
+impl<C> Member<C> {
+    /// Gives the member the facts from earlier tries of this process.
+    pub fn after(self, tried: Tried) -> Self {
+        Member { tried, ..self }
+    }
+
+    /// Returns the facts for the next try. They say that the process has waited.
+    pub fn into_tried(self) -> Tried {
+        Tried { has_waited: true, notes: self.notes, ..self.tried }
     }
 }

@@ -1,3 +1,9 @@
+mod noticed;
+mod replaced;
+mod resumed;
+mod search;
+mod went_back;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -101,6 +107,8 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    fn hurry(&mut self) {}
+
     fn now(&self) -> BootMicros {
         self.0.lock().unwrap().boot
     }
@@ -117,8 +125,10 @@ impl Coordinator for Store {
         }
     }
 
-    fn leave_cluster(&mut self) {
-        self.set(Fault::None);
+    fn set_cluster(&mut self, cluster: Option<Cluster>) {
+        if cluster.is_none() {
+            self.set(Fault::None);
+        }
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
@@ -137,6 +147,11 @@ impl Coordinator for Store {
         drop(store);
         late.into_iter().for_each(|(key, text)| self.put(&key, &text));
         Ok(read)
+    }
+
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
@@ -388,7 +403,7 @@ fn a_first_start_whose_write_was_sent_twice_has_its_number() {
 }
 
 #[test]
-fn a_start_that_finds_its_own_write_keeps_the_floor_of_that_write() {
+fn a_start_that_finds_its_own_write_keeps_that_writes_floor() {
     let store = store();
     let mut first = member(&store, Notes::default());
     let ours = first.take(want(WALL, false), &five()).unwrap();

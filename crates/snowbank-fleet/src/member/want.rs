@@ -81,7 +81,7 @@ impl Want<'_> {
             until: rules::instant_of(numbering, note.acknowledged),
         });
         let taker = Taker { writes: &own.writes, acknowledged, wall, max_ahead: self.max_ahead };
-        rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
+        rules::judge(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
     /// Returns the bound of the first write: a horizon above the clock or the floor, whichever is

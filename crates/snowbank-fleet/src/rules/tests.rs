@@ -44,16 +44,16 @@ fn after(seconds: i64) -> UnixMicros {
 
 #[test]
 fn a_number_that_was_never_used_is_free() {
-    assert_eq!(take(None, after(0), taker(&[])), Ok(Taking::Above(0)));
+    assert_eq!(judge(None, after(0), taker(&[])), Ok(Taking::Above(0)));
 }
 
 #[test]
 fn a_state_resumes_only_if_the_last_write_is_its_own() {
     let own = [String::from("w1"), String::from("w2")];
     for write in ["w1", "w2"] {
-        assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
+        assert_eq!(judge(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
     }
-    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not a write of this state");
+    assert!(judge(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "w3 is not a write of this state");
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn a_state_is_the_newest_if_no_mark_is_above_its_ceiling() {
 #[test]
 fn a_number_whose_bound_is_near_is_taken_above_that_bound() {
     let other = key("w", 77);
-    assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
-    assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
-    let held = take(Some(&other), after(10), taker(&[])).unwrap_err();
+    assert_eq!(judge(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
+    assert_eq!(judge(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
+    let held = judge(Some(&other), after(10), taker(&[])).unwrap_err();
     assert_eq!((held.free_at, *held.key), (after(0), other.clone()));
     let released = NumberKey { released: true, ..other };
     assert!(
-        take(Some(&released), after(10), taker(&[])).is_err(),
+        judge(Some(&released), after(10), taker(&[])).is_err(),
         "its holder may not have noticed the release"
     );
 }
@@ -111,7 +111,7 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 }
 
 #[test]
-fn a_number_is_lost_if_its_key_is_gone_or_somebody_else_wrote_it() {
+fn a_number_is_lost_if_its_key_is_gone_or_written_by_another() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
     assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
@@ -158,24 +158,24 @@ fn a_replaced_write_with_the_same_bound_shows_a_restore() {
 #[test]
 fn a_state_keeps_its_number_while_the_lost_bound_is_ahead() {
     let in_term = |term: &str| NumberKey { term: term.to_owned(), ..key("w1", 77) };
-    let take = |key: Option<&NumberKey>, until, id_bound| {
+    let judge = |key: Option<&NumberKey>, until, id_bound| {
         let acknowledged = Some(Acknowledged { term: "t", id_bound, until });
-        super::take(key, after(0), Taker { acknowledged, ..taker(&[]) })
+        super::judge(key, after(0), Taker { acknowledged, ..taker(&[]) })
     };
     let ours = in_term("t");
     let anothers = in_term("u");
-    assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
-    assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
+    assert_eq!(judge(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
+    assert_eq!(judge(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
     assert_eq!(
-        take(Some(&ours), after(19), 88),
+        judge(Some(&ours), after(19), 88),
         Ok(Taking::Above(88)),
         "other daemons may have taken the number since"
     );
-    assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
-    assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
+    assert_eq!(judge(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
+    assert_eq!(judge(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
     let released = |highest: u64| NumberKey { released: true, highest, ..in_term("t") };
-    assert_eq!(take(Some(&released(88)), after(0), 88), Ok(Taking::Above(77)), "the release is newer");
-    assert_eq!(take(Some(&released(87)), after(60), 88), Ok(Taking::Again(88)), "released after a restore");
+    assert_eq!(judge(Some(&released(88)), after(0), 88), Ok(Taking::Above(77)), "the release is newer");
+    assert_eq!(judge(Some(&released(87)), after(60), 88), Ok(Taking::Again(88)), "released after a restore");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_number_that_is_free_by_another_clock_may_be_abandoned() {
         let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
         // The other daemon may have another `max_ahead`.
         for max_ahead in [MAX_AHEAD / 2, MAX_AHEAD, 6 * MAX_AHEAD] {
-            let is_taken = take(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
+            let is_taken = judge(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
             assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
         }
     }
@@ -226,7 +226,7 @@ proptest! {
         let bound = numbering.id_bound(Position(position).min(numbering.end()));
         let found = NumberKey { released, ..key(&write.to_string(), bound) };
         let own = [String::from("0"), String::from("1")];
-        match take(Some(&found), after(ahead_s), taker(&own)) {
+        match judge(Some(&found), after(ahead_s), taker(&own)) {
             Ok(Taking::Again(_)) => prop_assert!(false, "nothing was acknowledged"),
             Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
             Ok(Taking::Above(above)) => {

@@ -110,12 +110,16 @@ impl Key {
         }
         let mut key = [0; KEY_BYTES];
         for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
-            let digit =
-                |index: usize| char::from(pair[index]).to_digit(16).ok_or("a key with other characters");
-            *byte = (digit(0)? << 4 | digit(1)?) as u8;
+            *byte = hex_value(pair[0])? << 4 | hex_value(pair[1])?;
         }
         Ok(Key { version, permutation: Permutation::new(&key) })
     }
+}
+
+/// Reads a hexadecimal digit.
+fn hex_value(digit: u8) -> Result<u8, &'static str> {
+    let value = char::from(digit).to_digit(16).ok_or("a key with other characters")?;
+    Ok(value as u8)
 }
 
 /// Reads a version. Refuses leading zeros, so that an alias has one text only.

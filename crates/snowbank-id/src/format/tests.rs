@@ -262,8 +262,10 @@ proptest! {
             let text = codec.text(id).unwrap();
             prop_assert_eq!(codec.read(&text), Ok(id), "{}", text);
             // The text is the ID in the base of these characters.
-            let digit = |of: char| characters.find(of).unwrap() as u64;
-            let value = text.chars().fold(0, |value, of| value * u64::from(size) + digit(of));
+            let mut value = 0;
+            for digit in text.chars() {
+                value = value * u64::from(size) + characters.find(digit).unwrap() as u64;
+            }
             prop_assert_eq!(value, id, "{}", text);
         }
     }

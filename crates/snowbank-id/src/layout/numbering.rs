@@ -271,11 +271,12 @@ impl Tables {
 fn whole_tick(groups: &[Group], columns: &[Column]) -> Option<(u64, u64)> {
     let first_of = |group: &Group| group.base + columns[group.columns.start].offset;
     let stride = columns[0].stride;
-    let goes_on = |pair: &[Group]| {
-        let size = pair[1].start - pair[0].start;
-        first_of(&pair[0]) + size * stride == first_of(&pair[1])
-    };
-    let is_even = columns.iter().all(|column| column.stride == stride) && groups.windows(2).all(goes_on);
+    let has_one_stride = columns.iter().all(|column| column.stride == stride);
+    let is_even = has_one_stride
+        && groups.windows(2).all(|pair| {
+            let size = pair[1].start - pair[0].start;
+            first_of(&pair[0]) + size * stride == first_of(&pair[1])
+        });
     is_even.then(|| (first_of(&groups[0]), stride))
 }
 

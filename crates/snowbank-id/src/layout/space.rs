@@ -111,23 +111,34 @@ impl Layout {
     pub fn numbers_in_space(&self, workers: &WorkerSet) -> Vec<u64> {
         workers.iter().map(|worker| self.number_in_space(worker)).collect()
     }
+
+    /// Returns a worker ID of this layout's source and one of the other source that can hand out
+    /// the same ID, perhaps at different times. Returns `None` if there are no such worker IDs, or
+    /// if the layouts do not grow alike.
+    ///
+    /// If the weights of the layouts' fields do not divide each other, this function cannot decide.
+    /// It then returns two worker IDs even if they never collide.
+    pub fn collision(&self, workers: &WorkerSet, other: &Layout, others: &WorkerSet) -> Option<(u64, u64)> {
+        let numbers = self.numbers_in_space(workers);
+        let (one, two) = self.space().collision(&numbers, &other.space(), &other.numbers_in_space(others))?;
+        Some((workers.iter().nth(one)?, others.iter().nth(two)?))
+    }
+
+    /// Returns a [collision](Layout::collision) if the sources can hand out the same ID at about
+    /// the same time.
+    pub fn concurrent_collision(
+        &self,
+        workers: &WorkerSet,
+        other: &Layout,
+        others: &WorkerSet,
+    ) -> Option<(u64, u64)> {
+        self.space().runs_beside(&other.space()).then(|| self.collision(workers, other, others))?
+    }
 }
 
-/// Returns two worker IDs, one of each source, that can hand out the same ID, perhaps at different
-/// times. Returns `None` if there are no such worker IDs, or if the layouts do not grow alike.
-///
-/// If the weights of the layouts' fields do not divide each other, this function cannot decide. It
-/// then returns two worker IDs even if they never collide.
-pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
-    let numbers = left.0.numbers_in_space(left.1);
-    let others = right.0.numbers_in_space(right.1);
-    let (one, other) = left.0.space().collision(&numbers, &right.0.space(), &others)?;
-    Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
-}
-
-/// Returns a [`collision`] if the sources can hand out the same ID at about the same time.
-pub fn concurrent_collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
-    left.0.space().runs_beside(&right.0.space()).then(|| collision(left, right))?
+/// Returns the digits of an ID that lie between these pairs of weights, each at its place.
+fn digits(id: u64, weights: &[(u64, u64)]) -> u64 {
+    weights.iter().map(|(low, high)| id % high / low * low).sum()
 }
 
 fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
@@ -191,14 +202,12 @@ impl Space {
             .map(|pair| (pair[0], pair[1]))
             .filter(|&(low, high)| self.is_fixed(low, high) && other.is_fixed(low, high))
             .collect();
-        let key =
-            |fixed: u64| -> u64 { fixed_in_both.iter().map(|(low, high)| fixed % high / low * low).sum() };
-        let mut by_key = HashMap::new();
+        let mut by_digits = HashMap::new();
         for (index, &number) in numbers.iter().enumerate() {
-            by_key.entry(key(self.fixed_part(number))).or_insert(index);
+            by_digits.entry(digits(self.fixed_part(number), &fixed_in_both)).or_insert(index);
         }
         others.iter().enumerate().find_map(|(index, &number)| {
-            by_key.get(&key(other.fixed_part(number))).map(|&mine| (mine, index))
+            by_digits.get(&digits(other.fixed_part(number), &fixed_in_both)).map(|&mine| (mine, index))
         })
     }
 

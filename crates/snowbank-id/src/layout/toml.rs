@@ -95,14 +95,14 @@ impl FieldForm {
                 return Err(LayoutError::new(reason));
             }
         };
-        let role = match (self.random, self.constant) {
-            (false, None) => FieldSpec::role_of(&name),
-            (true, None) => Role::Random,
-            (false, Some(value)) => Role::Constant(value),
-            (true, Some(_)) => {
+        let role = match self.constant {
+            Some(_) if self.random => {
                 let reason = format!("field {name:?} is both constant and random; choose one");
                 return Err(LayoutError::new(reason));
             }
+            Some(value) => Role::Constant(value),
+            None if self.random => Role::Random,
+            None => FieldSpec::role_of(&name),
         };
         Ok(FieldSpec { name, size, role })
     }

@@ -13,7 +13,7 @@ use super::*;
 use crate::locked_file::file_id;
 use crate::{Cause, Owner};
 use snowbank_core::clock::BootMicros;
-use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
+use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
@@ -141,7 +141,7 @@ fn a_file_that_others_change_or_replace_is_noticed() {
 }
 
 #[test]
-fn after_a_failure_a_new_file_replaces_the_state_file() {
+fn a_new_file_replaces_the_state_file_after_a_failure() {
     let directory = tempfile::tempdir().unwrap();
     let path = file::path(directory.path());
     let numbering = numbering("twitter", "1");
@@ -210,6 +210,12 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
     (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
 }
 
+fn has_collision(left: &Numbering, right: &Numbering) -> bool {
+    let (left, workers) = left.snowflake().unwrap();
+    let (right, others) = right.snowflake().unwrap();
+    left.collision(workers, right, others).is_some()
+}
+
 proptest! {
     /// A history consists of any configurations, clocks, crashes and clean stops. Every start must
     /// lie above all IDs that were ever granted to a source that can make the same IDs. It must
@@ -223,11 +229,10 @@ proptest! {
             wall.0 += step_ms * 1_000;
             let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
             // As the settings demand, no two sources have the same name or IDs.
-            let collides = |left: usize, right: usize| {
-                let ids = |index: usize| numberings[index].snowflake().unwrap();
-                configured[left].0 == configured[right].0 || collision(ids(left), ids(right)).is_some()
-            };
-            if (0..configured.len()).any(|right| (0..right).any(|left| collides(left, right))) {
+            let collides = |right: usize| (0..right).any(|left| {
+                configured[left].0 == configured[right].0 || has_collision(&numberings[left], &numberings[right])
+            });
+            if (0..configured.len()).any(collides) {
                 continue;
             }
             let claimants: Vec<Claimant<'_>> = configured.iter().zip(&numberings).map(|(source, numbering)| claimant(source.0, numbering)).collect();
@@ -239,7 +244,7 @@ proptest! {
                 let start = start.unwrap_or(first);
                 let ids = numbering.snowflake().unwrap();
                 for (layout, workers, bound) in &granted {
-                    let is_apart = collision(ids, (layout, workers)).is_none();
+                    let is_apart = ids.0.collision(ids.1, layout, workers).is_none();
                     prop_assert!(is_apart || numbering.id_bound(start) >= *bound, "workers {workers} of {layout}");
                 }
                 for record in stored.iter().filter(|record| record.name == claimant.name) {
@@ -297,7 +302,7 @@ fn a_let_go_record_stays_until_the_new_record_is_as_high() {
 }
 
 #[test]
-fn without_its_fleet_a_source_starts_above_assigned_bounds() {
+fn a_source_without_its_fleet_starts_above_assigned_bounds() {
     let given = numbering("twitter", "5");
     let hour = 3_600_000;
     let records = [assigned("7", hour)];

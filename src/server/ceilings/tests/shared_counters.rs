@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
-    Coordinator, CounterKey, FleetError, Member, Names, NoAnswer, Notes, NumberRange, Swap, Swapped,
+    Cluster, Coordinator, CounterKey, FleetError, Member, Names, NoAnswer, Notes, NumberRange, Swap, Swapped,
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
@@ -85,6 +85,8 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
+    fn hurry(&mut self) {}
+
     fn now(&self) -> BootMicros {
         BootMicros(0)
     }
@@ -103,6 +105,13 @@ impl Coordinator for Store {
             _ => Ok(vec![keys.newest()]),
         }
     }
+
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
+    }
+
+    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("no numbers are listed")

@@ -39,8 +39,7 @@ fn marks_reach_the_stored_bound_even_if_the_fleet_grants_less() {
     }
     let noted = world.source.numbering().id_bound(durable);
     assert!(!world.marked.is_empty());
-    let is_lower = |&&(_, id_bound): &&(usize, u64)| id_bound < noted;
-    let lower = world.marked.iter().find(is_lower);
+    let lower = world.marked.iter().find(|(_, id_bound)| *id_bound < noted);
     assert_eq!(lower, None, "a start would mistake an older copy of the state for the newest");
 }
 
@@ -49,24 +48,22 @@ fn marks_reach_the_stored_bound_even_if_the_fleet_grants_less() {
 fn a_failed_write_to_the_coordinator_is_retried_each_period() {
     let (managed, covered) = covered();
     let mut world = under_fleet(managed, covered);
-    let mut raise = |reading| {
+    let half_used_us = 200 * SECOND_US;
+    let period_us = PERIOD.as_micros() as i64;
+    for (us, raises) in [(0, 1), (1, 0), (period_us - 1, 0), (period_us, 1), (period_us + 1, 0)] {
+        let reading = later(half_used_us + us, 0);
         world.source.grant().want_more();
         let polled = world.poll(reading);
-        let raises = to_coordinator(&polled);
+        assert_eq!(to_coordinator(&polled), raises, "after {us} us");
         for write in &polled.writes {
             let result = if write.writer == COORDINATOR { failed() } else { Ok(()) };
             world.end(write, result, reading).expect("the write is in flight");
         }
-        raises
-    };
-    let half_used_us = 200 * SECOND_US;
-    let period_us = PERIOD.as_micros() as i64;
-    let raises = [0, 1, period_us - 1, period_us, period_us + 1].map(|us| raise(later(half_used_us + us, 0)));
-    assert_eq!(raises, [1, 0, 0, 1, 0]);
+    }
 }
 
 #[test]
-fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
+fn the_coordinator_gets_only_its_sources_ceilings_and_when_due() {
     let half_used = later(200 * SECOND_US, 0);
     let (source, covered) = covered();
     let mut world = under_fleet(source, covered);
@@ -85,7 +82,7 @@ fn the_coordinator_gets_ceilings_only_of_its_sources_and_when_due() {
 }
 
 #[test]
-fn a_poll_tells_failures_of_the_coordinator_from_those_of_the_disk() {
+fn failures_of_the_coordinator_and_of_the_disk_are_told_apart() {
     let half_used = later(200 * SECOND_US, 0);
     for is_local in [true, false] {
         let (managed, covered) = covered();

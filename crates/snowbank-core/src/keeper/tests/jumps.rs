@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn after_a_jump_only_ceilings_written_since_are_granted() {
+fn only_ceilings_written_since_a_jump_are_granted() {
     let mut world = World::new();
     let before = only(&world.poll(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);

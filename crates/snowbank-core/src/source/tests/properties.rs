@@ -27,6 +27,95 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..200)
 }
 
+/// A source, and what became of the steps so far.
+struct History {
+    source: Source,
+    rng: fastrand::Rng,
+    now: Now,
+    /// The position after the last direct claim.
+    next_free: Position,
+    /// The requests that were admitted: each with its count, and whether it accepts fewer IDs.
+    promised: Vec<(WaitId, u64, bool)>,
+    claimed: Vec<Span>,
+}
+
+impl History {
+    fn new(source: Source, seed: u64) -> History {
+        History {
+            source,
+            rng: fastrand::Rng::with_seed(seed),
+            now: START,
+            next_free: Position(0),
+            promised: Vec::new(),
+            claimed: Vec::new(),
+        }
+    }
+
+    fn play(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let now = self.now;
+        match *step {
+            Step::Sleep { us } => self.now = now.after(Duration::from_micros(us)),
+            Step::Jump { us } => self.now.wall.0 += us,
+            Step::Claim { count } => {
+                let window = self.source.window(now);
+                if let Some(from) = self.source.claim(&window, count, &mut self.rng) {
+                    prop_assert!(from >= window.floor);
+                    self.check_claim(Span { from, count })?;
+                }
+            }
+            Step::Wait { count, wait_ms, partial } => {
+                let request = WaitRequest { partial, ..request(count, now, wait_ms) };
+                if let Ok(id) = self.source.admit(&self.source.window(now), request) {
+                    self.promised.push((id, count, partial));
+                }
+            }
+            Step::Advance => {
+                self.source.advance(now, &mut self.rng);
+            }
+            Step::Ceiling { ahead_ms } => {
+                let numbering = self.source.numbering();
+                let reach = now.after(Duration::from_millis(ahead_ms)).wall;
+                self.source.grant().raise(numbering.first_of(numbering.tick_at(reach)));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_claim(&mut self, span: Span) -> Result<(), TestCaseError> {
+        let numbering = self.source.numbering();
+        prop_assert!(span.count > 0);
+        prop_assert!(span.from >= self.next_free, "claimed {span:?} below {:?}", self.next_free);
+        prop_assert!(span.end() <= self.source.grant().ceiling());
+        let last = numbering.start_of(numbering.tick_of(Position(span.end().0 - 1)));
+        prop_assert!(last.0 <= self.now.wall.0 + clock::micros(RULES.max_ahead));
+        self.next_free = span.end();
+        self.claimed.push(span);
+        Ok(())
+    }
+
+    /// Ends all waits, whatever the clock does, and checks their IDs.
+    fn end_waits(&mut self) -> Result<(), TestCaseError> {
+        let now = self.now.after(Duration::from_secs(1));
+        prop_assert_eq!(self.source.advance(now, &mut self.rng).next_in, None);
+        prop_assert_eq!(self.source.wait_queue().admitted_ids(), 0);
+        let finished = self.source.collect(0);
+        prop_assert_eq!(finished.len(), self.promised.len());
+        for each in finished {
+            let ids: u64 = each.spans.iter().map(|span| span.count).sum();
+            let &(_, count, partial) =
+                self.promised.iter().find(|one| one.0 == each.id).expect("was admitted");
+            match each.refusal {
+                None if partial => prop_assert!(ids >= 1 && ids <= count),
+                None => prop_assert_eq!(ids, count),
+                Some(_) => prop_assert!(ids < count),
+            }
+            prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
+            self.claimed.extend(each.spans);
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     /// Under any clock, each direct claim lies above all earlier ones, below the ceiling, and
     /// within `max_ahead` of the wall clock. When all waits have ended, no ID counts as admitted.
@@ -46,65 +135,12 @@ proptest! {
         let numbering = numbering(if scarce { SCARCE } else { TWITTER });
         let ceiling = numbering.first_of(numbering.tick_at(after_ms(20).wall));
         let source = Source::new(String::from("test"), numbering, rules, Grant::new(ceiling), Position(0), BEFORE);
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let mut now = START;
-        let mut next_free = Position(0);
-        let mut promised = Vec::new();
-        let mut claimed = Vec::new();
-        let mut check = |span: Span, now: Now| {
-            let numbering = source.numbering();
-            prop_assert!(span.count > 0);
-            prop_assert!(span.from >= next_free, "claimed {span:?} below {next_free:?}");
-            prop_assert!(span.end() <= source.grant().ceiling());
-            let last = numbering.start_of(numbering.tick_of(Position(span.end().0 - 1)));
-            prop_assert!(last.0 <= now.wall.0 + clock::micros(rules.max_ahead));
-            next_free = span.end();
-            claimed.push(span);
-            Ok(())
-        };
-        for step in steps {
-            match step {
-                Step::Sleep { us } => now = now.after(Duration::from_micros(us)),
-                Step::Jump { us } => now.wall.0 += us,
-                Step::Claim { count } => {
-                    let window = source.window(now);
-                    if let Some(from) = source.claim(&window, count, &mut rng) {
-                        prop_assert!(from >= window.floor);
-                        check(Span { from, count }, now)?;
-                    }
-                }
-                Step::Wait { count, wait_ms, partial } => {
-                    let request = WaitRequest { partial, ..request(count, now, wait_ms) };
-                    if let Ok(id) = source.admit(&source.window(now), request) {
-                        promised.push((id, count, partial));
-                    }
-                }
-                Step::Advance => {
-                    source.advance(now, &mut rng);
-                }
-                Step::Ceiling { ahead_ms } => {
-                    let reach = now.after(Duration::from_millis(ahead_ms)).wall;
-                    source.grant().raise(source.numbering().first_of(source.numbering().tick_at(reach)));
-                }
-            }
+        let mut history = History::new(source, seed);
+        for step in &steps {
+            history.play(step)?;
         }
-        // All waits end, whatever the clock does.
-        now = now.after(Duration::from_secs(1));
-        prop_assert_eq!(source.advance(now, &mut rng).next_in, None);
-        prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
-        let mut finished = source.collect(0);
-        prop_assert_eq!(finished.len(), promised.len());
-        for each in &mut finished {
-            let ids: u64 = each.spans.iter().map(|span| span.count).sum();
-            let &(_, count, partial) = promised.iter().find(|one| one.0 == each.id).expect("was admitted");
-            match each.refusal {
-                None if partial => prop_assert!(ids >= 1 && ids <= count),
-                None => prop_assert_eq!(ids, count),
-                Some(_) => prop_assert!(ids < count),
-            }
-            prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
-        }
-        claimed.extend(finished.iter().flat_map(|each| &each.spans));
+        history.end_waits()?;
+        let History { source, mut claimed, .. } = history;
         claimed.sort_by_key(|span| span.from);
         prop_assert!(claimed.windows(2).all(|pair| pair[0].end() <= pair[1].from));
         prop_assert!(claimed.iter().all(|span| span.end() <= source.grant().ceiling()));

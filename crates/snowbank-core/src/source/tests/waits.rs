@@ -1,4 +1,4 @@
-//! Requests that wait: admission, order, passing, partial replies and lost grants.
+//! Requests that wait: admission, order, bypass, partial replies and lost grants.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn a_request_that_cannot_wait_wakes_the_keeper_too() {
 }
 
 #[test]
-fn without_a_burst_window_half_of_the_ticks_are_promised() {
+fn half_of_the_ticks_are_promised_without_a_burst_window() {
     let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
     let window = source.window(START);
     assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
@@ -63,11 +63,11 @@ fn a_step_forward_makes_no_waiting_request_urgent() {
     source.advance(stepped(7), &mut rng());
     let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
     assert_eq!(served, [(sooner.expect("the IDs are available beside those of the others"), None)]);
-    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "a small request passes");
+    assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "a small request bypasses it");
 }
 
 #[test]
-fn after_a_jump_old_limits_refuse_no_request() {
+fn old_limits_refuse_no_request_after_a_jump() {
     let stepped = |ms| {
         let now = after_ms(ms);
         Now { wall: UnixMicros(now.wall.0 + 3 * SECOND_US), ..now }
@@ -77,7 +77,7 @@ fn after_a_jump_old_limits_refuse_no_request() {
     source.grant().revoke();
     source.grant().raise(source.numbering().end());
     let window = source.window(stepped(5));
-    source.claim(&window, 1, &mut rng()).expect("it passes the waiting request");
+    source.claim(&window, 1, &mut rng()).expect("it bypasses the waiting request");
     source.admit(&window, request(20, START, 999)).expect("both requests can be served");
     let mut ended = Vec::new();
     for ms in 5..50 {
@@ -103,7 +103,7 @@ fn a_request_during_a_jump_waits_until_the_keeper_has_polled() {
 
 /// Refused requests must not count as waiting.
 #[test]
-fn refused_requests_do_not_stop_small_ones_from_passing() {
+fn refused_requests_do_not_stop_the_bypass_of_small_ones() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);
@@ -114,12 +114,13 @@ fn refused_requests_do_not_stop_small_ones_from_passing() {
     }
     assert_eq!(source.wait_queue().admitted_ids(), 4_096 * 8);
     source.advance(after_ms(1), &mut rng());
-    source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes the waiting request");
+    source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it bypasses the waiting request");
 }
 
-/// Requests that pass can claim positions of a tick before the wake-up that shares out this tick.
+/// Requests that bypass others can claim positions of a tick before the wake-up that shares out
+/// this tick.
 #[test]
-fn small_requests_that_pass_break_no_promise() {
+fn small_requests_that_bypass_break_no_promise() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let window = source.window(START);

@@ -1,7 +1,7 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its
 //! deadline, and if every request admitted before it still gets its own positions in time.
 
-use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest};
+use super::{BYPASS_SHARE, Entry, Queue, Refusal, WaitId, WaitRequest};
 use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
@@ -60,21 +60,21 @@ impl Source {
         if self.kind.follows_the_clock() {
             self.close_bypass_to_its_promise(window, &mut queue);
         } else {
-            self.let_pass(queue.waiting.len(), 0);
+            self.let_bypass(queue.waiting.len(), 0);
         }
         Ok(id)
     }
 
-    /// Lowers the number of IDs that passing requests may take, so that every promise can be kept,
-    /// including the newest.
+    /// Lowers the number of IDs that requests may take by a bypass, so that every promise can be
+    /// kept, including the newest.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
-            1 => self.wait_queue.left_for_passing,
-            _ => self.wait_queue.passing_left.load(Ordering::Relaxed),
+            1 => self.wait_queue.left_for_bypass,
+            _ => self.wait_queue.bypass_left.load(Ordering::Relaxed),
         };
         let spare = queue.summary().laxity(window.limit.0).min(self.left(window));
-        self.let_pass(waiting, left.min(spare));
+        self.let_bypass(waiting, left.min(spare));
     }
 
     /// Checks that a request can be promised its positions. Returns the supply's limit; `None`
@@ -121,12 +121,13 @@ impl Source {
     /// a large request is never promised positions that others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
-        let is_large = count > self.wait_queue.share_of_tick(others + 1);
         let held = supply.limit.saturating_sub(supply.next);
-        let not_promised = match (others, is_large) {
-            (0, _) => 0,
-            (_, false) => supply.to_come / RESERVED_SHARE,
-            (_, true) => supply.to_come / PASSING_SHARE,
+        let not_promised = if others == 0 {
+            0
+        } else if count > self.wait_queue.share_of_tick(others + 1) {
+            supply.to_come / BYPASS_SHARE
+        } else {
+            supply.to_come / RESERVED_SHARE
         };
         let held = held.saturating_sub(not_promised);
         let summary = queue.summary();

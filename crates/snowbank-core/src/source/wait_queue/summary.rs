@@ -51,7 +51,7 @@ struct Group {
 }
 
 /// The fraction of positions to come, as a divisor, that [`Summary::due_now`] does not count on.
-pub(super) const LEFT_OUT: u64 = super::PASSING_SHARE;
+pub(super) const LEFT_OUT: u64 = super::BYPASS_SHARE;
 
 impl Group {
     fn of(wants: Vec<Want>) -> Group {

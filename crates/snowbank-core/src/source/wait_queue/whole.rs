@@ -46,7 +46,7 @@ impl Source {
         });
         queue.finished.extend(served.map(|entry| entry.finish(None, queue.generation)));
         // All later requests must join the queue.
-        self.let_pass(queue.waiting.len(), 0);
+        self.let_bypass(queue.waiting.len(), 0);
     }
 
     /// Returns the fewest numbers for which the wait of a request ends. Even a partial request

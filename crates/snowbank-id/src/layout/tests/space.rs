@@ -26,7 +26,7 @@ fn meet(left: (&str, &str), right: (&str, &str)) -> Option<(u64, u64)> {
     let built = |(spec, workers): (&str, &str)| (layout(spec), workers.parse::<WorkerSet>().unwrap());
     let left = built(left);
     let right = built(right);
-    collision((&left.0, &left.1), (&right.0, &right.1))
+    left.0.collision(&left.1, &right.0, &right.1)
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
 /// Generates the sizes of the fields of two layouts, and how many times longer the second layout's
 /// tick is.
 fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
-    let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
-    (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
+    let factor = prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
+    (vec(factor, 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
         let longer = if times > 1 { [&factors[..], &[times]].concat() } else { factors.clone() };
         (Just(factors).prop_shuffle(), Just(longer).prop_shuffle(), Just(times))
     })
@@ -189,8 +189,8 @@ proptest! {
         for (worker, mine) in left_ids.iter().enumerate() {
             for (other, theirs) in right_ids.iter().enumerate() {
                 let single = |worker: usize| WorkerSet::single(worker as u64);
-                let found = collision((&left, &single(worker)), (&right, &single(other)));
-                let back = collision((&right, &single(other)), (&left, &single(worker)));
+                let found = left.collision(&single(worker), &right, &single(other));
+                let back = right.collision(&single(other), &left, &single(worker));
                 prop_assert_eq!(found.is_some(), back.is_some());
                 let is_common = !mine.is_disjoint(theirs);
                 prop_assert!(!is_common || found.is_some(), "{} {} and {} {}", left, worker, right, other);
@@ -199,12 +199,12 @@ proptest! {
         }
         // The sets of all workers collide if any two workers have an ID in common.
         let everyone = |layout: &Layout| WorkerSet::from_list(0..layout.workers()).unwrap();
-        let all = collision((&left, &everyone(&left)), (&right, &everyone(&right)));
+        let all = left.collision(&everyone(&left), &right, &everyone(&right));
         let is_common = left_ids.iter().any(|mine| right_ids.iter().any(|theirs| !mine.is_disjoint(theirs)));
         prop_assert!(!is_common || all.is_some());
         if let Some((worker, other)) = all {
-            let single = WorkerSet::single;
-            prop_assert!(collision((&left, &single(worker)), (&right, &single(other))).is_some());
+            let found = left.collision(&WorkerSet::single(worker), &right, &WorkerSet::single(other));
+            prop_assert!(found.is_some());
         }
     }
 
@@ -213,6 +213,6 @@ proptest! {
         let space = layout.space();
         prop_assert_eq!(space.to_string().parse(), Ok(space));
         let worker = WorkerSet::single(worker % layout.workers());
-        prop_assert!(collision((&layout, &worker), (&layout, &worker)).is_some());
+        prop_assert!(layout.collision(&worker, &layout, &worker).is_some());
     }
 }

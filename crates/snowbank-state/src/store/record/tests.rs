@@ -20,7 +20,7 @@ fn a_record_reads_back_as_it_was_written() {
 }
 
 #[test]
-fn the_bound_of_assigned_worker_ids_covers_present_and_earlier_ones() {
+fn the_bound_of_assigned_worker_ids_covers_earlier_ones_too() {
     let never = record("orders", "twitter", "1", 0);
     let of = |record: Record| record.bound_of_assigned();
     assert_eq!(of(never.clone()), None);

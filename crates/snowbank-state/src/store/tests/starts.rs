@@ -99,7 +99,7 @@ fn a_far_bound_is_refused_only_if_the_id_space_changed() {
 }
 
 #[test]
-fn after_a_crash_only_other_worker_ids_start_at_the_id_clock() {
+fn only_other_worker_ids_start_at_the_id_clock_after_a_crash() {
     let used = numbering("twitter", "1");
     let unused = numbering("twitter", "2");
     let both = numbering("twitter", "1-2");

@@ -9,10 +9,10 @@
 //! The search has no shared counters, no daemons with several sources, and no starts that wait and
 //! try again. The simulation in `tests/simulation/fleet.rs` has the last two of these. No time
 //! passes within an event. So the search lets the pause of a start end only after a daemon that
-//! lost a write has asked the coordinator. `member/noticed.rs` tests that daemons ask in time. The
+//! lost a write has asked the coordinator. `noticed.rs` tests that daemons ask in time. The
 //! coordinator goes back only if no two clocks differ by more than the shortest `max_ahead`. The
-//! coordinator never comes back as another cluster: `member/went_back.rs` tests that. No daemon
-//! restarts with a longer reach than before.
+//! coordinator never comes back as another cluster: `went_back.rs` tests that. No daemon restarts
+//! with a longer reach than before.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` sets the number of events in a row, and `SNOWBANK_SEARCH_FAULTS` the
 //! number of faults. `tests/long` searches deeper than `cargo test`.
@@ -79,25 +79,26 @@ fn search(start: World, depth: usize) -> usize {
 fn successors(worlds: &[World]) -> Vec<(u128, World)> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = worlds.len().div_ceil(threads).max(1);
-    let search_part = |worlds: &[World]| {
-        let mut seen = Visited::default();
-        let mut all = Vec::new();
-        for world in worlds {
-            world.for_each_successor(|next| {
-                let hash = canonical::hash(&next);
-                if seen.is_new(hash, next.server.faults_left) {
-                    all.push((hash, next));
-                }
-            });
-        }
-        all
-    };
     thread::scope(|scope| {
         let running: Vec<_> =
-            worlds.chunks(part).map(|part| scope.spawn(move || search_part(part))).collect();
+            worlds.chunks(part).map(|part| scope.spawn(move || successors_of_part(part))).collect();
         let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
         ended.flat_map(|found| found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
+}
+
+fn successors_of_part(worlds: &[World]) -> Vec<(u128, World)> {
+    let mut seen = Visited::default();
+    let mut all = Vec::new();
+    for world in worlds {
+        world.for_each_successor(|next| {
+            let hash = canonical::hash(&next);
+            if seen.is_new(hash, next.server.faults_left) {
+                all.push((hash, next));
+            }
+        });
+    }
+    all
 }
 
 /// Reads a number from the environment.

@@ -272,6 +272,10 @@ impl Machine {
         }
     }
 
+    pub(super) fn is_idle(&self) -> bool {
+        self.daemon.is_none() && self.starting.is_none()
+    }
+
     /// Kills the daemon, or a start.
     pub(super) fn kill(&mut self) {
         wire::count_fault();

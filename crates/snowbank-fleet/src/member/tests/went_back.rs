@@ -1,10 +1,5 @@
 //! Tests: a coordinator that went back.
 
-use super::tests::{
-    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, five, holder, is_lost, key_five, lengthen_reach,
-    marker_at, marker_key, member, new_identity, numbering, operate, other, pick, preparing, store, take,
-    twitter, want,
-};
 use super::*;
 use crate::counter::CounterKey;
 use crate::{Begins, Marker, NumberRange, Preparing};
@@ -256,7 +251,7 @@ fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
 }
 
 #[test]
-fn a_start_that_is_refused_after_it_raised_the_floor_raises_it_once() {
+fn a_start_raises_the_floor_once_even_if_it_is_refused() {
     let (store, daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
     take(&mut other(&store), want(wall, false), &five());
@@ -288,7 +283,7 @@ fn a_start_after_a_release_without_an_answer_notices_no_restore() {
 
 /// The coordinator lost the number's key while the daemon was stopped.
 #[test]
-fn a_start_that_picks_a_number_raises_the_floor_ahead_of_its_clock() {
+fn a_start_that_picks_raises_the_floor_ahead_of_its_clock() {
     let store = store();
     let (first, _) = holder(&store);
     store.remove(&key_five());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use crate::{Cluster, Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
@@ -178,6 +178,8 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
+    fn hurry(&mut self) {}
+
     fn connections(&self) -> u64 {
         0
     }
@@ -194,6 +196,13 @@ impl Coordinator for Wire {
         let seen = with(Scene::seen)?;
         Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
     }
+
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
+    }
+
+    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         let seen = with(Scene::seen)?;

@@ -1,9 +1,5 @@
 //! Tests: starts that go on without asking the coordinator, and starts that must ask it.
 
-use super::tests::{
-    Fault, HORIZON, Store, WALL, clocks, five, five_at, holder, is_lost, key_five, marker_at, marker_key,
-    member, pick, store, store_of, take, twitter, want,
-};
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -174,7 +170,7 @@ fn a_start_that_did_not_ask_records_its_longer_horizon() {
 }
 
 #[test]
-fn a_check_of_a_start_that_did_not_ask_records_its_longer_horizon() {
+fn a_start_that_did_not_ask_records_its_horizon_at_a_check() {
     let store = store();
     let (first, _) = holder(&store);
     let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };

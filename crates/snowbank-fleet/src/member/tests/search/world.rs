@@ -118,23 +118,24 @@ impl World {
             faults_left: faults,
             may_go_back: clocks != AllClocks::Differ,
         };
-        let machine = |index: usize| Machine {
-            space: Space::First,
-            given: (index < 2).then_some(Ids::Zero),
-            state: format!("state-{index}"),
-            notes: Notes::default(),
-            noted_in: index as u64,
-            ceilings: [None; NUMBERS],
-            marks: [const { None }; NUMBERS],
-            boot: index as u64,
-            wall_minus_boot_us: 0,
-            starting: None,
-            daemon: None,
-            horizon: HORIZONS[index],
-            max_ahead: MAX_AHEADS[index],
-            has_lost: false,
-        };
-        let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
+        let machines = [0, 1, 2].map(|index| {
+            Arc::new(Machine {
+                space: Space::First,
+                given: (index < 2).then_some(Ids::Zero),
+                state: format!("state-{index}"),
+                notes: Notes::default(),
+                noted_in: index as u64,
+                ceilings: [None; NUMBERS],
+                marks: [const { None }; NUMBERS],
+                boot: index as u64,
+                wall_minus_boot_us: 0,
+                starting: None,
+                daemon: None,
+                horizon: HORIZONS[index],
+                max_ahead: MAX_AHEADS[index],
+                has_lost: false,
+            })
+        });
         let used = [0; IDS];
         let time = WALLS[0];
         let boots = MACHINES as u64;
@@ -279,24 +280,23 @@ impl World {
                 continue;
             }
             events.push(Event::Boot(index));
-            let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
-            let is_alike = |to: usize| self.machines[to].space == machine.space;
-            let idle = (0..MACHINES).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
-            for to in idle {
+            for to in (0..MACHINES).filter(|&to| to != index) {
+                if self.machines[to].space != machine.space || !self.machines[to].is_idle() {
+                    continue;
+                }
                 events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
                 events.push(Event::Snapshot(index, to));
-                if !is_idle(machine) {
+                if !machine.is_idle() {
                     events.push(Event::Jump(index, to));
                 }
             }
         }
         events.extend((0..self.server.late.len()).map(Event::Late));
         let is_prepared = !self.server.keys.is_empty();
-        let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
         if has_faults && is_prepared {
             events.push(Event::LoseData);
         }
-        if !is_prepared && !self.machines.iter().any(runs) {
+        if !is_prepared && self.machines.iter().all(|machine| machine.is_idle()) {
             events.push(Event::Prepare);
         }
         if self.server.can_go_back() {
@@ -490,12 +490,13 @@ impl World {
             server.backups.truncate(at);
             Arc::clone(&server.keys)
         });
-        let has_lost = |machine: &Machine| {
-            let restored = |number| key(&keys, machine.space, number).map_or(0, |key| key.id_bound);
-            (0..NUMBERS).any(|number| machine.acknowledged(number) > restored(number))
-        };
         for at in 0..self.machines.len() {
-            if !self.machines[at].is_late() && has_lost(&self.machines[at]) {
+            let machine = &self.machines[at];
+            let has_lost = (0..NUMBERS).any(|number| {
+                let restored = key(&keys, machine.space, number).map_or(0, |key| key.id_bound);
+                machine.acknowledged(number) > restored
+            });
+            if has_lost && !machine.is_late() {
                 self.machine(at).has_lost = true;
                 wire::with_server(|server| server.lost_writes = true);
             }

@@ -3,7 +3,7 @@
 use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
 use super::wire::{self, Wire};
 use super::world::World;
-use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
+use crate::{Begins, Cluster, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
 use snowbank_core::clock::BootMicros;
 
 /// The indices of the last calls of `fleet init --add`: its first write, the second list of the
@@ -35,6 +35,8 @@ impl Console<'_> {
 }
 
 impl Coordinator for Console<'_> {
+    fn hurry(&mut self) {}
+
     fn connections(&self) -> u64 {
         0
     }
@@ -46,6 +48,13 @@ impl Coordinator for Console<'_> {
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         self.call().read(keys)
     }
+
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
+    }
+
+    fn set_cluster(&mut self, _: Option<Cluster>) {}
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         self.call().list(prefix)

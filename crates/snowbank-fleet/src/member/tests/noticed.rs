@@ -5,9 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::tests::{
-    self, HORIZON, MAX_AHEAD, WALL, clocks, five, is_lost, key_five, marker_key, names, new_identity, twitter,
-};
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
 use snowbank_id::layout::WorkerSet;
@@ -90,6 +87,8 @@ impl AsMut<dyn Coordinator> for Slow {
 }
 
 impl Coordinator for Slow {
+    fn hurry(&mut self) {}
+
     fn connections(&self) -> u64 {
         0
     }
@@ -111,6 +110,13 @@ impl Coordinator for Slow {
         Ok(read)
     }
 
+    /// There is one endpoint.
+    fn read_at_each(&mut self, _: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
+    }
+
+    fn set_cluster(&mut self, _: Option<Cluster>) {}
+
     fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
         unreachable!("no job lists keys")
     }
@@ -121,7 +127,7 @@ impl Coordinator for Slow {
         world.await_answer()?;
         world.restore_if_due();
         world.outrun(&swaps[0].key);
-        let swapped = tests::apply(&mut world.keys, swaps);
+        let swapped = apply(&mut world.keys, swaps);
         if world.floor() > UnixMicros(0) {
             let now = world.now;
             world.noticed.get_or_insert(now);
@@ -133,7 +139,7 @@ impl Coordinator for Slow {
 /// Returns the want of a daemon with a short horizon, so that only the marker's period sets the
 /// pause.
 fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
-    Want { horizon: SHORT_HORIZON, ..tests::want(wall, is_proven) }
+    Want { horizon: SHORT_HORIZON, ..super::want(wall, is_proven) }
 }
 
 /// Returns a member that holds nothing yet.

@@ -3,10 +3,6 @@
 
 use std::time::Duration;
 
-use super::tests::{
-    HORIZON, Store, WALL, at, clocks, five, holder, is_lost, key_five, lengthen_reach, marker_at, marker_key,
-    member, new_identity, numbering, operate, preparing, store, take, twitter, want,
-};
 use super::*;
 use crate::{Begins, Freeing, Marker, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
