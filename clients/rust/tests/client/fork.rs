@@ -49,7 +49,12 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
 #[test]
 fn a_forked_child_gets_none_of_its_parents_ids() {
     let mut alone = Command::new(std::env::current_exe().expect("a path"));
-    alone.args(["--exact", "fork::a_fork_empties_the_buffers_of_the_child_alone", "--ignored", "--nocapture"]);
+    alone.args([
+        "--exact",
+        "fork::a_fork_empties_the_buffers_of_the_child_alone",
+        "--ignored",
+        "--nocapture",
+    ]);
     assert!(alone.status().expect("a process").success());
 }
 
