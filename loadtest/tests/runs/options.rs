@@ -17,8 +17,8 @@ fn greeting(words: &'static [u8]) -> String {
     })
 }
 
-/// Loads with each of these options. Each leads to one line on standard error, which has the reason,
-/// nothing on standard output, and exit code 2, before any load.
+/// Starts a load test with each of these options. Each leads to one line on standard error with the
+/// reason, nothing on standard output, and exit code 2, before any load.
 fn assert_refused(cases: &[(&str, &str)]) {
     for (options, reason) in cases {
         loadtest(options).assert_refused(2, reason);
