@@ -269,7 +269,7 @@ func (c *Client) try(ctx context.Context, wanted request, deadline time.Time, tr
 	case got := <-attempt.answer:
 		return got, got.err
 	case <-ctx.Done():
-		attempt.gaveUp.Store(true)
+		attempt.isAbandoned.Store(true)
 		return answer{}, ctx.Err()
 	case <-c.pool.context.Done():
 		return answer{}, ErrClosed

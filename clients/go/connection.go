@@ -39,9 +39,10 @@ type call struct {
 	// movesOnBy is the call's deadline if another endpoint is left to ask, and else zero. The
 	// client leaves a daemon whose next IDs come only after it.
 	movesOnBy time.Time
-	// answer has room for the one answer, so that nobody waits for a caller that gave up.
-	answer chan answer
-	gaveUp atomic.Bool
+	// answer has room for the one answer, so that nobody waits for a caller that abandoned
+	// its call.
+	answer      chan answer
+	isAbandoned atomic.Bool
 }
 
 // answer is what a call gets.
@@ -83,9 +84,9 @@ func (f *flight) stallsAt(limit time.Duration) time.Time {
 }
 
 // connection is a connection after its greeting. Replies come in the order of the requests, so the
-// calls in flight form a queue. A caller that gave up leaves its entry there: its reply is read and
-// dropped. A frame that is not the reply due next ends the connection, because later frames could
-// belong to any call.
+// calls in flight form a queue. A call that its caller has abandoned stays in that queue: its reply
+// is read and dropped. A frame that is not the reply due next ends the connection, because later
+// frames could belong to any call.
 //
 // A goroutine reads and another one writes, until the connection ends.
 type connection struct {
@@ -295,7 +296,7 @@ func (c *connection) take(f *frame) *ending {
 		return c.refuseFront(f.refusal(c.target.label))
 	}
 	front.isBegun = true
-	if !front.call.gaveUp.Load() {
+	if !front.call.isAbandoned.Load() {
 		front.progressAt = time.Now()
 	}
 	answer, isDone, problem := front.add(f)

@@ -39,21 +39,24 @@ pub(crate) enum Violation {
 impl Violation {
     /// Returns one line for a person, with decoded IDs.
     pub(crate) fn describe(&self, promise: &Promise) -> String {
-        let named = |id| promise.describe(id);
         match *self {
-            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", named(id)),
+            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", promise.describe(id)),
             Self::Order { previous, id } => {
-                format!("wrong order: {} follows {} on one connection", named(id), named(previous))
+                format!(
+                    "wrong order: {} follows {} on one connection",
+                    promise.describe(id),
+                    promise.describe(previous)
+                )
             }
             Self::Strict { received, id } => format!(
                 "wrong order: {} was asked for after {} was received, and order is strict",
-                named(id),
-                named(received)
+                promise.describe(id),
+                promise.describe(received)
             ),
             Self::BadRun { first } => {
                 format!(
                     "malformed reply: the run from {} is empty, repeats an ID or exceeds 64 bits",
-                    named(first)
+                    promise.describe(first)
                 )
             }
             Self::Count { asked, found } => {
@@ -61,19 +64,23 @@ impl Violation {
                 format!("too {compared} IDs: {found} came and {asked} were asked for")
             }
             Self::Layout { id, previous } => {
-                let before = previous.map(|id| format!("; {} came before", named(id))).unwrap_or_default();
-                format!("wrong layout: {} is not of the layout that INFO names{before}", named(id))
+                let before =
+                    previous.map(|id| format!("; {} came before", promise.describe(id))).unwrap_or_default();
+                format!("wrong layout: {} is not of the layout that INFO names{before}", promise.describe(id))
             }
             Self::Gap { id } => {
                 format!("a gap: the reply with {id} leaves out numbers; a reply of a counter must not")
             }
             Self::Worker { id, worker } => {
-                format!("wrong worker: {} has worker {worker}, which INFO does not list", named(id))
+                format!(
+                    "wrong worker: {} has worker {worker}, which INFO does not list",
+                    promise.describe(id)
+                )
             }
             Self::Time { id, by_us } => {
                 let far_us = by_us.unsigned_abs();
                 let way = if by_us < 0 { "older" } else { "newer" };
-                format!("wrong time: {} is {far_us} us {way} than the promised window", named(id))
+                format!("wrong time: {} is {far_us} us {way} than the promised window", promise.describe(id))
             }
         }
     }

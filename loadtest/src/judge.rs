@@ -177,10 +177,12 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
     } else if !late.is_empty() || !open.is_empty() {
         open.insert(0, words::held_up(outcome));
     }
-    match (missed.is_empty(), open.is_empty()) {
-        (false, _) if !outcome.interrupted => Verdict::Fail(missed),
-        (_, true) => Verdict::Pass,
-        (_, false) => Verdict::Unknown(open),
+    if !missed.is_empty() && !outcome.interrupted {
+        Verdict::Fail(missed)
+    } else if open.is_empty() {
+        Verdict::Pass
+    } else {
+        Verdict::Unknown(open)
     }
 }
 

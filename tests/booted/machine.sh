@@ -1,11 +1,14 @@
-# Sourced by tests/booted/run: machines with their own systemd, booted from one root, which they do not change.
+# Sourced by tests/booted/run: machines with their own systemd, booted from one root,
+# which they do not change.
 #
-#   boot NAME [DISK] boots a machine. Its writes stay in memory until it ends. Its /srv/disk is the host's directory DISK
+#   boot NAME [DISK] boots a machine. Its writes stay in memory until it ends.
+#                    Its /srv/disk is the host's directory DISK
 #   on NAME COMMAND  runs a command on a machine
 #   end_machines     ends all machines, and leaves nothing mounted
 # Needs $root (a directory with Debian) and $work (a directory for logs).
 
-# For each machine, the host's PIDs of `timeout`, which runs systemd-nspawn and ends it at last, and of the machine's PID 1.
+# For each machine, the host's PIDs of `timeout`, which runs systemd-nspawn and ends it at last,
+# and of the machine's PID 1.
 declare -A nspawn_of=() init_of=()
 
 boot() {
@@ -13,7 +16,8 @@ boot() {
     # A disk of the host, which the tests make hang.
     local disk=()
     [ "${2:-}" = "" ] || disk=(--bind="$2:/srv/disk")
-    # The machine is not registered with the host's systemd, which need not run. So this works in a container, too.
+    # The machine is not registered with the host's systemd, which need not run.
+    # So this works in a container, too.
     SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout -s KILL 1800 systemd-nspawn --quiet --register=no --keep-unit \
         --volatile=overlay --private-network --machine="snowbank-$$-$name" --hostname="$name" --directory="$root" "${disk[@]}" --boot \
         </dev/null >"$work/boot-$name.log" 2>&1 &

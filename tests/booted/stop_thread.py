@@ -21,8 +21,8 @@ if libc.ptrace(PTRACE_ATTACH, thread, None, None) != 0:
     sys.exit(f"cannot stop thread {name}: {os.strerror(ctypes.get_errno())}")
 os.waitpid(thread, WALL)
 print(f"{name} is stopped", flush=True)
-# The thread never continues. Each signal to it is reported here as a stop. This program waits for the end of the thread,
-# because the process would stay a zombie until then.
+# The thread never continues. Each signal to it is reported here as a stop. This program waits for
+# the end of the thread, because the process would stay a zombie until then.
 while True:
     _, status = os.waitpid(thread, WALL)
     if not os.WIFSTOPPED(status):

@@ -5,8 +5,8 @@ import java.util.logging.Level;
 import java.util.logging.Logger;
 
 /**
- * Runs the recipe for Java of docs/clients.md, which the test puts beside this file: Recipe PORT PORT. Prints each ID.
- * The test kills a daemon meanwhile.
+ * Runs the recipe for Java of docs/clients.md, which the test puts beside this file:
+ * Recipe PORT PORT. Prints each ID. The test kills a daemon meanwhile.
  */
 public class Recipe {
     private static final Logger LIBRARY = Logger.getLogger("net.spy.memcached");

@@ -26,7 +26,8 @@ async function draw() {
         for (let i = 0; i < 100; i += 1) pipeline.incr(source);
         show(source, results(await pipeline.exec()));
         show(source, await client.call('SNOWBANK.NEXT', source, 1000));
-        // A connection without the check that the server is ready. IDs increase on each connection, not over both.
+        // A connection without the check that the server is ready.
+        // IDs increase on each connection, not over both.
         const other = client.duplicate({ enableReadyCheck: false });
         other.on('error', () => {});
         show(`${source}-other`, await Promise.all([other.incr(source), other.incrby(source, 1)]));

@@ -3,7 +3,8 @@ const assert = require('node:assert');
 const readline = require('node:readline');
 const { createClient, createClientPool } = require(`${process.argv[3]}/redis`);
 
-// A call may wait as long as a busy machine needs: the test asserts no duration, and node-redis gives up after 5 s.
+// A call may wait as long as a busy machine needs: the test asserts no duration,
+// and node-redis gives up after 5 s.
 const commandOptions = { timeout: 60_000 };
 const client = createClient({
     name: 'orders',

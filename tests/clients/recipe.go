@@ -1,5 +1,5 @@
-// Runs the recipe for Go of docs/clients.md, which the test puts beside this file: recipe PORT PORT. Prints each ID. The test
-// kills a daemon meanwhile.
+// Runs the recipe for Go of docs/clients.md, which the test puts beside this file:
+// recipe PORT PORT. Prints each ID. The test kills a daemon meanwhile.
 package main
 
 import (

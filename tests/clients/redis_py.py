@@ -55,7 +55,8 @@ def until_it_works(work):
             time.sleep(0.05)
 
 
-# With one thread the client's pool has one connection. With `single_connection_client` it would take another one for pipelines.
+# With one thread the client's pool has one connection. With `single_connection_client` it would
+# take another one for pipelines.
 client = redis.Redis(port=int(sys.argv[1]), client_name="orders")
 client.ping()
 draw(client)

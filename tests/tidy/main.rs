@@ -1,10 +1,11 @@
 //! Tidy: checks that links lead somewhere, that paths in comments and pages and names in pages
-//! exist, and that lines, functions and files are not too long.
+//! exist, and that lines, functions, files and names of tests are not too long.
 //!
 //! `cargo test --test tidy` fails with a line for each offence: the file, the line, what was found,
 //! and what to write.
 
 mod markdown;
+mod names;
 mod readme;
 mod sabotages;
 mod signatures;
@@ -37,7 +38,27 @@ const BUILT: &[&str] = &["dist", "node_modules", "target"];
 const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
 
 /// Endings of the files that are read. A file without an ending is read if it begins with `#!`.
-const ENDINGS: &[&str] = &[".js", ".md", ".py", ".rs", ".service", ".sh", ".socket", ".toml", ".yml"];
+const ENDINGS: &[&str] = &[
+    ".c",
+    ".conf",
+    ".default",
+    ".go",
+    ".java",
+    ".js",
+    ".md",
+    ".php",
+    ".py",
+    ".rb",
+    ".rs",
+    ".service",
+    ".sh",
+    ".socket",
+    ".sysusers",
+    ".tmpfiles",
+    ".toml",
+    ".ts",
+    ".yml",
+];
 
 /// A text file of the repository, with its path from the root.
 struct File {
@@ -61,6 +82,8 @@ fn links_names_and_sizes_are_tidy() {
     offences.extend(size::too_long(&repository.files));
     offences.extend(size::too_wide(&repository.files));
     offences.extend(signatures::tuple_parameters(&repository.files));
+    offences.extend(signatures::closures_used_once(&repository.files));
+    offences.extend(names::too_long(&repository.files));
     assert!(offences.is_empty(), "{} offences:\n{}", offences.len(), offences.join("\n"));
 }
 
@@ -188,21 +211,27 @@ fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
     }
 }
 
+/// Returns the characters with which a comment begins, or each line of a comment.
+fn comment_markers(path: &str) -> &'static [&'static str] {
+    match path.rsplit('.').next() {
+        Some("go" | "rs") => &["//"],
+        Some("c" | "java" | "js" | "php" | "ts") => &["//", "/*", "* "],
+        _ => &["#"],
+    }
+}
+
 /// Returns comments, and Markdown outside of code blocks.
 fn prose(file: &File) -> Vec<(usize, &str)> {
-    let comment = |marker: &'static str| {
-        let lines = file.text.lines().enumerate();
-        lines.filter_map(move |(line, text)| {
-            let at = text.find(marker)?;
-            let free = at == 0 || text[..at].ends_with(' ');
-            free.then_some((line + 1, &text[at..]))
-        })
-    };
-    match file.path.rsplit('.').next() {
-        Some("md") => unfenced(&file.text).collect(),
-        Some("rs") => comment("//").collect(),
-        _ => comment("#").collect(),
+    if file.path.ends_with(".md") {
+        return unfenced(&file.text).collect();
     }
+    let lines = file.text.lines().enumerate();
+    let comments = lines.filter_map(|(line, text)| {
+        let at = comment_markers(&file.path).iter().filter_map(|marker| text.find(marker)).min()?;
+        let free = text[..at].trim_end().len() < at || at == 0;
+        free.then_some((line + 1, &text[at..]))
+    });
+    comments.collect()
 }
 
 /// Returns words that look like a path of this repository: `lifecycle/start.rs`, `tests/long`,
@@ -223,11 +252,11 @@ fn paths(prose: &str) -> impl Iterator<Item = &str> {
 fn names(prose: &str) -> impl Iterator<Item = &str> {
     prose.split('`').skip(1).step_by(2).filter_map(|word| {
         let name = word.rsplit("::").next().unwrap_or(word);
-        let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let metric = name.starts_with("snowbank_") || name.starts_with("process_");
         let long = name.matches('_').count() >= 3;
         let foreign = word.starts_with("std::") || word.starts_with("tokio::");
-        let plain = name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(lower);
+        let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
         (plain && !metric && !foreign && (long || word.contains("::"))).then_some(name)
     })
 }

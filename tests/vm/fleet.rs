@@ -206,8 +206,8 @@ impl Round {
             let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
             let output = command.args(words).arg("--config").arg(&config).output();
             let output = output.map_err(|error| error.to_string())?;
-            let reason = || format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-            check(output.status.success(), &reason())?;
+            let errors = String::from_utf8_lossy(&output.stderr);
+            check(output.status.success(), &format!("{words:?}: {errors}"))?;
         }
         Ok(())
     }
@@ -215,9 +215,10 @@ impl Round {
     /// Returns true once both copies serve after their notice. Without a notice, returns true once
     /// the copy whose daemon has ended serves under another worker ID.
     fn is_settled(&self, lives: &[Life]) -> bool {
-        match self.is_noticed() {
-            true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
-            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us())),
+        if self.is_noticed() {
+            lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us)))
+        } else {
+            lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us()))
         }
     }
 
@@ -230,8 +231,8 @@ impl Round {
             lives.iter().partition(|life| life.ends.is_empty());
         let (Some(stayed), Some(moved), true) = (stayed.pop(), moved.pop(), lives.len() == 2) else {
             let ends: Vec<_> = lives.iter().map(|life| &life.ends).collect();
-            let late = |life: &Life| life.drawn(IDS, life.noticed_us.unwrap_or_default()).collect::<Vec<_>>();
-            let twice = repeated(lives.iter().flat_map(late).collect());
+            let late = lives.iter().flat_map(|life| life.drawn(IDS, life.noticed_us.unwrap_or_default()));
+            let twice = repeated(late.collect());
             return Err(format!(
                 "exactly one daemon must end; exit codes of the ends: {ends:?}; {twice} IDs came twice"
             ));
@@ -280,14 +281,16 @@ impl Round {
     }
 }
 
+/// Returns true once the copy has refused enough requests after its notice.
+fn is_refused(life: &Life) -> bool {
+    let noticed_us = life.noticed_us.unwrap_or(i64::MAX);
+    let late = life.refusals.iter().filter(|(asked_us, _)| *asked_us >= noticed_us);
+    late.filter(|(_, code)| *code == NO_CEILING).count() >= ENOUGH
+}
+
 /// Checks that, while the coordinator is out of reach, no daemon ends, and each copy refuses every
 /// request after it has noticed the restore.
 fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
-    let is_refused = |life: &Life| {
-        let noticed_us = life.noticed_us.unwrap_or(i64::MAX);
-        let late = life.refusals.iter().filter(|(asked_us, _)| *asked_us >= noticed_us);
-        late.filter(|(_, code)| *code == NO_CEILING).count() >= ENOUGH
-    };
     await_lives(copies, |lives| lives.iter().all(is_refused))?;
     thread::sleep(WATCHED);
     for life in await_lives(copies, |_| true)? {

@@ -117,10 +117,8 @@ fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     for fact in &said.facts {
         println!("the original: {fact}");
     }
-    match said.facts.iter().map(String::as_str).eq(machine.facts.iter().copied()) {
-        true => Ok(()),
-        false => Err(format!("the original must print these facts:\n{}", machine.facts.join("\n"))),
-    }
+    let facts = machine.facts.join("\n");
+    check(said.facts.join("\n") == facts, &format!("the original must print these facts:\n{facts}"))
 }
 
 /// Waits until the machine's client has had IDs for a while, and the machine's console shows enough

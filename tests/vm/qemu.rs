@@ -50,10 +50,11 @@ impl Vm {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-display", "none", "-no-reboot"]);
         command.args(["-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);
-        command.args(match machine.has_network {
-            true => &["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="][..],
-            false => &["-nic", "none"],
-        });
+        if machine.has_network {
+            command.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
+        } else {
+            command.args(["-nic", "none"]);
+        }
         command.arg("-kernel").arg(&machine.kernel).arg("-initrd").arg(&machine.initrd);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-qmp").arg(format!("unix:{},server,nowait", monitor.display()));

@@ -54,7 +54,7 @@ interface Entry {
   request: Request<unknown>;
   resolve: (value: unknown) => void;
   reject: (error: SnowbankError) => void;
-  isGivenUp: boolean;
+  isAbandoned: boolean;
   tag: number;
   /** How long the daemon may hold the request once it has read it. */
   holdMs: number;
@@ -170,7 +170,7 @@ export class Connection {
       request,
       resolve: resolve as (value: unknown) => void,
       reject,
-      isGivenUp: false,
+      isAbandoned: false,
       tag: 0,
       holdMs: 0,
       readBy: now,
@@ -181,7 +181,7 @@ export class Connection {
     this.#sendLine();
     return () => {
       this.#line.delete(entry);
-      entry.isGivenUp = true;
+      entry.isAbandoned = true;
     };
   }
 
@@ -312,7 +312,7 @@ export class Connection {
       return;
     }
     front.hasBegun = true;
-    if (!front.isGivenUp) {
+    if (!front.isAbandoned) {
       front.progressAt = performance.now();
     }
     if (!front.request.add(frame)) {

@@ -73,7 +73,7 @@ export class Deadline {
     return Math.max(0, this.at - performance.now());
   }
 
-  /** Runs one step. Rejects with PASSED, or with the signal's reason, and gives the step up. */
+  /** Runs one step. Rejects with PASSED, or with the signal's reason, and abandons the step. */
   step<T>(start: Step<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.#signal?.aborted === true) {
@@ -84,9 +84,9 @@ export class Deadline {
         reject(PASSED);
         return;
       }
-      const giveUp = start(resolve, reject);
+      const abandon = start(resolve, reject);
       this.#interrupt = (reason) => {
-        giveUp();
+        abandon();
         reject(reason);
       };
     });

@@ -73,7 +73,7 @@ test("sound addresses are accepted", () => {
   }
 });
 
-test("a count that no daemon can serve is refused before it is sent", async (t) => {
+test("a count that no daemon can serve is refused, and not sent", async (t) => {
   const { daemon, client } = await started(t);
   for (const count of [0, -1, 1.5, 2 ** 40, 2 ** 32, Number.NaN, "5", 5n, undefined]) {
     await assert.rejects(client.batch(count), refused("bad_count", /a whole number from 1/));

@@ -100,7 +100,7 @@ test("clients of one name spread over its daemons", async () => {
   assert.equal(served.size, 3);
 });
 
-test("with preferFirst the addresses of a name keep their order", async () => {
+test("preferFirst keeps the order of a name's addresses", async () => {
   const [one] = await startAll("127.0.0.1", "127.0.0.2", "127.0.0.3");
   resolveTo(addresses("127.0.0.2", "127.0.0.1", "127.0.0.3"));
   for (let count = 0; count < 20; count += 1) {
@@ -109,7 +109,7 @@ test("with preferFirst the addresses of a name keep their order", async () => {
   }
 });
 
-test("with preferFirst an earlier name is used once it can be looked up", async () => {
+test("preferFirst uses an earlier name once it can be looked up", async () => {
   const [one, other] = await startAll("127.0.0.1", "127.0.0.2");
   resolveTo(async () => {
     throw Object.assign(new Error("getaddrinfo"), { code: "ENOTFOUND" });
@@ -124,7 +124,7 @@ test("with preferFirst an earlier name is used once it can be looked up", async 
   }
 });
 
-test("with preferFirst an earlier name is used at its new address", async () => {
+test("preferFirst uses an earlier name at its new address", async () => {
   const [old, moved, other] = await startAll("127.0.0.1", "127.0.0.2", "127.0.0.3");
   resolveTo(addresses(old.host));
   const client = connect([`ids.test:${old.port}`, other.address], { preferFirst: true });
@@ -140,7 +140,7 @@ test("with preferFirst an earlier name is used at its new address", async () => 
   }
 });
 
-test("calls take turns, pass a daemon that is down, and go back to it", async () => {
+test("calls take turns, pass a daemon that is down, and return", async () => {
   const started = await startAll("127.0.0.1", "127.0.0.2");
   const [one, other] = started;
   const client = connect([one.address, other.address], { takeTurns: true });
@@ -250,7 +250,7 @@ test("a buffer stops once two daemons have the same worker IDs", async () => {
   await assert.rejects(client.batch(1), collision);
 });
 
-test("daemons that look the same once are not taken for two with one worker ID", async () => {
+test("daemons that look the same once are no collision", async () => {
   const [one, other] = await startColliding();
   const client = connect([one.address, other.address]);
   await client.batch(1);

@@ -22,7 +22,7 @@ async function started(t, options) {
   return { daemon, client };
 }
 
-test("an ID that outlived its age by the wall clock is dropped, also if the clock went back", async (t) => {
+test("an ID is dropped after a step of the wall clock, either way", async (t) => {
   for (const aheadMs of [1001, -3_600_000]) {
     const { client } = await started(t);
     const ids = client.ids();
@@ -34,7 +34,7 @@ test("an ID that outlived its age by the wall clock is dropped, also if the cloc
   }
 });
 
-test("an ID that outlived its age by the monotonic clock is dropped with the next slice", async (t) => {
+test("IDs too old by the monotonic clock go with the next slice", async (t) => {
   const { daemon, client } = await started(t);
   const ids = client.ids({ maxAgeMs: 60_000 });
   // 8 of the first 16 IDs are the first slice.
@@ -47,7 +47,7 @@ test("an ID that outlived its age by the monotonic clock is dropped with the nex
   assert.ok(daemon.asked.length >= 2);
 });
 
-test("an ID that outlived its age is dropped while the wall clock stands still", async (t) => {
+test("an ID gets too old while the wall clock stands still", async (t) => {
   const { client } = await started(t);
   const ids = client.ids({ maxAgeMs: 100 });
   const stands = { now: Date.now() };
@@ -67,7 +67,7 @@ test("tryNext gives an ID or undefined, and never waits", async (t) => {
   assert.equal(await ids.nextString(), String(id + 2n));
 });
 
-test("calls that wait are served in their order, each with an ID of its own", async (t) => {
+test("waiting calls are served in order, each with its own ID", async (t) => {
   const { client } = await started(t);
   const ids = client.ids();
   const drawn = await Promise.all(Array.from({ length: 5000 }, () => ids.next()));
@@ -121,7 +121,7 @@ test("JSON has the IDs as strings", async (t) => {
   assert.equal(JSON.stringify(batch), '["1152921504606846977","1152921504606846978"]');
 });
 
-test("an answer that arrived while the program blocked the event loop still counts", async (t) => {
+test("an answer counts that arrived while the loop was blocked", async (t) => {
   const fake = new URL("./support/fake.js", import.meta.url);
   const answers = new Int32Array(new SharedArrayBuffer(4));
   // In a thread of its own, because this one is blocked.
@@ -171,7 +171,7 @@ async function runProgram(address, timeoutMs, body) {
   return output;
 }
 
-test("a waiting call keeps the process alive until its deadline, and not longer", async () => {
+test("a waiting call keeps the process alive until its deadline", async () => {
   const body = "await client.batch(1).catch((error) => console.log(error.code));";
   assert.equal(await runProgram("127.0.0.1:1", 500, body), "timeout\n");
 });

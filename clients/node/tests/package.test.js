@@ -28,7 +28,7 @@ function snippet(language) {
   return readme.split(`\`\`\`${language}\n`)[1].split("```")[0];
 }
 
-test("README's program numbers rows over a kill, from the packed package alone", {
+test("README's program runs over a kill, from the package alone", {
   skip: withoutDaemon,
 }, async (t) => {
   const home = mkdtempSync(join(tmpdir(), "snowbank-package-"));

@@ -25,7 +25,7 @@ async function twoDaemons(t) {
   return daemons;
 }
 
-test("a buffer goes on while a daemon is killed, and no ID comes twice", {
+test("no ID of a buffer comes twice over a kill of a daemon", {
   skip: withoutDaemon,
 }, async (t) => {
   const daemons = await twoDaemons(t);
@@ -117,7 +117,7 @@ test("4 threads with a client each draw no ID twice, over a kill", {
   expectDistinct(await Promise.all(drawn));
 });
 
-test("a cluster of 4 processes draws no ID twice, over a kill, and each process ends", {
+test("4 processes draw no ID twice, over a kill, and each ends", {
   skip: withoutDaemon,
 }, async (t) => {
   const daemons = await twoDaemons(t);
@@ -154,7 +154,7 @@ test("a cluster of 4 processes draws no ID twice, over a kill, and each process 
 
 const withoutSuite = SUITE ? withoutDaemon : "no $SNOWBANK_CONFORMANCE";
 
-test("20 s of kills, stops and starts: no ID twice, and every call ends in time", {
+test("no ID comes twice in 20 s of faults, and calls end in time", {
   skip: withoutSuite,
 }, async (t) => {
   const seconds = process.env.SNOWBANK_FAULT_SECONDS ?? "20";

@@ -48,7 +48,7 @@ class Fake:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            # A client that gave up is gone.
+            # A client that abandoned its call is gone.
             with suppress(OSError), connection, connection.makefile("rb") as requests:
                 self._serve_one(connection, requests)
 

@@ -100,8 +100,8 @@ proptest! {
 
 #[test]
 fn a_counters_reply_is_the_last_of_its_numbers() {
-    let of = |ids: [u64; 3]| Ok((ids.to_vec(), "end".to_owned()));
-    assert_eq!(whole(&Resp::Counter("k"), 3, b":42\r\n"), of([40, 41, 42]));
+    let expected = Ok((vec![40, 41, 42], "end".to_owned()));
+    assert_eq!(whole(&Resp::Counter("k"), 3, b":42\r\n"), expected);
     assert!(whole(&Resp::Counter("k"), 3, b":2\r\n").is_err());
 }
 

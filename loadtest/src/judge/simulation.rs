@@ -151,8 +151,8 @@ fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
         Target::BurnsInRealTime => (1..20).map(|turn| (turn * 200 * MS, (turn * 200 + 20) * MS)).collect(),
         Target::Burns | Target::BurnsOneCore => {
             // A fair scheduler gives slices to the burning threads.
-            let turn = |turn| (turn * 8 * MS, turn * 8 * MS + random.u64(4 * MS..7 * MS));
-            (0..RUN_NS / (8 * MS)).map(turn).collect()
+            let begins = (0..RUN_NS / (8 * MS)).map(|turn| turn * 8 * MS);
+            begins.map(|from| (from, from + random.u64(4 * MS..7 * MS))).collect()
         }
         _ => Spans::new(),
     }
@@ -162,11 +162,9 @@ fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
 fn own_stops(target: Target, cores: &[Core; 2], random: &mut fastrand::Rng) -> Spans {
     match target {
         Target::Stops { length_ms, each_ms } => {
-            let stop = |turn| {
-                let from = (turn * each_ms + random.u64(0..each_ms - length_ms)) * MS;
-                (from, from + length_ms * MS)
-            };
-            (0..(RUN_NS / MS).div_ceil(each_ms)).map(stop).collect()
+            let turns = 0..(RUN_NS / MS).div_ceil(each_ms);
+            let begins = turns.map(|turn| (turn * each_ms + random.u64(0..each_ms - length_ms)) * MS);
+            begins.map(|from| (from, from + length_ms * MS)).collect()
         }
         Target::StopsAfterStalls => {
             let mut ends: Vec<u64> = cores.iter().flat_map(|core| core.all.iter().map(|gap| gap.1)).collect();
@@ -222,8 +220,12 @@ fn watched(cores: &[Core; 2]) -> Stalls {
 /// each late request. The thread that looks at the waits needs a core, too, so its looks may be
 /// late.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
-    let (mut waits, mut idle) = (Waits::default(), Idle::default());
-    let (mut before, mut looked_ns, mut at_ns, mut target_ns) = (0, 0, 0, 0);
+    let mut waits = Waits::default();
+    let mut idle = Idle::default();
+    let mut before = 0;
+    let mut looked_ns = 0;
+    let mut at_ns = 0;
+    let mut target_ns = 0;
     while at_ns < RUN_NS + 100 * MS {
         let ran_ns = shared_ns(worked, looked_ns, at_ns);
         let burnt_ns: u64 = cores.iter().map(|core| shared_ns(&core.own, looked_ns, at_ns)).sum();
@@ -236,7 +238,8 @@ fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[C
         for &(due_ns, sent_ns) in late.iter().filter(|late| (looked_ns + 1..=at_ns).contains(&late.1)) {
             stalls.add_bunch(sent_ns, waits.not_of_target_ns(due_ns, sent_ns));
         }
-        (before, looked_ns) = (until_now, at_ns);
+        before = until_now;
+        looked_ns = at_ns;
         let due_ns = at_ns + LOOK_PERIOD.as_nanos() as u64;
         at_ns = cores.iter().map(|core| core.runs(due_ns)).min().unwrap_or(due_ns);
     }
@@ -247,7 +250,9 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
     let stops = Core { all: own_stops(target, &cores, random), others: Spans::new(), own: Spans::new() };
-    let (mut waited, mut worked, mut late) = (Vec::new(), Spans::new(), Spans::new());
+    let mut waited = Vec::new();
+    let mut worked = Spans::new();
+    let mut late = Spans::new();
     let length = Duration::from_nanos(RUN_NS);
     let mut run = Outcome {
         planned: Some(length),

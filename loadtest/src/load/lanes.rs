@@ -127,10 +127,11 @@ mod tests {
         let lanes = &lanes(3);
         let now_ns = 1_000_000_000;
         // The first thread never runs, and the other two race for its requests.
-        let take_all =
-            |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
         let mut taken: Vec<u64> = std::thread::scope(|scope| {
-            let racing = [1, 2].map(|thread| scope.spawn(move || take_all(thread)));
+            let racing = [1, 2].map(|thread| {
+                let requests = std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX));
+                scope.spawn(move || requests.collect::<Vec<_>>())
+            });
             racing.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
         });
         taken.sort_unstable();

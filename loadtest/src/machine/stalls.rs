@@ -181,8 +181,8 @@ mod tests {
     fn only_the_part_in_the_measurement_counts() {
         // The measurement ends with the last answer, which a stall may have delayed beyond the
         // planned end.
-        let of = |until_ns| stalls(15, &[(0, 10), (10, 20), (40, 50)]).sum(until_ns);
-        assert_eq!([u64::MAX, 44, 30].map(|until_ns| of(until_ns).total.as_nanos()), [15, 9, 5]);
+        let stalls = stalls(15, &[(0, 10), (10, 20), (40, 50)]);
+        assert_eq!([u64::MAX, 44, 30].map(|until_ns| stalls.sum(until_ns).total.as_nanos()), [15, 9, 5]);
     }
 
     #[test]

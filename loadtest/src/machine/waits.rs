@@ -119,7 +119,8 @@ impl Idle {
     /// thread may have waited for them. The loss is at most the processor time, of all cores
     /// together, that neither the target nor the generator used.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
-        let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
+        let last = looks.iter().rev().nth(1)?;
+        let now = looks.back()?;
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
         let before = last_look(looks, from_ns);
         let ran_ns = since.ran_ns + if before.at_ns == self.since_ns { self.ran_ns } else { 0 };
@@ -176,7 +177,8 @@ mod tests {
     fn a_wait_for_the_target_or_the_generator_is_no_stall() {
         assert_eq!((stall([0, 4, 8, 12, 16], 0, 0), stall([0; 5], 32, 0)), (None, None));
         // Another thread of the target has the core for half of the time.
-        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        let mut waits = Waits::default();
+        let mut idle = Idle::default();
         for turn in 0..9 {
             waits.add(look(turn * 4, turn * 3, turn * 3));
             assert_eq!(idle.stall(&waits.looks, since(1, 2), 2), None);
@@ -187,7 +189,8 @@ mod tests {
     fn a_wait_begins_after_the_thread_last_ran() {
         // The thread ran for a quarter of the time. Then no look came for 20 ms, and the thread
         // waited for 16 ms of this time.
-        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        let mut waits = Waits::default();
+        let mut idle = Idle::default();
         for turn in 0..=6 {
             waits.add(look(turn * 4, turn, turn));
             assert_eq!(idle.stall(&waits.looks, since(1, 0), 2), None);
@@ -208,7 +211,8 @@ mod tests {
 
     #[test]
     fn a_wait_counts_from_the_first_look_on() {
-        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        let mut waits = Waits::default();
+        let mut idle = Idle::default();
         waits.add(look(4, 0, 0));
         assert_eq!(idle.stall(&waits.looks, since(0, 100), 2), None, "the first look");
         waits.add(look(8, 0, 0));

@@ -77,8 +77,8 @@ impl Quota {
                 continue;
             }
             let quota = Self { directory };
-            let set = |&(file, value): &(&str, &str)| std::fs::write(quota.directory.join(file), value);
-            match settings.iter().try_for_each(set) {
+            let mut settings = settings.iter();
+            match settings.try_for_each(|(file, value)| std::fs::write(quota.directory.join(file), value)) {
                 Ok(()) => return Some(quota),
                 Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
             }

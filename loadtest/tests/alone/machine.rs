@@ -41,15 +41,15 @@ impl Neighbours {
             Noise::BusyLoops => (3, "", LOOP),
             Noise::RealTimeBursts => (2, "chrt --fifo 10", BURSTS),
         };
-        let start = |_| {
+        let processes = (0..number).map(|_| {
             // The shell ends at once, so the noisy process gets another parent.
             let line = format!("exec 2>/dev/null; {before} python3 -c \"$0\" >/dev/null & echo $!");
             let output =
                 Command::new("setsid").args(["sh", "-c", &line, script]).output().expect("it starts");
             let id = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a process ID");
             Pid::from_raw(id).expect("a process ID")
-        };
-        Self((0..number).map(start).collect())
+        });
+        Self(processes.collect())
     }
 }
 
@@ -127,8 +127,8 @@ fn stopping_each(length: Duration, each: Duration, burning: usize) -> Bad {
 fn stopping_after_stalls() -> Bad {
     let found = Arc::new(AtomicBool::new(false));
     let stalled = Arc::clone(&found);
-    let stops = move |_, _| if found.swap(false, Ordering::Relaxed) { ms(8) } else { ms(0) };
-    plain(stopping(stops)).doing(move || {
+    let target = stopping(move |_, _| if found.swap(false, Ordering::Relaxed) { ms(8) } else { ms(0) });
+    plain(target).doing(move || {
         let before = Instant::now();
         std::thread::sleep(ms(1));
         stalled.fetch_or(before.elapsed() > Duration::from_micros(1_500), Ordering::Relaxed);

@@ -9,14 +9,14 @@ use crate::support::{CLOSED, assert_of_schema, command, compare, loadtest};
 
 /// Writes three copies of a run's file, in which `change` has changed each figure.
 fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
-    let write = |number| {
+    let written = (0..3).map(|number| {
         let path = directory.join(format!("{side}{number}.json"));
         let mut run = run.clone();
         run["figures"].as_array_mut().expect("figures").iter_mut().for_each(&change);
         std::fs::write(&path, run.to_string()).expect("a file");
         path.display().to_string()
-    };
-    (0..3).map(write).collect()
+    });
+    written.collect()
 }
 
 #[test]

@@ -220,7 +220,6 @@ fn refusing(is_refused: impl Fn(u64) -> bool + Send + Sync + 'static) -> FakeDae
 
 #[test]
 fn refusals_count_by_code_and_fail_unless_allowed() {
-    let in_warm_up = |number| number < 100;
     let each_hundredth = |number| number % 100 == 99;
     for (is_refused, name, reason) in [
         (
@@ -229,7 +228,7 @@ fn refusals_count_by_code_and_fail_unless_allowed() {
             "15 of 1,500 requests were refused: exhausted x 15 (none",
         ),
         (
-            in_warm_up,
+            |number| number < 100,
             "exhausted in the warm-up",
             "100 requests of the warm-up were refused: exhausted x 100 (none",
         ),

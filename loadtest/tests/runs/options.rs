@@ -17,29 +17,17 @@ fn greeting(words: &'static [u8]) -> String {
     })
 }
 
-/// Bad input leads to one line on standard error, nothing on standard output, and exit code 2,
-/// before any load.
+/// Starts a load test with each of these options. Each leads to one line on standard error with the
+/// reason, nothing on standard output, and exit code 2, before any load.
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (options, reason) in cases {
+        loadtest(options).assert_refused(2, reason);
+    }
+}
+
 #[test]
-fn bad_input_is_refused_in_one_line() {
-    const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
-    let ssh = greeting(b"SSH-2.0-server\r\n");
-    let silent = greeting(b"");
-    let closes = listener(drop);
-    let home = tempfile::tempdir().expect("a directory");
-    let full = home.path().join("socket");
-    let stopped = UnixListener::bind(&full).expect("a socket");
-    rustix::net::listen(&stopped, 0).expect("a queue of one connection");
-    let _queued = UnixStream::connect(&full).expect("queued");
-    let full = full.display();
-    let http = listener(|mut stream| {
-        let _ = stream.read(&mut [0; 64]);
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-    });
-    let next_version = target(NEXT_VERSION, |_, _, _, _, _| true);
-    let sound = sound_target();
-    let next_version = next_version.name();
-    let sound = sound.name();
-    for (options, reason) in [
+fn bad_options_are_refused_in_one_line() {
+    assert_refused(&[
         // Values that the option does not accept.
         ("--rate 0", "a rate is IDs per second above 0"),
         ("--for -5s", "a time is above 0"),
@@ -59,11 +47,36 @@ fn bad_input_is_refused_in_one_line() {
         ("--info 127.0.0.1:1 --address 127.0.0.1:2", "required"),
         ("--http --address 127.0.0.1:1 --info=127.0.0.1:2 --info=127.0.0.1:3", "one --info for each"),
         ("--memcached --address 127.0.0.1:1 --token-file /dev/null", "cannot be used with"),
-        (&format!("--kill-daemon-at 1s --address {sound}"), "cannot be used with"),
+        ("--kill-daemon-at 1s --address 127.0.0.1:1", "cannot be used with"),
         ("--restart-daemon-at 1s --kill-daemon-at 1s", "cannot be used with"),
         ("--restart-daemon-at 10s", "allowed: within the measurement, --for 10s"),
         ("--token-file /nonexistent/file", "--address"),
-        // No target, or a target that is not Snowbank.
+        // Options and values that `sweep` does not accept.
+        ("sweep --limit -1", "a rate is IDs per second above 0"),
+        ("sweep --rate 5", "unexpected argument"),
+    ]);
+}
+
+/// There is no target, or the target is not Snowbank.
+#[test]
+fn bad_targets_are_refused_in_one_line() {
+    const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
+    let ssh = greeting(b"SSH-2.0-server\r\n");
+    let silent = greeting(b"");
+    let closes = listener(drop);
+    let home = tempfile::tempdir().expect("a directory");
+    let full = home.path().join("socket");
+    let stopped = UnixListener::bind(&full).expect("a socket");
+    rustix::net::listen(&stopped, 0).expect("a queue of one connection");
+    let _queued = UnixStream::connect(&full).expect("queued");
+    let full = full.display();
+    let http = listener(|mut stream| {
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    let next_version = target(NEXT_VERSION, |_, _, _, _, _| true);
+    let next_version = next_version.name();
+    assert_refused(&[
         ("--address 127.0.0.1:1", "cannot connect"),
         ("--address unix:/nonexistent/socket", "cannot connect"),
         (&format!("--address unix:{full}"), "its queue of new connections stayed full"),
@@ -76,17 +89,19 @@ fn bad_input_is_refused_in_one_line() {
         (&format!("--address {silent}"), "did not answer within 5s"),
         (&format!("--address {next_version}"), "the daemon speaks protocol version 2"),
         (&format!("sweep --address {next_version}"), "the daemon speaks protocol version 2"),
-        // Files that cannot be written. The load test refuses them before the run.
+    ]);
+}
+
+#[test]
+fn files_that_cannot_be_written_are_refused_before_the_run() {
+    let target = sound_target();
+    let sound = target.name();
+    assert_refused(&[
         (&format!("--address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("--address {sound} --csv /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("--address {sound} --hlog /nonexistent/file"), "cannot write /nonexistent/file"),
         (&format!("sweep --address {sound} --html /nonexistent/file"), "cannot write /nonexistent/file"),
-        // Options and values that `sweep` does not accept.
-        ("sweep --limit -1", "a rate is IDs per second above 0"),
-        ("sweep --rate 5", "unexpected argument"),
-    ] {
-        loadtest(options).assert_refused(2, reason);
-    }
+    ]);
 }
 
 #[test]

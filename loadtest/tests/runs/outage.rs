@@ -22,12 +22,14 @@ fn an_outage_and_the_new_process_after_it_are_measured() {
         let options = format!("--rate 2000 --for 4s --warm-up 200ms --p99.9 5s {ending}");
         // The test repeats only a run that was late or lacks a figure. Even such a run must not
         // repeat an ID.
-        let whole = || {
-            let ran = until_in_time(|| loadtest(&options));
-            assert_eq!(ran.code, 0, "{ending}: {ran:?}");
-            ran
-        };
-        let ran = until(whole, is_seen);
+        let ran = until(
+            || {
+                let ran = until_in_time(|| loadtest(&options));
+                assert_eq!(ran.code, 0, "{ending}: {ran:?}");
+                ran
+            },
+            is_seen,
+        );
         assert!(is_seen(&ran), "{ending}: {ran:?}: {}", ran.json()["seconds"]);
         assert_eq!(ran.figure("IDs", "requests"), ran.figure("IDs", "answered"), "{ending}: {ran:?}");
     }

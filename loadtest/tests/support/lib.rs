@@ -128,13 +128,12 @@ impl Running {
     pub(crate) fn children(&self) -> Vec<u32> {
         let id = self.id();
         // Each thread of the process lists the children that it started.
-        let describe = |entry: std::io::Result<std::fs::DirEntry>| {
-            let path = entry.ok()?.path().join("children");
-            std::fs::read_to_string(path).ok()
-        };
         let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
-        let all = threads.filter_map(describe).collect::<Vec<_>>().join(" ");
-        all.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+        let lists = threads.filter_map(|thread| {
+            let path = thread.ok()?.path().join("children");
+            std::fs::read_to_string(path).ok()
+        });
+        lists.collect::<Vec<_>>().join(" ").split_whitespace().filter_map(|id| id.parse().ok()).collect()
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
@@ -185,8 +184,8 @@ impl Ran {
     pub(crate) fn result(&self) -> String {
         const WORDS: [&str; 7] =
             ["PASS", "FAIL", "NO VERDICT", "fail: ", "no verdict: ", "saturation point: ", "no saturation"];
-        let is_result = |line: &&str| WORDS.iter().any(|word| line.starts_with(word));
-        self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
+        let lines = self.stdout.lines().filter(|line| WORDS.iter().any(|word| line.starts_with(word)));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// Returns true if only reasons that a slow machine can cause kept the run from passing.

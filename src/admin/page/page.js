@@ -57,7 +57,8 @@ function some(n, thing) {
   return `${count(n)} ${thing}${n === 1 ? "" : "s"}`;
 }
 
-// ---- moments, oldest first: {at_s, covers_s, ids: [per second of each source], requests, refused, latency: [seconds]}
+// ---- moments, oldest first:
+// {at_s, covers_s, ids: [per second of each source], requests, refused, latency: [seconds]}
 
 // The moments of the daemon's history. They reach back to before this page was opened.
 let past = [];
@@ -75,7 +76,8 @@ function moments() {
   return [...past.filter((one) => one.at_s < before_s), ...live].filter((one) => one.at_s >= from_s);
 }
 
-// Replaces `past` by the daemon's history. Keeps the points that this page has from before the daemon's last restart.
+// Replaces `past` by the daemon's history. Keeps the points that this page has from before
+// the daemon's last restart.
 function takeHistory(history) {
   const last = seen.at(-1);
   if (!last) return;
@@ -139,7 +141,8 @@ function percentiles(moment) {
 // ---- charts
 
 class Chart {
-  // `lines` returns [{name, class, value(moment)}]; `write` formats a value; `scale` is linear or logarithmic.
+  // `lines` returns [{name, class, value(moment)}]; `write` formats a value;
+  // `scale` is linear or logarithmic.
   constructor(title, hint, height, lines, write, scale) {
     Object.assign(this, { title, height, lines, write, scale, pointed_s: null });
     this.legend = make("ul", { class: "legend" });
@@ -216,7 +219,8 @@ function timesOfAxis(shown_s, width) {
   return Array.from({ length: Math.floor(shown_s / step_s) + 1 }, (_, i) => i * step_s);
 }
 
-// Returns a scale from 0 to a round number above the highest value, in steps of a third to a half of this number.
+// Returns a scale from 0 to a round number above the highest value,
+// in steps of a third to a half of this number.
 function linear(values) {
   const value = Math.max(0, ...values);
   if (value <= 0) return { ticks: [0, 1], share: (v) => v };
@@ -228,7 +232,8 @@ function linear(values) {
   return { ticks, share: (v) => v / (highest * power) };
 }
 
-// Returns a logarithmic scale between two powers of ten, so that microseconds stay visible beside seconds.
+// Returns a logarithmic scale between two powers of ten, so that microseconds
+// stay visible beside seconds.
 function logarithmic(values) {
   const decade = (v, round) => Math.max(-6, round(Math.log10(v)));
   const low = values.length > 0 ? decade(Math.min(...values), Math.floor) : -5;
@@ -247,7 +252,8 @@ function unbroken(shownMoments, value) {
       last_s = -Infinity;
       continue;
     }
-    // From the last moment of the history to the next moment, it can take up to two periods of the history.
+    // From the last moment of the history to the next moment, it can take up to
+    // two periods of the history.
     const isLive = moment.covers_s === 1 && last_s >= (seen[0]?.at_s ?? 0) && span !== SPANS[0];
     if (moment.at_s - last_s > (isLive ? 5 : 2 * HISTORY_PERIOD_S + 5)) pieces.push([]);
     pieces.at(-1).push([moment.at_s, here]);

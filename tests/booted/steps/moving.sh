@@ -1,4 +1,5 @@
-# Steps of tests/booted/run: an older release, another machine, and the removal. The commands are those of docs/operations.md.
+# Steps of tests/booted/run: an older release, another machine, and the removal.
+# The commands are those of docs/operations.md.
 
 back_to_the_older_release() {
     say "back to the older release, by export and import, because it cannot read the newer state"

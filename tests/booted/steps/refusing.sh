@@ -1,7 +1,8 @@
-# Steps of tests/booted/run: refusals. Each is one line in the journal, which says what to do. systemd starts a daemon again
-# if the cause may pass, and not if an operator must act.
+# Steps of tests/booted/run: refusals. Each is one line in the journal, which says what to do.
+# systemd starts a daemon again if the cause may pass, and not if an operator must act.
 
-# Checks that the daemon has logged one line since the journal was last read, and that the line matches a pattern.
+# Checks that the daemon has logged one line since the journal was last read,
+# and that the line matches a pattern.
 expect_line() {
     read_journal
     # The last lines of a running daemon that is stopped are no refusal.
@@ -11,7 +12,8 @@ expect_line() {
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
 }
 
-# Starts or restarts a unit. Checks that its start is refused. Usage: expect_refusal UNIT CODE PATTERN [restart]
+# Starts or restarts a unit. Checks that its start is refused. Usage:
+# expect_refusal UNIT CODE PATTERN [restart]
 expect_refusal() {
     local unit=$1 code=$2 pattern=$3
     read_journal

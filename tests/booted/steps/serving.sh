@@ -50,8 +50,8 @@ killed_it_returns() {
     echo "1000 IDs before and 1000 after: all are different, and no request was refused"
 }
 
-# Runs a function while clients hold 100 connections and open 100 each second. No connection may be refused, and no ID may come
-# twice.
+# Runs a function while clients hold 100 connections and open 100 each second. No connection may be
+# refused, and no ID may come twice.
 under_load() {
     local client
     inside python3 /root/client.py 127.0.0.1:7660 12 >"$work/client.json" 2>&1 &

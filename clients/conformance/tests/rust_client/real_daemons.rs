@@ -22,8 +22,8 @@ const TASKS: usize = 8;
 /// Returns the path of the daemon's program: SNOWBANK_DAEMON, or `snowbank` beside the conformance
 /// program. Returns `None` if the file does not exist.
 fn daemon() -> Option<PathBuf> {
-    let beside = || Path::new(program::PATH).with_file_name("snowbank");
-    let path = std::env::var_os("SNOWBANK_DAEMON").map_or_else(beside, PathBuf::from);
+    let path = std::env::var_os("SNOWBANK_DAEMON")
+        .map_or_else(|| Path::new(program::PATH).with_file_name("snowbank"), PathBuf::from);
     path.exists().then_some(path)
 }
 

@@ -1,8 +1,8 @@
 """One connection: greeting, pipelining, and matching replies to requests.
 
 Replies come in the order of the requests, so the requests in flight form a queue. The tag only
-proves that both sides count alike. A caller that gave up leaves its entry in the queue: its reply
-is read and dropped, so that later replies still match.
+proves that both sides count alike. A call that its caller has abandoned stays in the queue: its
+reply is read and dropped, so that later replies still match.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEFAULT_WAIT_S = 1.0
 
 
 class Exchange:
-    """A request and the future of its reply. The caller may give up by ending the future."""
+    """A request and the future of its reply. The caller abandons it by ending the future."""
 
     #: The time that the daemon may hold the request.
     wait_s = 0.0
@@ -63,7 +63,7 @@ class Exchange:
         raise NotImplementedError
 
     def fail(self, error: SnowbankError) -> None:
-        """Fails the caller, unless it gave up."""
+        """Fails the caller, unless it abandoned its call."""
         if not self.reply.done():
             self.reply.set_exception(error)
 
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
         return await self._greeted
 
     def send(self, exchange: Exchange) -> None:
-        """Sends a request, unless its caller gave up."""
+        """Sends a request, unless its caller abandoned it."""
         if exchange.reply.done():
             return
         # Tags count from 1 to 65535 and start again. Far fewer requests are in flight.

@@ -25,7 +25,8 @@ async fn main() -> Outcome {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[1..] {
         ["ids", address, redis] => {
-            let (address, redis) = (address.to_owned(), format!("redis://{redis}"));
+            let address = address.to_owned();
+    let redis = format!("redis://{redis}");
             tokio::spawn(with_tokio(address.clone())).await??;
             tokio::task::spawn_blocking(move || without_tokio(&address, &redis)).await?
         }

@@ -1,9 +1,10 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
 //! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
-//! shows that both sides count the requests alike. If a caller gives up, its call stays in that
-//! queue: the connection reads the reply and drops it, so that later replies still match. Any frame
-//! other than the next reply ends the connection, because later frames could belong to any call.
+//! shows that both sides count the requests alike. If a caller abandons its call, the call stays in
+//! that queue: the connection reads the reply and drops it, so that later replies still match. Any
+//! frame other than the next reply ends the connection, because later frames could belong to any
+//! call.
 
 mod foreign;
 mod greeting;
@@ -157,7 +158,7 @@ impl Connection {
         }
     }
 
-    /// Encodes a call and puts it in flight, unless its caller gave up.
+    /// Encodes a call and puts it in flight, unless its caller abandoned it.
     fn send(&mut self, call: Call) {
         let Call { exchange, moves_on_by } = call;
         if exchange.is_abandoned() {
@@ -281,7 +282,7 @@ impl Connection {
             return Ok(());
         };
         self.has_answered = true;
-        // A caller that gave up needs no answer.
+        // A caller that abandoned its call needs no answer.
         match front.exchange {
             Exchange::Ids { ids, reply, .. } => {
                 drop(reply.send(Ok(Batch { ids: ids.finish(), endpoint: self.endpoint.clone() })));

@@ -11,8 +11,8 @@ use crate::protocol::Info;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
 
-/// The channel for an answer. If the caller gave up, the channel is closed. If the channel is
-/// dropped without an answer, the caller gets the error that the runtime has shut down.
+/// The channel for an answer. If the caller abandoned its call, the channel is closed. If the
+/// channel is dropped without an answer, the caller gets the error that the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// One attempt of a call. The code that holds an exchange must send an answer to the caller.
@@ -38,7 +38,7 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the caller gave up.
+    /// Returns whether the caller abandoned the call.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Self::Ids { reply, .. } => reply.is_closed(),
@@ -48,7 +48,7 @@ impl Exchange {
     }
 
     pub(super) fn fail(self, error: Error) {
-        // A caller that gave up needs no answer.
+        // A caller that abandoned its call needs no answer.
         match self {
             Self::Ids { reply, .. } => drop(reply.send(Err(error))),
             Self::Info(_, reply) => drop(reply.send(Err(error))),

@@ -219,7 +219,7 @@ fn calls_fail_while_two_daemons_share_a_worker_id() {
 
 /// Only the first call's connection has compared the daemons.
 #[test]
-fn calls_that_take_turns_all_fail_while_two_daemons_share_a_worker_id() {
+fn all_calls_in_turn_fail_while_two_daemons_share_a_worker_id() {
     simulate(async {
         let wire = Wire::lay(4, &[1, 1]);
         wire.world().daemons[1].worker = 0;

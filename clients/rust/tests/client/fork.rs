@@ -49,14 +49,19 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
 #[test]
 fn a_forked_child_gets_none_of_its_parents_ids() {
     let mut alone = Command::new(std::env::current_exe().expect("a path"));
-    alone.args(["--exact", "fork::in_a_process_of_its_own", "--ignored", "--nocapture"]);
+    alone.args([
+        "--exact",
+        "fork::a_fork_empties_the_buffers_of_the_child_alone",
+        "--ignored",
+        "--nocapture",
+    ]);
     assert!(alone.status().expect("a process").success());
 }
 
 #[allow(unsafe_code)]
 #[test]
 #[ignore = "the test above runs it in a process of its own"]
-fn in_a_process_of_its_own() {
+fn a_fork_empties_the_buffers_of_the_child_alone() {
     let daemon = FakeDaemon::honest(PARENTS_IDS);
     let parents = runtime();
     let client = parents.block_on(async { client(&[&daemon]) });

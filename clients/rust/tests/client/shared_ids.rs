@@ -9,7 +9,7 @@ use snowbank_client::protocol::ErrorCode;
 use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};
 
-/// If a caller that waits for the refill gives up, the next caller waits for the same refill.
+/// If a caller that waits for the refill abandons its call, the next one waits for the same refill.
 #[tokio::test]
 async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     let (answer, answers) = mpsc::channel();

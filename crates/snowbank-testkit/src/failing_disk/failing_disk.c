@@ -1,14 +1,15 @@
 /* A disk that fails on demand, for a process that is started with this library in LD_PRELOAD.
  *
- * FAILING_DISK_DIR names a directory. FAILING_DISK_CONTROL names a file of orders for calls on that directory and on the
- * files in it; each call reads the orders again. Calls on other files work as usual. An order is a line of three words, and
- * a call obeys the first order that matches it:
+ * FAILING_DISK_DIR names a directory. FAILING_DISK_CONTROL names a file of orders for calls on that
+ * directory and on the files in it; each call reads the orders again. Calls on other files work as
+ * usual. An order is a line of three words, and a call obeys the first order that matches it:
  *
  *     CALL  WHAT  NUMBER
  *
- * CALL is write (write, pwrite, writev), sync (fsync, fdatasync), name (fsync of a directory), truncate (ftruncate),
- * rename, open (of files to write), read (read, pread), or any. Two more do not depend on the directory: kernel opens the
- * kernel's log, which a service manager may refuse; listen adds a listening socket to an epoll instance. WHAT is
+ * CALL is write (write, pwrite, writev), sync (fsync, fdatasync), name (fsync of a directory),
+ * truncate (ftruncate), rename, open (of files to write), read (read, pread), or any. Two more do
+ * not depend on the directory: kernel opens the kernel's log, which a service manager may refuse;
+ * listen adds a listening socket to an epoll instance. WHAT is
  *     fail    does nothing, and fails with this errno
  *     lie     makes the call, and still fails with this errno
  *     short   makes write and pwrite write at most this many bytes (no effect on other calls)

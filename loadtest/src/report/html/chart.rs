@@ -248,7 +248,9 @@ mod tests {
         };
         assert!(chart.markup().into_string().contains("</svg>"));
         // The name above a limit's line has room even if the limit is a power of ten.
-        let high = |limit| Chart { limits: vec![(limit, String::new())], ..chart.clone() }.y_range().1;
-        assert_eq!([2_000.0, 10_000.0].map(high), [4.0, 5.0]);
+        for (limit, high) in [(2_000.0, 4.0), (10_000.0, 5.0)] {
+            let limits = vec![(limit, String::new())];
+            assert_eq!(Chart { limits, ..chart.clone() }.y_range().1, high);
+        }
     }
 }

@@ -62,11 +62,10 @@ fn a_search_ends_at_its_bounds() {
 /// saturation point.
 #[test]
 fn the_saturation_point_lies_below_the_first_gap() {
-    let answer = |rate: f64| match rate {
+    let (_, found) = search(BOUNDS, |rate| match rate {
         ..=20_000.0 | 80_000.0..=100_000.0 => None,
         _ => Some(Limit::Latency),
-    };
-    let (_, found) = search(BOUNDS, answer);
+    });
     assert!(found.is_confirmed() && found.saturation() <= Some(20_000.0), "{found:?}");
     assert!(found.saturation() > Some(18_500.0), "{found:?}");
 }

@@ -22,7 +22,7 @@ pub(super) struct InFlight {
     /// The time that the daemon may hold the request after the daemon has read it.
     pub(super) wait: Duration,
     /// The time of the reply's latest frame, or else of the request. Frames that arrive after the
-    /// caller gave up do not count.
+    /// caller abandoned its call do not count.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }

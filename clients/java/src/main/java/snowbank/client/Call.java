@@ -9,8 +9,8 @@ import java.util.concurrent.CompletableFuture;
 import snowbank.client.Frame.BadFrameException;
 
 /**
- * One try of a call: its request, the reply so far, and the answer for the caller, which a caller
- * that gave up has cancelled. The connection's thread alone uses everything but the answer.
+ * One try of a call: its request, the reply so far, and the answer for the caller. A caller that
+ * abandons its call cancels the answer. The connection's thread alone uses everything else.
  */
 abstract class Call<T> {
     final CompletableFuture<T> answer = new CompletableFuture<>();
@@ -35,7 +35,7 @@ abstract class Call<T> {
         answer.completeExceptionally(error);
     }
 
-    /** Returns true if the caller gave up. */
+    /** Returns true if the caller abandoned the call. */
     boolean isAbandoned() {
         return answer.isDone();
     }

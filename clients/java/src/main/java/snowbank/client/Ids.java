@@ -19,8 +19,8 @@ import java.util.function.LongSupplier;
  *       {@link SnowbankException.Reason#WENT_BACK} once, and goes on from the lower IDs.
  *   <li><b>Not old</b>: IDs older than {@code maxAge} are dropped. The age counts by the wall clock
  *       or by {@link System#nanoTime}, whichever says more, because Java has no monotonic clock
- *       that runs while the machine sleeps. Every 16th draw reads the clocks, and so does a timer every
- *       25 ms or more often. So that is how late an ID may be dropped.
+ *       that runs while the machine sleeps. Every 16th draw reads the clocks, and so does a timer
+ *       every 25 ms or more often. So that is how late an ID may be dropped.
  * </ul>
  */
 public final class Ids implements LongSupplier {

@@ -7,8 +7,8 @@ import snowbank.client.Frame.BadFrameException;
 
 /**
  * The calls in flight on a connection after its greeting. Replies come in the order of the
- * requests; the tag proves that both sides count alike. A caller that gave up leaves its entry,
- * whose reply is read and dropped.
+ * requests; the tag proves that both sides count alike. A call that its caller has abandoned stays
+ * here, and its reply is read and dropped.
  */
 final class Session {
     /** Why a connection ended. */
