@@ -103,11 +103,7 @@ pub(crate) struct CeilingsStatus {
     /// The time that a raise usually takes: the shorter of the last two raises, if both were in the
     /// last minute. Otherwise 0.
     pub(crate) usual_raise_s: f64,
-    /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
-    /// hundredth of `horizon_s`.
-    pub(crate) slow_raise_s: f64,
-    /// The time for which IDs last after a raise. If raises take longer than half of `horizon_s`,
-    /// requests wait.
+    /// The time for which IDs last after a raise.
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: it did not, or no source needs a raise.
     pub(crate) failing: Option<String>,
@@ -348,12 +344,6 @@ impl Status {
         self.find();
         self.describe();
     }
-
-    /// Returns the time above which a request counts as slow: half of the longest default wait. If
-    /// requests need twice this time, requests with the default wait are refused.
-    pub(crate) fn slow_s(&self) -> f64 {
-        self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
-    }
 }
 
 impl SourceStatus {
@@ -394,14 +384,6 @@ impl SourceStatus {
             KindStatus::Snowflake(snowflake) => snowflake.headroom_s <= 0.0,
             KindStatus::Ticket(ticket) => ticket.reserved == 0,
         }
-    }
-}
-
-impl CeilingsStatus {
-    /// Returns true if requests have to wait for storage, because raises take longer than half of
-    /// the horizon.
-    pub(super) fn makes_wait(&self) -> bool {
-        2.0 * self.usual_raise_s > self.horizon_s
     }
 }
 

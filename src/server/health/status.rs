@@ -259,7 +259,6 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
         slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(in_flight).as_secs_f64(),
         usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
-        slow_raise_s: seen.polled.horizon.as_secs_f64() / 3.0,
         horizon_s: seen.polled.horizon.as_secs_f64(),
         in_flight_s: in_flight.as_secs_f64(),
         failing: seen.polled.failure.clone(),
