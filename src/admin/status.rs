@@ -324,7 +324,7 @@ pub(crate) struct FleetStatus {
 pub(crate) struct PoolStatus {
     pub(crate) source: String,
     /// The number of worker IDs that the source may have.
-    pub(crate) numbers: u64,
+    pub(crate) worker_ids: u64,
     /// The number of these worker IDs that daemons hold.
     pub(crate) held: u64,
 }

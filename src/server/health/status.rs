@@ -270,9 +270,9 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
     let mut pools = Vec::new();
-    for &Counted { source, numbers, held } in &seen.noticed.pools {
+    for &Counted { source, numbers: worker_ids, held } in &seen.noticed.pools {
         let Some(source) = sources.get(source) else { continue };
-        pools.push(PoolStatus { source: source.name.clone(), numbers, held });
+        pools.push(PoolStatus { source: source.name.clone(), worker_ids, held });
     }
     let certificate_ends_unix_s = seen.noticed.certificate_ends_unix_s;
     let raises = seen.fleet_raises;
