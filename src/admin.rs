@@ -4,8 +4,8 @@
 //!   `words`: puts the status into words.
 //! - `history`: the last hour, for the page.
 //! - `recent`: what clients experienced in the last minute: refusals, latency, connections.
-//! - `metrics`: a row for each metric, and the status as OpenMetrics text. `source_counts`: a row
-//!   for each counter of a source. `process`: the CPU time, memory and open files of the process.
+//! - `counts`: a row for each counter. `metrics`: a row for each other metric, and the status as
+//!   OpenMetrics text. `process`: the CPU time, memory and open files of the process.
 //! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
 //!   thread, so it does not delay the shards.
 //! - `same_site`: detects requests that come from web pages of other sites. The HTTP front end uses
@@ -15,6 +15,7 @@
 //! This module knows nothing of sources and shards: `server/health/status.rs` fills the struct.
 //! Only `http` knows the server, and asks its `Health` for the status.
 
+mod counts;
 mod fetch;
 mod finding;
 mod findings;
@@ -24,17 +25,18 @@ mod metrics;
 mod process;
 mod recent;
 mod same_site;
-mod source_counts;
 mod status;
 mod words;
 
+pub(crate) use counts::{
+    AccessCounters, IdentityCounters, ProtocolCounters, SourceCounters, TrafficCounters,
+};
 pub(crate) use fetch::Target;
 pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
 pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};
-pub(crate) use source_counts::{SourceCounters, SourceCounts};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
     IdentityStatus, KindStatus, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus,

@@ -1,8 +1,8 @@
-//! A counter that one thread writes and others read.
+//! A counter that any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows, written by one thread.
+/// A number that only grows. Either one thread adds to it, or all threads share it.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -11,6 +11,11 @@ impl Counter {
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// Adds 1 to a shared counter.
+    pub(crate) fn add_shared(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the number as of a moment ago.

@@ -56,8 +56,9 @@
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
 //! 4. `frontends/native.rs`, `step`: decodes each request.
 //! 5. `allocate.rs`: takes the request's IDs, or lets the request wait.
-//! 6. `shard/lane.rs`: takes IDs from the current run (`shard/ring.rs`), else from the ring, else
-//!    by a claim on the cursor in `source.rs`.
+//! 6. `crates/snowbank-core/src/shard/lane.rs`, `take`: takes IDs from the current run, else from
+//!    the ring (`ring.rs` beside it), else by a claim on the cursor in
+//!    `crates/snowbank-core/src/source.rs`.
 //! 7. `frontends/native.rs`, `encode_ids`: encodes the IDs.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
@@ -86,10 +87,12 @@
 //! - Which connection is closed when there are too many? `server/net/pending.rs`: of those that owe
 //!   their token, else of those in a TLS handshake, the one that has been silent for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
-//! - What happens when the disk is full? `keeper.rs` keeps what is granted, and asks for another
-//!   write. `crates/snowbank-state/src/store/file.rs` then replaces the file.
-//! - What happens when the coordinator is gone? `rules.rs` of the fleet; calls are made in
-//!   `server/ceilings/fleet_thread.rs`.
+//! - How is a full disk survived? `crates/snowbank-state/src/store/file.rs`, `write`: overwrites
+//!   the state file in place, which needs no free space. A new file is made only after a failed
+//!   write, and only if there is room.
+//! - What happens when the coordinator is gone? `crates/snowbank-core/src/keeper.rs`, `raise`: a
+//!   grant stays at the lower of both durable ceilings. IDs below it are handed out, the next poll
+//!   asks again, and at the ceiling requests get `no_ceiling`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, and the files of tokens and certificates.
 //! - When does the daemon stop? `cli/stop.rs`.

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use crossbeam::utils::CachePadded;
 
+use crate::admin::IdentityCounters;
 use crate::config::SOURCES_MAX;
 use crate::counter::Counter;
 
@@ -14,14 +15,9 @@ pub struct Usage {
     ids: Box<[CachePadded<[Counter; SOURCES_MAX]>]>,
     /// Connections open now.
     pub connections: AtomicU64,
-    /// Connections that had this identity so far.
-    pub connected: AtomicU64,
-    /// Requests that were checked against the identity's limits.
-    pub asked: AtomicU64,
-    /// Requests to sources that the identity may not draw from.
-    pub denied: AtomicU64,
-    /// Requests that waited or were refused because of the identity's rate.
-    pub slowed: AtomicU64,
+    /// Requests that were checked against the identity's limits. Shared, as are those below.
+    pub(crate) asked: Counter,
+    pub(crate) counters: IdentityCounters,
 }
 
 impl Usage {

@@ -1,9 +1,8 @@
 //! Asks a daemon for its status, for `snowbank status`.
 
-use std::error::Error;
 use std::fmt::Display;
+use std::io;
 use std::time::Duration;
-use std::{io, iter};
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -16,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::status::Status;
 use crate::config::Address;
-use snowbank_client::tls::{self, ClientFiles};
+use snowbank_client::tls::{self, ClientFiles, fault};
 
 /// The largest answer that is read. The status of a daemon with as many sources and identities as
 /// possible, all with the longest names, has a third of this size.
@@ -81,13 +80,6 @@ fn no_daemon(address: &Address, reason: &dyn Display) -> String {
     format!("what answers at {address} is not a daemon's admin listener: {reason}")
 }
 
-/// Explains the TLS error behind a failed exchange. With TLS 1.3, the server reports a missing
-/// client certificate only after the handshake.
-fn explain(error: &(dyn Error + 'static)) -> Option<String> {
-    let mut causes = iter::successors(Some(error), |&error| error.source());
-    causes.find_map(|cause| tls::explain(cause.downcast_ref()?))
-}
-
 async fn ask<S>(stream: S, address: &Address, host: &str) -> Result<Status, String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -98,7 +90,9 @@ where
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header(HOST, host).body(Empty::<Bytes>::new());
     let request = request.map_err(|error| no_daemon(address, &error))?;
-    let response = sender.send_request(request).await.map_err(|error| match explain(&error) {
+    let response = sender.send_request(request).await;
+    // With TLS 1.3, the server reports a missing client certificate only after the handshake.
+    let response = response.map_err(|error| match fault::io_error(&error).and_then(tls::explain) {
         Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
         None if error.is_parse() && !address.is_tls() => {
             format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")

@@ -1,10 +1,11 @@
-//! Derives the findings from a status. Most thresholds are in this file. The page, `snowbank
-//! status`, `/readyz`, the log and the metric `snowbank_finding` show the findings. The alerts use
-//! this metric.
+//! Derives the findings from a status. Every threshold of a finding is in this file, except that of
+//! the listeners' certificate (`tls.rs`): `snowbank check` and a start warn by the same one. The
+//! page, `snowbank status`, `/readyz`, the log and the metric `snowbank_finding` show the findings.
+//! The alerts use this metric.
 
 use super::finding::{Effect, Finding, seconds};
 use super::status::{
-    ClockState, Connections, LastReload, SnowflakeStatus, SourceStatus, Status, TicketStatus,
+    CeilingsStatus, ClockState, Connections, LastReload, SnowflakeStatus, SourceStatus, Status, TicketStatus,
 };
 use super::words::counted;
 use crate::config::Grouped;
@@ -18,6 +19,14 @@ const REFUSED_SHARE_PAGE: f64 = 0.1;
 /// If at least this share of requests takes longer than [`Status::slow_s`], there is a finding. At
 /// this share, the 99th percentile exceeds `slow_s`.
 const SLOW_SHARE: f64 = 0.01;
+/// A request is slow if it takes longer than this share of the longest default wait. If requests
+/// need twice this time, requests with the default wait are refused.
+const SLOW_WAIT_SHARE: f64 = 0.5;
+/// If a raise takes longer than this share of the horizon, there is a finding. A healthy disk needs
+/// a hundredth of the horizon.
+const SLOW_RAISE_SHARE: f64 = 1.0 / 3.0;
+/// If raises usually take longer than this share of the horizon, requests wait for them.
+const LONG_RAISE_SHARE: f64 = 0.5;
 /// If the limits of an identity slow or deny at least this share of its requests, there is a
 /// finding.
 const LIMITED_SHARE: f64 = 0.01;
@@ -103,6 +112,11 @@ impl Status {
         self.ready = !findings.iter().any(|finding| finding.effect.makes_unready());
         self.headline = self.headline_of(findings.first());
         self.findings = findings;
+    }
+
+    /// Returns the time above which a request counts as slow.
+    pub(super) fn slow_s(&self) -> f64 {
+        self.sources.iter().map(|source| SLOW_WAIT_SHARE * source.default_wait_s).fold(0.0, f64::max)
     }
 
     fn headline_of(&self, worst: Option<&Finding>) -> String {
@@ -206,7 +220,7 @@ impl Status {
         let p99 = self.last_minute.p99_us.map_or(0.0, |us| us / 1e6);
         let mut reason =
             String::from("see whether requests wait for IDs, and whether the machine is short of CPU");
-        if self.ceilings.makes_wait() {
+        if makes_wait(&self.ceilings) {
             let raise = seconds(self.ceilings.usual_raise_s);
             reason = format!(
                 "requests waited for storage, which takes {raise} to raise a ceiling: see the finding about ceilings"
@@ -319,22 +333,22 @@ impl Status {
                     "reached; storage has taken {took} so far to raise the ceiling; refuses with no_ceiling until storage answers"
                 ),
             ),
-            None if 2.0 * usual_s > horizon_s + source.default_wait_s => (
+            None if usual_s > LONG_RAISE_SHARE * (horizon_s + source.default_wait_s) => (
                 Effect::Refuses,
                 format!(
                     "storage takes {usual} to raise the ceiling, so it stays reached for longer than requests wait; refuses \
                      some with no_ceiling"
                 ),
             ),
-            None if ceilings.makes_wait() => {
+            None if makes_wait(ceilings) => {
                 (Effect::RefusesSoon, format!("storage takes {usual} to raise the ceiling, so requests wait"))
             }
-            None if slowest_s > ceilings.slow_raise_s => (
+            None if slowest_s > SLOW_RAISE_SHARE * horizon_s => (
                 Effect::Look,
                 format!(
                     "storage took up to {} in the last minute to raise the ceiling; above {}, requests wait",
                     seconds(slowest_s),
-                    seconds(horizon_s / 2.0)
+                    seconds(LONG_RAISE_SHARE * horizon_s)
                 ),
             ),
             None => return None,
@@ -382,6 +396,11 @@ impl Status {
             Grouped(minute.requests)
         )
     }
+}
+
+/// Returns true if requests wait for storage.
+fn makes_wait(ceilings: &CeilingsStatus) -> bool {
+    ceilings.usual_raise_s > LONG_RAISE_SHARE * ceilings.horizon_s
 }
 
 fn more_worker_ids(source: &SourceStatus) -> String {

@@ -1,6 +1,10 @@
 //! The metrics. Each metric is a row: its name, its meaning, and the function that reads its value.
 //! The text for Prometheus and the table in docs/monitoring.md are made from these rows.
 //!
+//! What shards and identities only count is a row of `counts.rs`, which makes the counter, its sum,
+//! its place in the status and its metric. The rows here are of gauges and of figures that the
+//! status computes or that other rooms keep: the keeper, the acceptors, the process.
+//!
 //! Metrics whose names end in `_total` are counters. All other metrics are gauges, except the
 //! histogram of latencies. The units `_seconds` and `_bytes` are at the end of the name or before
 //! `_total`.
@@ -13,9 +17,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
+use super::counts::COUNTED;
 use super::findings::{DAEMON, SOURCE};
 use super::process::Process;
-use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
 
 /// A row of the table.
@@ -70,7 +74,7 @@ fn measure(value: f64) -> Option<Value> {
     Some(Value::Measure(value))
 }
 
-/// All metrics except the metrics of sources' counters, in the order of the table.
+/// All metrics without a counter of their own, in the order of the table.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),
@@ -101,8 +105,8 @@ const METRICS: &[Metric] = &[
     row("snowbank_fleet_headroom_seconds", "how long IDs can be handed out without the fleet's coordinator, at the present rate for a shared counter; absent without a fleet, as are all `snowbank_fleet_` metrics", Source(|of| measure(of.fleet_headroom_s?))),
     row("snowbank_fleet_coordinator_up", "1 if the coordinator gave an answer when it was last asked, else 0", Daemon(|of| whole(of.fleet.as_ref()?.silent.is_none().into()))),
     row("snowbank_fleet_raises_total", "raises of ceilings at the coordinator that became durable, and ranges that were taken", Daemon(|of| whole(of.fleet.as_ref()?.raises))),
-    row("snowbank_fleet_numbers", "the worker IDs that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.numbers))),
-    row("snowbank_fleet_numbers_held", "the worker IDs that daemons hold, counted every ten minutes, 100 worker IDs at each poll", Families(&["source"], |of| pools(of, |pool| pool.held))),
+    row("snowbank_fleet_worker_ids", "the worker IDs that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.worker_ids))),
+    row("snowbank_fleet_worker_ids_held", "the worker IDs that daemons hold, counted every ten minutes, 100 worker IDs at each poll", Families(&["source"], |of| pools(of, |pool| pool.held))),
     row("snowbank_fleet_certificate_expiry_timestamp_seconds", "the end of `fleet.certificate`, in Unix time; absent without one", Daemon(|of| measure(of.fleet.as_ref()?.certificate_ends_unix_s? as f64))),
     row("snowbank_connections", "connections open", Daemon(|of| whole(of.connections.open))),
     row("snowbank_connections_max", "`max_connections`, or what open files allow", Daemon(|of| whole(of.connections.max))),
@@ -110,22 +114,13 @@ const METRICS: &[Metric] = &[
     row("snowbank_connections_refused_total", "connections refused because all were in use (with `too_busy`, or over TLS without a message)", Daemon(|of| whole(of.connections.refused))),
     row("snowbank_connections_unauthorized", "connections open now that owe a token or shake hands over TLS", Daemon(|of| whole(of.connections.unauthorized))),
     row("snowbank_connections_evicted_total", "connections that newcomers evicted before they had authorized themselves", Daemon(|of| whole(of.connections.evicted))),
-    row("snowbank_unauthorized_refusals_total", "requests and connections refused for a wrong token or none, and TLS handshakes that failed", Daemon(|of| whole(of.connections.unauthorized_refusals))),
-    row("snowbank_unauthorized_timeouts_total", "connections closed because they sent no token within five seconds", Daemon(|of| whole(of.connections.unauthorized_timeouts))),
     row("snowbank_unauthorized_addresses", "addresses whose clients did not authorize themselves in the last minute, 256 at most", Daemon(|of| whole(of.connections.unauthorized_addresses))),
     row("snowbank_queued_bytes", "bytes queued: replies that clients have not taken, and requests that have arrived in part", Daemon(|of| whole(of.connections.queued_bytes))),
     row("snowbank_queued_max_bytes", "bytes that may be queued: `max_queued_bytes`", Daemon(|of| whole(of.connections.queued_bytes_max))),
-    row("snowbank_received_bytes_total", "bytes read from clients", Daemon(|of| whole(of.received_bytes))),
-    row("snowbank_sent_bytes_total", "bytes written to clients", Daemon(|of| whole(of.sent_bytes))),
     row("snowbank_protocol_connections", "connections open, by protocol: `native`, and each front end", Protocol(|of| whole(of.connections))),
-    row("snowbank_protocol_requests_total", "requests answered, those for IDs and others", Protocol(|of| whole(of.requests))),
-    row("snowbank_protocol_errors_total", "requests answered with an error", Protocol(|of| whole(of.errors))),
     row("snowbank_incr_connections_total", "connections that sent `INCR` or `INCRBY`, by the form of the first reply: `integer` or `string`", Families(&["form"], incr_connections)),
     row("snowbank_identity_connections", "connections that have an identity now", Identity(|of| whole(of.connections))),
-    row("snowbank_identity_connected_total", "connections that had this identity so far", Identity(|of| whole(of.connected))),
     row("snowbank_identity_ids_total", "IDs that it drew from a source; a series once it has drawn one", Families(&["identity", "source"], identity_ids)),
-    row("snowbank_identity_denied_total", "its requests to sources that it may not draw from", Identity(|of| whole(of.denied))),
-    row("snowbank_identity_slowed_total", "its requests that waited for its rate, or were refused for it", Identity(|of| whole(of.slowed))),
     row("snowbank_certificate_expiry_timestamp_seconds", "the end of the TLS listeners' certificate, in Unix time; absent without one", Daemon(|of| measure(of.certificate.as_ref()?.ends_unix_s))),
     row("snowbank_config_last_reload_successful", "0 if the last reload was refused", Daemon(|of| whole(of.last_reload.as_ref().is_none_or(|reload| reload.refused.is_none()).into()))),
     row("snowbank_config_last_reload_timestamp_seconds", "the time of the last reload, in Unix time; of the start, if there was none", Daemon(|of| measure(of.last_reload.as_ref().map_or(of.started_unix_s, |reload| reload.at_unix_s)))),
@@ -141,7 +136,7 @@ const METRICS: &[Metric] = &[
 
 /// Returns all metrics, in the order of the table.
 fn metrics() -> impl Iterator<Item = &'static Metric> {
-    SOURCE_METRICS.iter().chain(METRICS)
+    COUNTED.into_iter().flatten().chain(METRICS)
 }
 
 fn off_by(status: &Status, state: ClockState) -> Option<Value> {

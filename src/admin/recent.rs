@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::source_counts::SourceCounts;
-use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinute, Status};
+use super::counts::{AccessCounts, SourceCounts};
+use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, Status};
 
 /// The time that most figures cover.
 const MINUTE_S: f64 = 60.0;
@@ -50,23 +50,23 @@ pub(crate) struct Recent {
 impl Sample {
     pub(super) fn of(status: &Status) -> Sample {
         let identities = status.identities.iter();
-        let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = status.connections;
+        let AccessCounts { unauthorized_refusals, unauthorized_timeouts } = status.connections.access;
         Sample {
             at_s: status.uptime_s,
             sources: status.sources.iter().map(|source| source.counts).collect(),
             identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
-            answers: status.protocols.iter().map(|protocol| protocol.requests).sum(),
-            errors: status.protocols.iter().map(|protocol| protocol.errors).sum(),
-            unauthorized: unauthorized_refusals + evicted + unauthorized_timeouts,
+            answers: status.protocols.iter().map(|protocol| protocol.counts.requests).sum(),
+            errors: status.protocols.iter().map(|protocol| protocol.counts.errors).sum(),
+            unauthorized: unauthorized_refusals + status.connections.evicted + unauthorized_timeouts,
         }
     }
 
     /// Returns the differences from an earlier sample.
     pub(super) fn since(mut self, then: &Sample) -> Sample {
         for (now, then) in self.sources.iter_mut().zip(&then.sources) {
-            *now = now.since(then);
+            *now = *now - *then;
         }
         for (name, now) in &mut self.identities {
             let then = then.identities.get(name).copied().unwrap_or_default();

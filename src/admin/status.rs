@@ -9,8 +9,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::latency::{BOUNDS_US, Latency};
+use super::counts::{AccessCounts, IdentityCounts, ProtocolCounts, SourceCounts, TrafficCounts};
 use super::finding::{Finding, seconds};
-use super::source_counts::SourceCounts;
 use super::words::Fact;
 use crate::config::Grouped;
 
@@ -55,8 +55,8 @@ pub(crate) struct Status {
     pub(crate) errors: BTreeMap<String, u64>,
     /// Requests that need no IDs and were answered without an error.
     pub(crate) other_requests: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) sent_bytes: u64,
+    #[serde(flatten)]
+    pub(crate) traffic: TrafficCounts,
     pub(crate) latency: Latency,
 }
 
@@ -103,11 +103,7 @@ pub(crate) struct CeilingsStatus {
     /// The time that a raise usually takes: the shorter of the last two raises, if both were in the
     /// last minute. Otherwise 0.
     pub(crate) usual_raise_s: f64,
-    /// The time above which a raise is slow: a third of `horizon_s`. A healthy disk needs a
-    /// hundredth of `horizon_s`.
-    pub(crate) slow_raise_s: f64,
-    /// The time for which IDs last after a raise. If raises take longer than half of `horizon_s`,
-    /// requests wait.
+    /// The time for which IDs last after a raise.
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: it did not, or no source needs a raise.
     pub(crate) failing: Option<String>,
@@ -247,18 +243,14 @@ pub(crate) struct IdentityStatus {
     pub(crate) name: String,
     /// The IDs per second that the identity may draw. `None`: no rate is set.
     pub(crate) rate: Option<u32>,
-    /// The number of connections that have the identity now, and the number of all connections that
-    /// have ever had it.
+    /// The number of connections that have the identity now.
     pub(crate) connections: u64,
-    pub(crate) connected: u64,
     /// The number of IDs that the identity drew, by source.
     pub(crate) ids: BTreeMap<String, u64>,
     /// Requests to which the identity's limits apply.
     pub(crate) requests: u64,
-    /// Requests to sources from which the identity may not draw.
-    pub(crate) denied: u64,
-    /// Requests that waited for the identity's rate, or were refused because of this rate.
-    pub(crate) slowed: u64,
+    #[serde(flatten)]
+    pub(crate) counts: IdentityCounts,
     pub(crate) last_minute: LimitedMinute,
 }
 
@@ -280,10 +272,8 @@ pub(crate) struct ProtocolStatus {
     /// The addresses of the protocol's listeners.
     pub(crate) addresses: Vec<String>,
     pub(crate) connections: u64,
-    /// Requests that were answered.
-    pub(crate) requests: u64,
-    /// Requests that were answered with an error.
-    pub(crate) errors: u64,
+    #[serde(flatten)]
+    pub(crate) counts: ProtocolCounts,
 }
 
 /// The connections of all clients.
@@ -301,11 +291,8 @@ pub(crate) struct Connections {
     /// Connections that were evicted for newcomers, because their clients had not authorized
     /// themselves.
     pub(crate) evicted: u64,
-    /// Requests and connections that were refused because the token was wrong or missing, and TLS
-    /// handshakes that failed.
-    pub(crate) unauthorized_refusals: u64,
-    /// Connections that were closed because the client sent no token in time.
-    pub(crate) unauthorized_timeouts: u64,
+    #[serde(flatten)]
+    pub(crate) access: AccessCounts,
     /// The number of addresses whose clients did not authorize themselves in the last minute.
     pub(crate) unauthorized_addresses: u64,
     /// Connections in Redis's protocol that sent INCR or INCRBY, by the form of the first reply.
@@ -337,7 +324,7 @@ pub(crate) struct FleetStatus {
 pub(crate) struct PoolStatus {
     pub(crate) source: String,
     /// The number of worker IDs that the source may have.
-    pub(crate) numbers: u64,
+    pub(crate) worker_ids: u64,
     /// The number of these worker IDs that daemons hold.
     pub(crate) held: u64,
 }
@@ -347,12 +334,6 @@ impl Status {
     pub(crate) fn judge(&mut self) {
         self.find();
         self.describe();
-    }
-
-    /// Returns the time above which a request counts as slow: half of the longest default wait. If
-    /// requests need twice this time, requests with the default wait are refused.
-    pub(crate) fn slow_s(&self) -> f64 {
-        self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
 }
 
@@ -397,18 +378,11 @@ impl SourceStatus {
     }
 }
 
-impl CeilingsStatus {
-    /// Returns true if requests have to wait for storage, because raises take longer than half of
-    /// the horizon.
-    pub(super) fn makes_wait(&self) -> bool {
-        2.0 * self.usual_raise_s > self.horizon_s
-    }
-}
-
 impl IdentityStatus {
     /// Returns the counts since the start, in the form of [`LimitedMinute`].
     pub(crate) fn counted(&self) -> LimitedMinute {
-        LimitedMinute { requests: self.requests, limited: self.denied + self.slowed, limited_share: 0.0 }
+        let limited = self.counts.denied + self.counts.slowed;
+        LimitedMinute { requests: self.requests, limited, limited_share: 0.0 }
     }
 }
 

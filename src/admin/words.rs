@@ -33,8 +33,8 @@ impl Status {
                     "{} open on {}; {}, {}",
                     Grouped(protocol.connections),
                     protocol.addresses.join(", "),
-                    counted(protocol.requests, "request"),
-                    counted(protocol.errors, "error")
+                    counted(protocol.counts.requests, "request"),
+                    counted(protocol.counts.errors, "error")
                 );
                 facts.push(Fact::new(protocol.name.clone(), text));
             }

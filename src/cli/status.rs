@@ -170,14 +170,15 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
 
 /// Writes a line for each identity that has connected.
 fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    for (index, identity) in status.identities.iter().filter(|identity| identity.connected > 0).enumerate() {
+    let known = status.identities.iter().filter(|identity| identity.counts.connected > 0);
+    for (index, identity) in known.enumerate() {
         let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));
         let ids: u64 = identity.ids.values().sum();
         let before = earlier.map(|earlier| earlier.ids.values().sum());
         let per_second = rate(ids, before, elapsed_s(status, last));
         let limit =
             identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
-        let met = [("denied", identity.denied), ("slowed", identity.slowed)];
+        let met = [("denied", identity.counts.denied), ("slowed", identity.counts.slowed)];
         let met = met.iter().filter(|(_, count)| *count > 0);
         let met: String = met.map(|(what, count)| format!("; {what} {}", times(*count))).collect();
         writeln!(

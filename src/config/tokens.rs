@@ -326,8 +326,7 @@ mod tests {
 
     #[test]
     fn files_without_tokens_are_refused() {
-        let refusal = |text: &[u8]| errors(text).remove(0);
-        assert!(refusal(b"# nothing\n\n").contains("holds no token"));
+        assert!(errors(b"# nothing\n\n").remove(0).contains("holds no token"));
         let directory = tempfile::tempdir().unwrap();
         let large = directory.path().join("large");
         std::fs::write(&large, vec![b'\n'; (1 << 20) + 1]).unwrap();

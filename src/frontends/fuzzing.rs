@@ -236,7 +236,6 @@ pub fn memcached_commands(data: &[u8]) {
 
 /// Returns whether an answer is empty, lines of text, or packets.
 fn is_memcached(answer: &[u8]) -> bool {
-    let is_line = |line: &[u8]| !line.iter().any(u8::is_ascii_control);
     match answer {
         [] => true,
         [0x81, ..] if answer.len() >= 24 => {
@@ -244,8 +243,9 @@ fn is_memcached(answer: &[u8]) -> bool {
             answer.get(24 + size..).is_some_and(is_memcached)
         }
         _ => answer.strip_suffix(b"\r\n").is_some_and(|lines| {
-            std::str::from_utf8(lines)
-                .is_ok_and(|lines| lines.split("\r\n").all(|line| is_line(line.as_bytes())))
+            std::str::from_utf8(lines).is_ok_and(|lines| {
+                lines.split("\r\n").all(|line| !line.bytes().any(|byte| byte.is_ascii_control()))
+            })
         }),
     }
 }

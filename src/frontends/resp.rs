@@ -271,13 +271,14 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
+        // Nearly all requests are an INCR, so it goes past the table of commands.
         if let [name, key] = arguments.get()
             && conditions.session.is_authorized()
             && name.eq_ignore_ascii_case(b"incr")
             && !conditions.draining
-            && let Some(source) = conditions.facts.source_of_key(key)
         {
-            return Reply::Ids(Ask::new(source, 1), Form::One(self.id_form(conditions)));
+            let form = self.id_form(conditions);
+            return ids::incr(key, conditions.facts, form).unwrap_or_else(|refused| refused.encode(out));
         }
         self.answer_any(arguments, conditions, out)
     }

@@ -65,7 +65,7 @@ impl Scene {
 /// The wall clock goes back by `max_ahead`, and is then set right again. After that it goes back by
 /// 5 ms, and later by a second.
 #[test]
-fn after_a_step_back_ids_catch_up_at_half_speed() {
+fn ids_catch_up_at_half_speed_after_a_step_back() {
     Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
         let clock = scene.machine.clock();
         let witness = &scene.witness;

@@ -108,9 +108,10 @@ fn a_resumed_daemon_hands_out_no_old_ids() {
     testimony.assert_unique_and_ordered();
     // The daemon may refuse a request only if the wait of the request ended while the daemon was
     // stopped or had to wait for a core.
-    let is_woken = |sample: &Sample| woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
-    testimony
-        .assert_refusals(|sample, _, _| sample.is_starved || (sample.waited_in_vain() && is_woken(sample)));
+    testimony.assert_refusals(|sample, _, _| {
+        let is_woken = woken.iter().any(|&at| sample.asked < at && at <= sample.answered);
+        sample.is_starved || (sample.waited_in_vain() && is_woken)
+    });
     // An ID is at most a burst window older than its request: the daemon reads the ID clock later.
     assert_follows("suspended", testimony.samples(), 0);
     for (index, woken) in woken.iter().enumerate() {

@@ -195,12 +195,15 @@ const BACKUP_TIME: Duration = Duration::from_millis(2_500);
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
     let daemons = 3 + fleet % 4;
     let name = format!("name = \"restored-{fleet}\"\n");
-    // Daemons 0 and 3 have given worker IDs. The other daemons share two worker IDs.
-    let origin = |index: usize| match index {
-        0 | 3 => format!("worker_ids = {}\n", index + 4),
-        _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
-    };
-    let sites: Vec<Site> = (0..daemons).map(|index| Site::of(at, &origin(index), &name)).collect();
+    let mut sites = Vec::new();
+    for index in 0..daemons {
+        // Daemons 0 and 3 have given worker IDs. The other daemons share two worker IDs.
+        let origin = match index {
+            0 | 3 => format!("worker_ids = {}\n", index + 4),
+            _ => String::from("worker_ids = \"0-1\"\nworker_id_from = \"coordinator\"\n"),
+        };
+        sites.push(Site::of(at, &origin, &name));
+    }
     init(&sites[0].toml);
     let churn = Churn { is_over: AtomicBool::new(false), lives: AtomicUsize::new(0), runs: Mutex::default() };
     thread::scope(|scope| {
@@ -272,8 +275,9 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
         }
         // A slow machine gets more time, until there were as many lives as daemons.
         let began = Instant::now();
-        let has_lived = || churn.lives.load(Ordering::SeqCst) >= DAEMONS;
-        while began.elapsed() < lasts || (!has_lived() && began.elapsed() < lasts + DEADLINE) {
+        while began.elapsed() < lasts
+            || (churn.lives.load(Ordering::SeqCst) < DAEMONS && began.elapsed() < lasts + DEADLINE)
+        {
             thread::sleep(Duration::from_millis(50));
         }
         churn.is_over.store(true, Ordering::SeqCst);

@@ -30,14 +30,16 @@ fn ids_need_a_token_and_each_refusal_is_counted() {
     client.lines_until(|line| line == "*0");
     client.integer();
     daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
-    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
     for (request, count) in
         [(array(&["AUTH", "wrong"]), 7.0), (array(&["HELLO", "3", "AUTH", "default", "wrong"]), 8.0)]
     {
         let mut client = Client::of(&daemon);
         client.asks(&request, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         client.is_closed();
-        poll("the refusal is counted", || (refusals() == count).then_some(()));
+        poll("the refusal is counted", || {
+            let refusals = sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
+            (refusals == count).then_some(())
+        });
     }
     daemon.assert_logs("the token is not one of auth.token_file");
 }

@@ -160,8 +160,9 @@ fn connections_of_an_identity_share_its_rate() {
     }
     // The burst is used up. But a pause of the machine adds IDs, so the test tries several times.
     // Each try has a new connection, and a new connection brings no rate of its own.
-    let exhausted = || is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0));
-    let drawn = (0..100).take_while(|_| !exhausted()).count();
+    let drawn = (0..100)
+        .take_while(|_| !is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0)))
+        .count();
     assert!(drawn < 100, "the identity got 1,000 IDs at once again and again");
     // Other identities have their own rates.
     assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);

@@ -155,8 +155,7 @@ fn the_alerts_are_valid_rules_and_fire_when_they_should() {
 
 /// Returns the words of a text that look like names of the daemon's metrics.
 fn metrics_named(text: &str) -> BTreeSet<String> {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words = text.split(|c| !is_part(c)).filter(|word| {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| {
         word.starts_with("snowbank_") || (word.starts_with("process_") && word.len() > "process_".len())
     });
     let whole = |word: &str| {

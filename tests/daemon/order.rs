@@ -51,7 +51,7 @@ fn ask_after_others(daemon: &Daemon, seed: u64, load: &Load, highest: &AtomicU64
 }
 
 #[test]
-fn in_strict_order_ids_increase_over_the_whole_daemon() {
+fn ids_increase_over_the_whole_daemon_in_strict_order() {
     for load in &LOADS {
         let options = ["--order", "strict", "--shards", "4", "--layout", load.layout];
         let daemon = Setup::new().args(options).start();

@@ -96,7 +96,7 @@ fn a_signal_right_after_the_listening_line_stops_the_daemon() {
 }
 
 #[test]
-fn without_options_it_serves_twitter_ids_of_worker_0() {
+fn twitter_ids_of_worker_0_are_served_without_options() {
     // If another program has the default port, this test cannot run.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");

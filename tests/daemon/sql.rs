@@ -163,8 +163,9 @@ impl MariaDb {
             .spawn()
             .expect("the server starts");
         let maria = MariaDb { server, directory };
-        let is_up = || maria.client().args(["-e", "SELECT 1"]).output().is_ok_and(|out| out.status.success());
-        poll("a MariaDB that answers", || is_up().then_some(()));
+        poll("a MariaDB that answers", || {
+            maria.client().args(["-e", "SELECT 1"]).output().ok().filter(|out| out.status.success())
+        });
         lines(maria.client().args(["-e", "CREATE DATABASE test"]));
         Some(maria)
     }

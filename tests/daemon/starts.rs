@@ -94,7 +94,7 @@ fn a_start_that_waits_for_a_lock_begins_after_its_holder() {
 /// A daemon without a state begins with the tick after its start. Until then it is not ready, and
 /// its refusals say when to retry.
 #[test]
-fn without_a_state_ids_begin_at_the_next_tick() {
+fn ids_begin_at_the_next_tick_without_a_state() {
     const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
     let Some(machine) = Machine::with_clock() else { return };
     // Sets the clock to the middle of a minute, far from the next tick.

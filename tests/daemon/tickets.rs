@@ -217,7 +217,7 @@ fn ticket_numbers_end_at_the_maximum_and_never_wrap() {
 }
 
 #[test]
-fn on_failing_storage_only_the_reserved_numbers_are_served() {
+fn only_the_reserved_numbers_are_served_on_failing_storage() {
     let machine = counted_from("0");
     let disk = machine.disk();
     let daemon = disk.under(machine.setup(ORDERS)).start();

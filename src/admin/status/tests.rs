@@ -36,7 +36,6 @@ pub(crate) fn healthy() -> Status {
         ceilings: CeilingsStatus {
             slowest_raise_s: 0.002,
             usual_raise_s: 0.002,
-            slow_raise_s: 1.0,
             horizon_s: 3.0,
             ..CeilingsStatus::default()
         },

@@ -176,28 +176,41 @@ impl<'a> Shown<'a> {
         }
     }
 
+    /// Returns how the source's last run ended, in words.
+    fn end(&self, is_in_use: bool) -> &'static str {
+        let record = self.record;
+        if record.restored {
+            return "restored from a snapshot, or shared in a fleet: without the fleet it is refused until `snowbank ticket set`";
+        }
+        if self.is_set() {
+            return "set by `snowbank ticket set`, or imported: no daemon has counted since";
+        }
+        if record.released && record.assigned {
+            return "exported: the fleet assigns its worker IDs, here too";
+        }
+        if record.released {
+            return "released: its worker IDs were moved away, and are not used here";
+        }
+        if record.retired && record.assigned {
+            return "retired: it is dropped once the fleet's coordinator holds its ceiling";
+        }
+        if record.retired {
+            return "retired: `snowbank state forget` drops it once the clock is past its ceiling";
+        }
+        if record.clean && record.untouched {
+            return "clean: it handed out nothing, and the next start goes on where it began";
+        }
+        if record.clean {
+            return "clean: the next start goes on where it ended";
+        }
+        if is_in_use {
+            return "running, or it crashed: the next start goes on at the ceiling";
+        }
+        "not clean, as after a crash: the next start goes on at the ceiling"
+    }
+
     fn write(&self, is_in_use: bool, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
         let record = self.record;
-        let end = match (record.released, record.clean) {
-            _ if record.restored => {
-                "restored from a snapshot, or shared in a fleet: without the fleet it is refused until `snowbank ticket set`"
-            }
-            _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
-            (true, _) if record.assigned => "exported: the fleet assigns its worker IDs, here too",
-            (true, _) => "released: its worker IDs were moved away, and are not used here",
-            _ if record.retired && record.assigned => {
-                "retired: it is dropped once the fleet's coordinator holds its ceiling"
-            }
-            _ if record.retired => {
-                "retired: `snowbank state forget` drops it once the clock is past its ceiling"
-            }
-            (false, true) if record.untouched => {
-                "clean: it handed out nothing, and the next start goes on where it began"
-            }
-            (false, true) => "clean: the next start goes on where it ended",
-            (false, false) if is_in_use => "running, or it crashed: the next start goes on at the ceiling",
-            (false, false) => "not clean, as after a crash: the next start goes on at the ceiling",
-        };
         writeln!(out, "source {:?}", record.name)?;
         self.write_ceiling(out)?;
         if record.assigned {
@@ -209,7 +222,7 @@ impl<'a> Shown<'a> {
             writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
         }
         writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
-        writeln!(out, "  end         {end}")?;
+        writeln!(out, "  end         {}", self.end(is_in_use))?;
         writeln!(out, "  marks       of this boot, in {}", lock_dir.display())?;
         self.marks.iter().try_for_each(|mark| mark.write(out))
     }

@@ -53,7 +53,7 @@ fn a_reload_sees_that_a_configured_field_has_changed() {
 }
 
 #[test]
-fn a_reload_sees_that_the_pool_of_an_assigned_worker_id_has_changed() {
+fn the_changed_pool_of_an_assigned_worker_id_is_seen_at_reload() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"\nendpoints = \"http://127.0.0.1:2379\"";
     let of = |pool| settings(&format!("worker_id_from = \"coordinator\"\nworker_ids = \"{pool}\"\n{fleet}"));
     let mut running = of("0-9");

@@ -37,7 +37,7 @@ impl<'a> Query<'a> {
 
     /// Returns the value of a parameter that must be there.
     pub(super) fn require(&self, name: &str) -> Result<&str, Reply> {
-        self.get(name).ok_or_else(|| malformed(&format!("found no parameter {name}, which is required")))
+        self.get(name).ok_or_else(|| malformed(&format!("missing required parameter {name}")))
     }
 
     /// Returns the instant that a parameter names. The parameter must be there.

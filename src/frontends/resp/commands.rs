@@ -61,6 +61,7 @@ impl Refused {
         Refused::new(ErrorCode::Unsupported, format!("ERR unknown subcommand '{}'", shown(found)))
     }
 
+    #[cold]
     pub(super) fn encode(self, out: &mut Vec<u8>) -> Reply {
         encode::error(out, &self.text);
         Reply::Encoded(Some(self.code))

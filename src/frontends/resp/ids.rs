@@ -7,6 +7,7 @@ use crate::frontends::{Ask, Facts};
 use snowbank_client::protocol::ErrorCode;
 
 /// Asks for the ID of an INCR.
+#[inline]
 pub(super) fn incr(key: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     Ok(Reply::Ids(Ask::new(source_of(key, facts)?, 1), Form::One(form)))
 }
@@ -95,16 +96,20 @@ fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
 }
 
 /// Returns the source that a key draws from.
+#[inline]
 fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
-    facts.source_of_key(key).ok_or_else(|| {
-        let found = shown(key);
-        let names = facts.sources.join(", ");
-        let text = format!(
-            "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's \
-             configuration"
-        );
-        Refused::new(ErrorCode::UnknownSource, text)
-    })
+    facts.source_of_key(key).ok_or_else(|| unknown_source(key, facts))
+}
+
+#[cold]
+fn unknown_source(key: &[u8], facts: &Facts) -> Refused {
+    let found = shown(key);
+    let names = facts.sources.join(", ");
+    let text = format!(
+        "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's \
+         configuration"
+    );
+    Refused::new(ErrorCode::UnknownSource, text)
 }
 
 /// Refuses requests for IDs while the daemon stops.

@@ -353,10 +353,7 @@ fn record_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited
 fn log(polled: &Polled) {
     if let Observed::Believed(by) = polled.clock {
         // The line needs no rate limit, because at most one step is believed in each `step_hold`.
-        tracing::warn!(
-            ?by,
-            "the ID clock follows the step of the wall clock, which has lasted for clock.step_hold"
-        );
+        tracing::warn!(?by, "clock step accepted after clock.step_hold: the ID clock follows the wall clock");
     }
     if polled.is_renewed {
         tracing::info!(

@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent, SourceCounters};
+use crate::admin::{
+    AccessCounters, BOUNDS_US, History, LastReload, Latency, ProtocolCounters, Recent, SourceCounters,
+    TrafficCounters,
+};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
@@ -17,32 +20,19 @@ use crate::frontends::{Counts, CountsOf, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
-/// The counters of one shard for one protocol.
-#[derive(Debug, Default)]
-pub(crate) struct ProtocolCounters {
-    /// Requests that were answered, with IDs or without.
-    pub(crate) requests: Counter,
-    /// Requests that were answered with an error.
-    pub(crate) errors: Counter,
-    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error.
-    pub(crate) other: Counter,
-}
-
 /// The counters of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
+    /// Requests that need no IDs, such as PING, INFO and AUTH, answered without an error, by
+    /// protocol.
+    pub(crate) others: [Counter; PROTOCOLS],
     /// One counter for each error code, at the index code − 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
-    /// Requests and connections that were refused because the token was wrong or missing, and TLS
-    /// handshakes that failed.
-    pub(crate) unauthorized_refusals: Counter,
-    /// Connections that were closed because the client sent no token in time.
-    pub(crate) unauthorized_timeouts: Counter,
-    pub(crate) received_bytes: Counter,
-    pub(crate) sent_bytes: Counter,
+    pub(crate) access: AccessCounters,
+    pub(crate) traffic: TrafficCounters,
     pub(crate) latency: LatencyCounters,
 }
 
@@ -51,11 +41,10 @@ impl ShardCounters {
         ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
             protocols: Default::default(),
+            others: Default::default(),
             errors: Default::default(),
-            unauthorized_refusals: Counter::default(),
-            unauthorized_timeouts: Counter::default(),
-            received_bytes: Counter::default(),
-            sent_bytes: Counter::default(),
+            access: AccessCounters::default(),
+            traffic: TrafficCounters::default(),
             latency: LatencyCounters::default(),
         }
     }
@@ -69,9 +58,8 @@ impl ShardCounters {
     /// Counts an answer that the protocol's front end gave by itself, without a source.
     #[cold]
     pub(crate) fn record_other(&self, protocol: Protocol, error: Option<ErrorCode>) {
-        let counters = &self.protocols[protocol as usize];
-        counters.requests.add(1);
-        let Some(code) = error else { return counters.other.add(1) };
+        self.protocols[protocol as usize].requests.add(1);
+        let Some(code) = error else { return self.others[protocol as usize].add(1) };
         self.record_error(protocol, code);
     }
 
@@ -286,7 +274,7 @@ impl CountsOf for Metrics {
     fn counts_of(&self, protocol: Protocol) -> Counts {
         let index = protocol as usize;
         let requests = self.sum(|shard| shard.protocols[index].requests.get());
-        let other = self.sum(|shard| shard.protocols[index].other.get());
+        let other = self.sum(|shard| shard.others[index].get());
         Counts {
             uptime: clock::os::boot().since(self.started.boot),
             open: self.open_by_protocol[index].load(Ordering::Relaxed) as u64,

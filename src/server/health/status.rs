@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use super::metrics::Metrics;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus, SourceCounts,
-    SourceMinute, SourceStatus, Status, TicketStatus,
+    KindStatus, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus, SourceMinute,
+    SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -89,9 +89,8 @@ impl Common {
                 .collect(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
-            other_requests: metrics.sum(|shard| shard.protocols.iter().map(|of| of.other.get()).sum()),
-            received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
-            sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
+            other_requests: metrics.sum(|shard| shard.others.iter().map(Counter::get).sum()),
+            traffic: metrics.shards.iter().map(|shard| &shard.traffic).sum(),
             latency,
             // `judge` fills in the rest.
             ..Status::default()
@@ -110,8 +109,7 @@ impl Common {
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             evicted,
-            unauthorized_refusals: metrics.sum(|shard| shard.unauthorized_refusals.get()),
-            unauthorized_timeouts: metrics.sum(|shard| shard.unauthorized_timeouts.get()),
+            access: metrics.shards.iter().map(|shard| &shard.access).sum(),
             unauthorized_addresses: rejections::unauthorized_addresses() as u64,
             incr_integers: metrics.incr_connections.get(IdForm::Integer),
             incr_strings: metrics.incr_connections.get(IdForm::String),
@@ -138,8 +136,6 @@ impl Common {
 
     fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {
         let source = &supply.source;
-        let mut counts = SourceCounts::default();
-        self.metrics.shards.iter().for_each(|shard| counts.add(&shard.sources[index]));
         let (kind, id_space) = match source.numbering() {
             Numbering::Snowflake(numbering) => (
                 KindStatus::Snowflake(snowflake_status(source, numbering, now)),
@@ -155,7 +151,7 @@ impl Common {
             kind,
             id_space,
             numbers_in_space: Arc::clone(&supply.numbers_in_space),
-            counts,
+            counts: self.metrics.shards.iter().map(|shard| &shard.sources[index]).sum(),
             last_minute: SourceMinute::default(),
             waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids: source.wait_queue().admitted_ids(),
@@ -212,11 +208,9 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
             name: identity.name.clone(),
             rate: identity.rate,
             connections: usage.connections.load(Ordering::Relaxed),
-            connected: usage.connected.load(Ordering::Relaxed),
             ids: ids.filter(|(_, ids)| *ids > 0).collect(),
-            requests: usage.asked.load(Ordering::Relaxed),
-            denied: usage.denied.load(Ordering::Relaxed),
-            slowed: usage.slowed.load(Ordering::Relaxed),
+            requests: usage.asked.get(),
+            counts: [&usage.counters].into_iter().sum(),
             last_minute: LimitedMinute::default(),
         });
     }
@@ -229,8 +223,7 @@ fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) 
         name: protocol.name().to_owned(),
         addresses: addresses.to_vec(),
         connections: metrics.open_by_protocol[index].load(Ordering::Relaxed) as u64,
-        requests: metrics.sum(|shard| shard.protocols[index].requests.get()),
-        errors: metrics.sum(|shard| shard.protocols[index].errors.get()),
+        counts: metrics.shards.iter().map(|shard| &shard.protocols[index]).sum(),
     }
 }
 
@@ -259,7 +252,6 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
         slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(in_flight).as_secs_f64(),
         usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
-        slow_raise_s: seen.polled.horizon.as_secs_f64() / 3.0,
         horizon_s: seen.polled.horizon.as_secs_f64(),
         in_flight_s: in_flight.as_secs_f64(),
         failing: seen.polled.failure.clone(),
@@ -278,9 +270,9 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.polled.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
     let mut pools = Vec::new();
-    for &Counted { source, numbers, held } in &seen.noticed.pools {
+    for &Counted { source, numbers: worker_ids, held } in &seen.noticed.pools {
         let Some(source) = sources.get(source) else { continue };
-        pools.push(PoolStatus { source: source.name.clone(), numbers, held });
+        pools.push(PoolStatus { source: source.name.clone(), worker_ids, held });
     }
     let certificate_ends_unix_s = seen.noticed.certificate_ends_unix_s;
     let raises = seen.fleet_raises;

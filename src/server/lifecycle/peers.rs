@@ -29,8 +29,9 @@ pub(super) fn refuse_shared(
 ) -> Result<Option<Note>, StartError> {
     let Some(access) = access else { return Ok(None) };
     let runtime = make_runtime()?;
-    let is_own = |at| own.iter().filter_map(socket_address).any(|own| leads_to(at, own));
-    let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
+    let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, |at| {
+        own.iter().filter_map(socket_address).any(|own| leads_to(at, own))
+    }));
     // The runtime may still be resolving a name. The start does not wait for that.
     runtime.shutdown_background();
     compare(info_json, &answers)

@@ -237,12 +237,10 @@ mod tests {
         runtime.block_on(async {
             let (_client, mut server) = connect().await;
             let bytes = vec![0; 1 << 20];
-            let mut write = async || {
-                poll_fn(|cx| Poll::Ready(Pin::new(&mut server.inner).poll_write(cx, &bytes)))
-                    .await
-                    .map_ok(drop)
-            };
-            while matches!(write().await, Poll::Ready(Ok(()))) {}
+            while let Poll::Ready(Ok(_)) =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut server.inner).poll_write(cx, &bytes))).await
+            {
+            }
             let session = server.inner.get_mut().1;
             let mut unsent = Vec::new();
             while session.wants_write() {

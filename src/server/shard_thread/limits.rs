@@ -1,8 +1,6 @@
 //! Holds a client to its limits: the sources that it may draw from, and its rate. Only requests of
 //! clients that have limits are checked here.
 
-use std::sync::atomic::Ordering;
-
 use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
@@ -48,14 +46,14 @@ pub(super) fn permit(
         // A reload has revoked the session's client.
         return Err(Reason::Denied);
     };
-    usage.asked.fetch_add(1, Ordering::Relaxed);
+    usage.asked.add_shared();
     if !session.may_draw(ask.source) {
-        usage.denied.fetch_add(1, Ordering::Relaxed);
+        usage.counters.denied.add_shared();
         return Err(Reason::Denied);
     }
     let permitted = session.reserve(now, due, ask.count, ask.partial);
     if !permitted.as_ref().is_ok_and(|permit| permit.at == now) {
-        usage.slowed.fetch_add(1, Ordering::Relaxed);
+        usage.counters.slowed.add_shared();
     }
     permitted.map_err(Reason::TooFast)
 }

@@ -1,7 +1,5 @@
 //! A state whose worker ID changes, and the records that it keeps.
 
-use serde_json::Value;
-
 use super::{LONG, draw, init, toml, worker_of};
 use crate::support::Daemon;
 use crate::support::coordinators::{Coordinator, on_one};
@@ -17,9 +15,12 @@ fn assigned(at: &dyn Coordinator, number: u64) -> String {
 
 /// Returns the worker IDs of each record in `state show`, and whether the fleet assigned them.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
-    let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
-    let sources = machine.shown_sources("state");
-    sources.iter().map(|source| (text(source), source["assigned"] == true)).collect()
+    let mut shown = Vec::new();
+    for source in machine.shown_sources("state") {
+        let worker_ids = source["worker_ids"].as_str().expect("worker IDs").to_owned();
+        shown.push((worker_ids, source["assigned"] == true));
+    }
+    shown
 }
 
 fn one(number: u64) -> Vec<(String, bool)> {

@@ -62,12 +62,11 @@ fn a_coordinator_restored_from_a_backup_repeats_no_id() {
 #[test]
 fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
     on_one(|at| {
-        let given = |id: u64| format!("max_ahead = \"400ms\"\nworker_ids = {id}\n");
         let machines = [Machine::new(), Machine::new()];
         let mut runs = Vec::new();
         let mut plain: Vec<Daemon> = Vec::new();
         for (machine, id) in machines.iter().zip([3, 5]) {
-            plain.push(machine.start(&given(id)));
+            plain.push(machine.start(&format!("max_ahead = \"400ms\"\nworker_ids = {id}\n")));
         }
         for daemon in &plain {
             runs.extend(draw(daemon));

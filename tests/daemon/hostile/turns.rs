@@ -182,8 +182,10 @@ fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: Fr
     daemon.stand_still();
     served.extend(peers.iter_mut().flat_map(Peer::arrived));
     daemon.signal(Signal::CONT);
-    let served_between = |before, after| served.iter().filter(|&&id| before < id && id < after).count();
-    let between: Vec<usize> = around.iter().map(|&(before, after)| served_between(before, after)).collect();
+    let mut between = Vec::new();
+    for (before, after) in around {
+        between.push(served.iter().filter(|&&id| before < id && id < after).count());
+    }
     println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.front_end);
     between.into_iter().max().unwrap_or(0)
 }

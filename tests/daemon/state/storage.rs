@@ -47,37 +47,37 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
     });
 }
 
+/// Checks that a new state file is written, synced and renamed, and its directory then synced.
+#[track_caller]
+fn assert_synced_in_order(calls: &[String], what: &str) {
+    const NEW: &str = "in/here/ceilings.new";
+    let renamed = calls.iter().position(|call| call == "rename in/here/ceilings");
+    let renamed = renamed.unwrap_or_else(|| panic!("{what}: the file is not renamed: {calls:?}"));
+    let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
+    let written = written.unwrap_or_else(|| panic!("{what}: the file is not written: {calls:?}"));
+    assert!(
+        calls[written..renamed].contains(&format!("sync {NEW}")),
+        "{what}: the file is renamed before it is synced: {calls:?}"
+    );
+    let next = calls.get(renamed + 1).map(String::as_str);
+    assert_eq!(next, Some("sync in/here"), "{what}: the directory is not synced: {calls:?}");
+}
+
 /// After a power failure only synced data is left. So the daemon writes, syncs and renames a new
 /// file, and then syncs its directory. It also syncs the parent of each directory that it made.
 #[test]
 fn a_new_state_file_is_synced_before_it_is_used() {
-    const NEW: &str = "in/here/ceilings.new";
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
     let setup = || {
         let setup = machine.setup("max_ahead = \"302ms\"");
         disk.under(setup.env("SNOWBANK_STATE_DIR", machine.path("disk/in/here")))
     };
-    let assert_order = |calls: &[String], what: &str| {
-        let at =
-            |call: &str, from: usize| calls[from..].iter().position(|made| made == call).map(|at| from + at);
-        let renamed = at("rename in/here/ceilings", 0)
-            .unwrap_or_else(|| panic!("{what}: the file is not renamed: {calls:?}"));
-        let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
-        let written = written.unwrap_or_else(|| panic!("{what}: the file is not written: {calls:?}"));
-        let synced = at(&format!("sync {NEW}"), written);
-        assert!(
-            synced.is_some_and(|synced| synced < renamed),
-            "{what}: the file is renamed before it is synced: {calls:?}"
-        );
-        let next = calls.get(renamed + 1).map(String::as_str);
-        assert_eq!(next, Some("sync in/here"), "{what}: the directory is not synced: {calls:?}");
-    };
     // A killed start may have made this directory without a sync of its parent.
     fs::create_dir_all(machine.path("disk/in")).expect("mkdir");
     let daemon = setup().start();
     let calls = disk.calls();
-    assert_order(&calls, "the first start");
+    assert_synced_in_order(&calls, "the first start");
     for made in ["sync .", "sync in"] {
         assert!(calls.iter().any(|call| call == made), "the start did not make the call {made:?}: {calls:?}");
     }
@@ -90,7 +90,7 @@ fn a_new_state_file_is_synced_before_it_is_used() {
     draw_until_served(&mut wire, &mut BTreeSet::new());
     let calls = disk.calls()[before..].to_vec();
     let last_new = calls.iter().rposition(|call| call.starts_with("open") && call.ends_with("ceilings.new"));
-    assert_order(&calls[last_new.expect("a new file")..], "after a failure");
+    assert_synced_in_order(&calls[last_new.expect("a new file")..], "after a failure");
     daemon.stop();
     let before = disk.calls().len();
     let mut daemon = setup().start();

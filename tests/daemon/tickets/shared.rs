@@ -136,8 +136,9 @@ fn many_counters_get_ranges_at_the_same_time() {
     let daemon = machine.start(&toml);
     let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
     for count in [900, 2_000, 5_000, 10_000] {
-        let ask = |source| Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes();
-        wires.iter_mut().for_each(|(source, wire)| wire.send(&ask(*source)));
+        for (source, wire) in &mut wires {
+            wire.send(&Ask { source: *source, ..Ask::of(count).wait_ms(9_000) }.bytes());
+        }
         wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
     }
 }
@@ -289,7 +290,7 @@ fn a_counter_ends_at_its_maximum() {
 /// After a jump of the clock, the machine may be a restored copy. Another copy may then have the
 /// same range.
 #[test]
-fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
+fn numbers_come_from_another_range_after_a_jump_of_the_clock() {
     let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
     let toml = toml(&at);
     set(&toml, "0");

@@ -49,11 +49,12 @@ fn a_flood_of_key_changes_does_not_delay_other_clients() {
     let daemon = setup.listeners(2).start();
     let client = authority.client(None);
     let mut modest = daemon.connect();
-    let connect = || try_secure(daemon.addresses[1].tcp(), &client).expect("TLS");
-    let mut peers: Vec<crate::secure::Secured> = (0..PEERS).map(|_| connect()).collect();
-    for peer in &mut peers {
+    let mut peers = Vec::new();
+    for _ in 0..PEERS {
+        let mut peer = try_secure(daemon.addresses[1].tcp(), &client).expect("TLS");
         peer.write_all(&Ask::of(1).flags(EXPLICIT).bytes()).expect("sent");
-        read_id(peer).expect("an ID");
+        read_id(&mut peer).expect("an ID");
+        peers.push(peer);
     }
     modest.next(Ask::of(1));
     let floods: Vec<Vec<u8>> = peers.iter_mut().map(requests).collect();

@@ -17,6 +17,12 @@ pub fn explain(error: &std::io::Error) -> Option<String> {
     tls_error(error).map(|error| describe(error, Side::Client))
 }
 
+/// Returns a library's error as an I/O error, or the I/O error that caused it.
+pub fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e std::io::Error> {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|cause| cause.downcast_ref())
+}
+
 /// Returns the TLS error behind an I/O error.
 pub fn tls_error(error: &std::io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()

@@ -2,7 +2,7 @@
 //! `[fleet]` that help.
 
 use std::error::Error;
-use std::{io, iter};
+use std::io;
 
 use rustls::{AlertDescription, CertificateError};
 use snowbank_client::tls;
@@ -15,9 +15,7 @@ pub(crate) fn explain(error: &io::Error) -> String {
 
 /// Returns the reason for a library's error, or for the I/O error that caused it.
 pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
-    let mut causes = iter::successors(Some(error), |&error| error.source());
-    let found = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
-    found.map_or_else(|| error.to_string(), explain)
+    tls::fault::io_error(error).map_or_else(|| error.to_string(), explain)
 }
 
 /// Describes a TLS error that a setting can correct.

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn on_step_back_wait_allows_no_lead_after_a_clean_stop() {
+    fn no_lead_is_allowed_after_a_clean_stop_with_step_back_wait() {
         let rule = CeilingRule {
             horizon: Duration::from_secs(3),
             max_ahead: Duration::from_secs(10),

@@ -87,7 +87,7 @@ fn life(
 /// the same moment. The first start begins at the next tick, as without a record, or at the current
 /// tick. The other two starts each follow a kill.
 #[test]
-fn after_a_kill_the_first_id_comes_at_once_for_any_tick_length() {
+fn the_first_id_after_a_kill_comes_at_once_for_any_tick_length() {
     let preset_ticks = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
     let longer = [100, 1_500, 2_500, 5_000, 20_000, 60_000, 600_000, 86_400_000];
     for tick_ms in preset_ticks.chain(longer) {
@@ -160,7 +160,7 @@ fn an_offset_of_another_boot_is_not_remembered() {
 }
 
 #[test]
-fn after_a_boot_the_highest_ceiling_is_remembered() {
+fn the_highest_ceiling_is_remembered_after_a_boot() {
     let (_, numbering) = source("");
     let record =
         |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &host_in("an earlier boot"));
@@ -174,12 +174,10 @@ fn after_a_boot_the_highest_ceiling_is_remembered() {
 fn only_worker_ids_used_with_a_fast_clock_keep_its_lead() {
     let (_, used) = source("worker_ids = 1");
     let (_, unused) = source("worker_ids = 2");
-    let record = |boot| Record {
-        wall_minus_boot_us: FIRST.offset_us() + 1_000,
-        ..Record::new("default", &used, Position(1_000_000), &Owner::new(), &host_in(boot))
-    };
     let remembered = |boot, configured: &Numbering, reading| {
-        found(vec![record(boot)]).remembered([configured].into_iter(), reading)
+        let record = Record::new("default", &used, Position(1_000_000), &Owner::new(), &host_in(boot));
+        let record = Record { wall_minus_boot_us: FIRST.offset_us() + 1_000, ..record };
+        found(vec![record]).remembered([configured].into_iter(), reading)
     };
     let ahead = Remembered::Offset(FIRST.offset_us() + 1_000);
     assert_eq!(remembered("this boot", &used, FIRST), ahead);

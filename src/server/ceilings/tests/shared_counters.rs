@@ -227,6 +227,21 @@ impl Daemon {
         self.numbers.extend(&numbers);
         numbers
     }
+
+    /// Checks that the daemon serves new numbers, within ten seconds.
+    fn assert_serves(&mut self, reading: &mut Reading, all: &mut HashSet<u64>) {
+        let mut served = 0;
+        for _ in 0..20 {
+            *reading = later(*reading, 500_000);
+            self.hear(*reading);
+            self.ask(*reading);
+            self.hear(*reading);
+            let numbers = self.serve(1_000, *reading);
+            served += numbers.len();
+            assert!(self.numbers.is_sorted() && numbers.into_iter().all(|number| all.insert(number)));
+        }
+        assert!(served >= 10_000, "{served}");
+    }
 }
 
 fn wall() -> Arc<Wall> {
@@ -324,17 +339,7 @@ proptest! {
         }
         // Once the coordinator answers, each daemon has numbers again.
         for daemon in &mut daemons {
-            let mut served = 0;
-            for _ in 0..20 {
-                reading = later(reading, 500_000);
-                daemon.hear(reading);
-                daemon.ask(reading);
-                daemon.hear(reading);
-                let numbers = daemon.serve(1_000, reading);
-                served += numbers.len();
-                prop_assert!(daemon.numbers.is_sorted() && numbers.into_iter().all(|number| all.insert(number)));
-            }
-            prop_assert!(served >= 10_000, "{served}");
+            daemon.assert_serves(&mut reading, &mut all);
         }
     }
 }

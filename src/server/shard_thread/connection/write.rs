@@ -30,7 +30,7 @@ impl<F: FrontEnd> Connection<F> {
 
     /// Keeps the replies that the socket has not taken, and lets the shard claim IDs ahead.
     pub(super) fn end_turn(&mut self, thread: &ThreadState, state: &mut TurnState, written: usize) {
-        thread.counters.sent_bytes.add(written as u64);
+        thread.counters.traffic.sent_bytes.add(written as u64);
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
@@ -51,7 +51,7 @@ impl<F: FrontEnd> Connection<F> {
             match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
                 Ok(Ok(size)) => {
                     written += size;
-                    self.member.thread.counters.sent_bytes.add(size as u64);
+                    self.member.thread.counters.traffic.sent_bytes.add(size as u64);
                 }
                 Ok(Err(error)) => return Err(error),
                 Err(_) => {
