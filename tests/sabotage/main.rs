@@ -66,8 +66,8 @@ fn run(patches: &[Patch]) -> Result<(), String> {
             failures.push(format!("{}: {}: {outcome}", patch.name, patch.change));
         }
     }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(format!("these sabotages were not caught:\n{}", failures.join("\n"))),
+    if failures.is_empty() {
+        return Ok(());
     }
+    Err(format!("these sabotages were not caught:\n{}", failures.join("\n")))
 }
