@@ -1,8 +1,10 @@
 //! A sabotage: the change, the promise that it breaks, and the test that must fail. A patch is a
-//! unified diff without line numbers, so that it still applies when code around it moves. The lines
-//! of a hunk that begin with a space or a minus must be in the file exactly once, as one block.
+//! unified diff that names functions and not lines, so that it still applies when code around it
+//! moves. The lines of a hunk that begin with a space or a minus must be in the function that `@@`
+//! names exactly once, as one block. Spaces do not count.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// One change to the shipped sources.
@@ -18,10 +20,12 @@ pub(crate) struct Patch {
     edits: Vec<Edit>,
 }
 
+/// One hunk: in this function of this file, the lines `old` become the lines `new`.
 struct Edit {
     file: String,
-    old: String,
-    new: String,
+    function: String,
+    old: Vec<String>,
+    new: Vec<String>,
 }
 
 /// A test by its full name: `config::tests::…` of the daemon's library,
@@ -98,23 +102,65 @@ impl Patch {
                 None => std::fs::read_to_string(root.join(&path))
                     .map_err(|error| format!("{}: {error}", edit.file))?,
             };
-            let whole_lines = |&(at, _): &(usize, &str)| at == 0 || text[..at].ends_with('\n');
-            let found: Vec<usize> =
-                text.match_indices(&edit.old).filter(whole_lines).map(|(at, _)| at).collect();
-            let [at] = found[..] else {
-                let name = &self.name;
-                let file = &edit.file;
-                let times = found.len();
-                return Err(format!(
-                    "{name} does not apply: {file} has these lines {times} times, and must have them once:\n{}",
-                    edit.old
-                ));
-            };
-            let changed = [&text[..at], &edit.new, &text[at + edit.old.len()..]].concat();
+            let changed =
+                edit.apply(&text).map_err(|what| format!("{}: {}: {what}", self.name, edit.file))?;
             files.push((path, changed));
         }
         Ok(files)
     }
+}
+
+impl Edit {
+    /// Returns the text of the file with this edit.
+    fn apply(&self, text: &str) -> Result<String, String> {
+        let lines: Vec<&str> = text.lines().collect();
+        let functions = functions(&lines, &self.function);
+        if functions.is_empty() {
+            return Err(format!("there is no function {}", self.function));
+        }
+        let old: Vec<String> = self.old.iter().map(|line| without_spaces(line)).collect();
+        let mut found = Vec::new();
+        for function in functions {
+            for at in function.start..=function.end.saturating_sub(old.len()) {
+                if lines[at..].iter().zip(&old).all(|(line, old)| without_spaces(line) == *old) {
+                    found.push(at);
+                }
+            }
+        }
+        let [at] = found[..] else {
+            let function = &self.function;
+            let times = found.len();
+            let old = self.old.join("\n");
+            return Err(format!("{function} has these lines {times} times, and must have them once:\n{old}"));
+        };
+        let mut changed = lines[..at].to_vec();
+        changed.extend(self.new.iter().map(String::as_str));
+        changed.extend(&lines[at + old.len()..]);
+        Ok(changed.join("\n") + "\n")
+    }
+}
+
+/// Returns the lines of each function of this name. In the layout of rustfmt, a function ends at
+/// the first line that has its indentation and closes it.
+fn functions(lines: &[&str], name: &str) -> Vec<Range<usize>> {
+    let mut functions = Vec::new();
+    for (start, first) in lines.iter().enumerate() {
+        if first.contains(&format!("fn {name}(")) || first.contains(&format!("fn {name}<")) {
+            let mut rest = lines[start..].iter();
+            let length =
+                rest.position(|line| indentation(line) == indentation(first) && line.ends_with(['}', ';']));
+            functions.push(start..start + length.map_or(1, |last| last + 1));
+        }
+    }
+    functions
+}
+
+fn indentation(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+fn without_spaces(line: &str) -> String {
+    line.split_whitespace().collect()
 }
 
 fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
@@ -123,21 +169,20 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
     for line in diff.lines() {
         if let Some(name) = line.strip_prefix("--- ") {
             file = Some(name.to_owned());
-        } else if line.starts_with("@@") {
+        } else if let Some(function) = line.strip_prefix("@@ ") {
             let file = file.clone().ok_or("a hunk comes before its file")?;
-            edits.push(Edit { file, old: String::new(), new: String::new() });
+            edits.push(Edit { file, function: function.to_owned(), old: Vec::new(), new: Vec::new() });
         } else {
             let edit = edits.last_mut().ok_or("a line comes before its hunk")?;
             let (mark, rest) = line.split_at_checked(1).unwrap_or((" ", ""));
-            let texts: &mut [&mut String] = match mark {
+            let texts: &mut [&mut Vec<String>] = match mark {
                 " " => &mut [&mut edit.old, &mut edit.new],
                 "-" => &mut [&mut edit.old],
                 "+" => &mut [&mut edit.new],
                 _ => return Err(format!("a line must begin with a space, a minus or a plus: {line}")),
             };
             for text in texts {
-                text.push_str(rest);
-                text.push('\n');
+                text.push(rest.to_owned());
             }
         }
     }
