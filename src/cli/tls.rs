@@ -37,8 +37,8 @@ impl TlsOptions {
         }
         if let Some(address) = addresses.iter().find(|address| !address.is_tls()) {
             return Err(Failure::usage(format!(
-                "found TLS options (--ca, --client-cert, --server-name) and the address {address}, allowed: a TLS address, \
-                 as in tls:host:port"
+                "found a TLS option (--ca, --client-cert or --server-name) and an address without TLS ({address}), allowed: \
+                 an address as in tls:host:port"
             )));
         }
         let mut files = ClientFiles::new();

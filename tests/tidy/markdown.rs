@@ -24,7 +24,8 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
     }
 }
 
-/// Checks that each row of a table has as many cells as the row above. A merge may join two rows.
+/// Checks that each row of a table has as many cells as the row above. A Git merge can put two rows
+/// on one line.
 pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
     let mut above = None;
     for (line, text) in unfenced(text) {

@@ -50,7 +50,7 @@ pub(crate) fn loadtest(options: &str) -> Ran {
 
 /// Calls `run` until `is_seen` returns true for the result, but at most ten times, because a mere
 /// pause of the machine may spoil a run. Returns the last result. If the target counts requests,
-/// `run` makes a new one for each call.
+/// `run` must make a new target for each call.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {

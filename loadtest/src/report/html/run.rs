@@ -15,7 +15,7 @@ const MAX_POINTS: usize = 300;
 
 struct Line {
     name: &'static str,
-    /// Returns the line's value in a second, if it is known.
+    /// Returns the line's value for one second of the run, if it is known.
     of: fn(&SecondFigures) -> Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
             h2 { "Latency by percentile" }
             p {
                 "Response time counts from the instant at which a request was due. The target’s part counts from the "
-                "instant at which it left, until its answer could be read."
+                "instant at which the request was sent, until its answer could be read."
             }
             @if !run.curves.is_empty() { (curves(run).markup()) }
             (printed(|out| table::figures(run, &ROWS, out)))

@@ -272,7 +272,8 @@ fn a_request_that_cannot_begin_again_is_refused() {
     assert_eq!(at_a_stop.0, ErrorCode::ShuttingDown);
 }
 
-/// The source has no IDs when the client's rate allows the request.
+/// Once the client's rate allows the second request, this request must also wait for the source,
+/// which has no IDs.
 #[test]
 fn a_wait_for_the_clients_rate_does_not_count_as_latency() {
     let (thread, _) = thread();

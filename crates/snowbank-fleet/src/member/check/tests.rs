@@ -4,7 +4,7 @@ use crate::member::tests::{
 use crate::{Bound, FleetError, Member, Notes, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Want};
 use snowbank_id::layout::WorkerSet;
 
-/// Returns a daemon that has taken number 5, its coordinator, and the bound of that number.
+/// Returns a daemon that has taken number 5. Also returns its coordinator and the number's bound.
 fn taken() -> (Member<Store>, Store, u64) {
     let store = store();
     let mut member = member(&store, Notes::default());
@@ -17,7 +17,7 @@ fn raise(id_bound: u64) -> [Bound; 1] {
 }
 
 #[test]
-fn each_new_connection_is_used_for_one_write_of_the_same_bound() {
+fn one_write_with_the_same_bound_follows_each_new_connection() {
     let (mut member, store, covered) = taken();
     for _ in 0..3 {
         let before = five_at(&store);
@@ -77,7 +77,7 @@ fn a_write_made_before_the_connection_does_not_count() {
 }
 
 #[test]
-fn a_new_connections_write_is_tried_until_it_is_answered() {
+fn the_write_on_a_new_connection_is_tried_until_it_is_answered() {
     let (mut member, store, covered) = taken();
     store.set(Fault::Mute);
     member.coordinator.connect();
@@ -101,7 +101,7 @@ fn a_new_connections_write_is_tried_until_it_is_answered() {
 
 /// The coordinator does a raise late, between the read and the write of a check.
 #[test]
-fn a_new_connections_write_lowers_no_bound_written_late() {
+fn the_write_on_a_new_connection_lowers_no_bound_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&key_five());
     store.set(Fault::Mute);
@@ -118,7 +118,7 @@ fn a_new_connections_write_lowers_no_bound_written_late() {
 /// The daemon has no grant, because its machine was restored from a snapshot. Then a read gets an
 /// old answer.
 #[test]
-fn a_new_connections_write_lowers_no_bound_after_an_old_answer() {
+fn an_old_answer_lowers_no_bound_on_a_new_connection() {
     let (mut member, store, covered) = taken();
     let older = store.text(&key_five());
     assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Ok(()));
