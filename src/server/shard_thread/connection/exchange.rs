@@ -70,7 +70,8 @@ impl<F: FrontEnd> Exchange<F> {
                 break TurnEnd::Again;
             }
             let answered = turn.state.output.len();
-            match self.front.step(&bytes[at..], &mut turn.conditions, &mut turn.state.output) {
+            let rest = &bytes[at..];
+            match self.front.step(rest, &mut turn.conditions, &mut turn.state.output) {
                 Step::Incomplete => break TurnEnd::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
@@ -83,7 +84,7 @@ impl<F: FrontEnd> Exchange<F> {
                     at += consumed;
                     self.errors_in_row = 0;
                     let request = Request { ask, form, read_at: self.read_at, size: consumed };
-                    match self.serve_ids(turn, request, &bytes[at - consumed..]) {
+                    match self.serve_ids(turn, request, rest) {
                         Ok(alike) => {
                             at += consumed * alike;
                             served += 1 + alike as u64;
@@ -192,8 +193,8 @@ impl<F: FrontEnd> Exchange<F> {
     // Always inlined, because a call would add a tenth to the cost of each request.
     #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
-        let numbering = turn.config.source(request.ask.source).numbering();
-        let needs_list = numbering.needs_list();
+        let supply = &turn.config.supplies[request.ask.source];
+        let needs_list = supply.needs_list;
         let form = request.form;
         let state = &mut *turn.state;
         let are_few = matches!(state.runs[..], [run] if run.count <= FEW_IDS);
@@ -202,7 +203,7 @@ impl<F: FrontEnd> Exchange<F> {
         }
         let frame_ids = FrameIds {
             runs: &state.runs,
-            random: if needs_list { numbering.random_parts() } else { &[] },
+            random: if needs_list { supply.source.numbering().random_parts() } else { &[] },
             needs_list,
             reply_count: Some(request.ask.count_in(&state.runs)),
             more: false,
