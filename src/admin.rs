@@ -4,7 +4,7 @@
 //!   `words`: puts the status into words.
 //! - `history`: the last hour, for the page.
 //! - `recent`: what clients experienced in the last minute: refusals, latency, connections.
-//! - `counts`: a row for each counter. `metrics`: a row for each other metric, and the status as
+//! - `counts`: the counters, a row each. `metrics`: a row for each other metric, and the status as
 //!   OpenMetrics text. `process`: the CPU time, memory and open files of the process.
 //! - `http`: serves the page, and paths such as `/metrics` and `/status`. This runs on the main
 //!   thread, so it does not delay the shards.

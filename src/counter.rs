@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the number. Only the thread that owns the counter may call this.
+    /// Adds to the number. Only the thread that owns the counter may call this: a shared counter
+    /// would lose counts.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);

@@ -88,11 +88,12 @@
 //!   their token, else of those in a TLS handshake, the one that has been silent for longest.
 //! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
 //! - How is a full disk survived? `crates/snowbank-state/src/store/file.rs`, `write`: overwrites
-//!   the state file in place, which needs no free space. A new file is made only after a failed
-//!   write, and only if there is room.
+//!   the state file in place, which needs no free space. A new file is made at the first
+//!   start, for a state that no longer fits, and after a failed write. Without room for it, the old
+//!   file is overwritten again.
 //! - What happens when the coordinator is gone? `crates/snowbank-core/src/keeper.rs`, `raise`: a
-//!   grant stays at the lower of both durable ceilings. IDs below it are handed out, the next poll
-//!   asks again, and at the ceiling requests get `no_ceiling`.
+//!   grant stays at the lower of both durable ceilings. IDs below it are handed out, the keeper's
+//!   next poll asks again, and at the ceiling requests get `no_ceiling`.
 //! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
 //!   `config/`, and the files of tokens and certificates.
 //! - When does the daemon stop? `cli/stop.rs`.

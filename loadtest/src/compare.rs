@@ -141,7 +141,7 @@ fn row(figure: [&'static str; 4], a: &[Run], b: &[Run]) -> Option<Row> {
         // Numbers of errors count as different only if one side has errors and the other has none.
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
         _ if unit == Unit::None => Ok(Some(b > a)),
-        None => Err("? one run, or zero"),
+        None => Err("? 1 run, or value 0"),
         Some(interval)
             if interval.leaves_out_one() && interval.ratio.max(1.0 / interval.ratio) > ALWAYS_SAME =>
         {

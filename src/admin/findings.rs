@@ -1,7 +1,8 @@
-//! Derives the findings from a status. Every threshold of a finding is in this file, except that of
-//! the listeners' certificate (`tls.rs`): `snowbank check` and a start warn by the same one. The
-//! page, `snowbank status`, `/readyz`, the log and the metric `snowbank_finding` show the findings.
-//! The alerts use this metric.
+//! Derives the findings from a status. The thresholds of all findings are in this file, except two:
+//! that of the listeners' certificate (`tls.rs`), by which `snowbank check` and a start warn, too,
+//! and the length of a held step (`clock`). The windows of time are in `recent.rs`. The page,
+//! `snowbank status`, `/readyz`, the log and the metric `snowbank_finding` show the findings. The
+//! alerts use this metric.
 
 use super::finding::{Effect, Finding, seconds};
 use super::status::{

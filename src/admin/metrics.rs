@@ -1,9 +1,10 @@
 //! The metrics. Each metric is a row: its name, its meaning, and the function that reads its value.
 //! The text for Prometheus and the table in docs/monitoring.md are made from these rows.
 //!
-//! What shards and identities only count is a row of `counts.rs`, which makes the counter, its sum,
-//! its place in the status and its metric. The rows here are of gauges and of figures that the
-//! status computes or that other rooms keep: the keeper, the acceptors, the process.
+//! A counter with one field for each shard, source, protocol or identity is a row of `counts.rs`,
+//! which makes the counter, its sum, its place in the status and its metric. The rows here are of
+//! gauges, and of figures that the status computes or that other rooms keep: the keeper, the
+//! acceptors, the process.
 //!
 //! Metrics whose names end in `_total` are counters. All other metrics are gauges, except the
 //! histogram of latencies. The units `_seconds` and `_bytes` are at the end of the name or before
@@ -74,7 +75,7 @@ fn measure(value: f64) -> Option<Value> {
     Some(Value::Measure(value))
 }
 
-/// All metrics without a counter of their own, in the order of the table.
+/// All other metrics, in the order of the table.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),

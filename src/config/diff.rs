@@ -77,7 +77,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             Change::Reload => changed.push(Changed { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
-                let origin = wanted.origins.row(row, source);
+                let origin = wanted.origins.origin_of(row, source);
                 refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }
         }

@@ -109,7 +109,7 @@ impl Findings {
     ) {
         let key = row.full_key(source);
         let origin = input.origin(&value.toml.span());
-        let in_file = self.origins.row(row, source);
+        let in_file = self.origins.origin_of(row, source);
         let before = (row.show)(settings, source.unwrap_or(0));
         if let Err(text) = (row.read)(settings, source.unwrap_or(0), value) {
             self.mistake(origin.clone(), &*key, text);

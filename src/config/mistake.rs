@@ -62,7 +62,7 @@ impl Origins {
     }
 
     /// Returns the place of a setting, which may belong to a source or an identity.
-    pub(super) fn row(&self, row: &Row, index: Option<usize>) -> Origin {
+    pub(super) fn origin_of(&self, row: &Row, index: Option<usize>) -> Origin {
         match index {
             Some(index) if row.is_of_source() => self.in_source(index, row.key).1,
             _ => self.of(&row.full_key(index)),

@@ -103,7 +103,7 @@ fn the_scrape_is_openmetrics_and_the_docs_list_every_metric() {
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
 /// The number of the scrape at which the worker ID changes.
-const NUMBER_CHANGED: u32 = 32;
+const WORKER_ID_CHANGED: u32 = 32;
 
 /// Metrics of the dashboard that the daemon of these tests lacks, because it is in no fleet.
 const FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
@@ -135,7 +135,7 @@ fn rule_tests(interval_s: u32) -> String {
         filled += &format!("{}{rest}", per_second * u64::from(interval_s));
     }
     let filled = filled.replace("CRASH_LOOP", &crash_loop(interval_s));
-    let filled = filled.replace("NUMBER_CHANGED", &format!("{}s", NUMBER_CHANGED * interval_s));
+    let filled = filled.replace("WORKER_ID_CHANGED", &format!("{}s", WORKER_ID_CHANGED * interval_s));
     let filled = filled.replace("SEEN", &format!("{}s", 30 * interval_s));
     let filled = filled.replace("RULES", &format!("{DOCS}monitoring/snowbank.rules.yml"));
     filled.replace("INTERVAL", &format!("{interval_s}s"))

@@ -88,7 +88,7 @@ fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     let ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);
     ceilings.keeper.sources().for_each(|source| source.record_restored());
-    // Stops before the keeper has polled.
+    // Stops before the keeper is polled.
     ceilings.stop().expect("storage works");
     let refused = start(&machine, &settings).map(drop).expect_err("no operator has set the counter");
     assert!(refused.contains("restored from a snapshot"), "{refused}");

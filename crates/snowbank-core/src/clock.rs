@@ -114,8 +114,8 @@ pub struct StepRule {
 }
 
 /// Between two polls of the keeper, a change of wall − boot by more than this is a jump: the wall
-/// clock has stepped, or the machine was restored from a snapshot. The keeper polls at least once a
-/// second, so a wall clock that stands still changes wall − boot by a second at most.
+/// clock has stepped, or the machine was restored from a snapshot. The keeper is polled at least
+/// once a second, so a wall clock that stands still changes wall − boot by a second at most.
 const JUMP: Duration = Duration::from_secs(2);
 
 /// The wall clock as far as the daemon believes it. Each daemon has one `Wall`: every shard reads
@@ -157,7 +157,7 @@ impl Wall {
     }
 
     /// Judges a reading, without a lock. The same reading gives the same result until the keeper
-    /// polls again.
+    /// is polled again.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
         let carried_us = self.carried_us.load(Ordering::Relaxed);

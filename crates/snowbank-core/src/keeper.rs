@@ -149,8 +149,9 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Reads the clocks and the sources. The caller must poll again after
-    /// [`next_in`](Polled::next_in), and as soon as a claim meets its ceiling or a write ends.
+    /// Judges a reading of the clocks, and looks after the sources. The caller must poll again
+    /// after [`next_in`](Polled::next_in), and as soon as a claim meets its ceiling or a write
+    /// ends.
     pub fn poll(&mut self, reading: Reading) -> Polled {
         if self.wall.has_jumped(reading) {
             // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is

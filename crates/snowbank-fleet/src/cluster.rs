@@ -5,7 +5,7 @@
 //! No write reaches another cluster while one endpoint may still lead to the daemon's own cluster.
 //! If all endpoints lead to another cluster, the daemon raises that cluster's floor and ends
 //! (`Member::leave_cluster`).
-//! - The marker and each counter have an identity, made when they were. These identities
+//! - The marker and each counter each have an identity, which is made with them. These identities
 //!   identify the cluster, because only a copy of the cluster has the same ones.
 //! - The daemon reads the identity before its first write, and writes on the same connection.
 //! - On each later connection, the daemon reads the identity first. A server of etcd or ZooKeeper

@@ -174,8 +174,8 @@ pub(super) struct Counter {
     floor: u64,
     /// The identity of the counter, once the daemon has read it.
     identity: Option<String>,
-    /// The write whose outcome is unknown, and the grant's generation when that identity was
-    /// made.
+    /// The write whose outcome is unknown, and the grant's generation when the write's identity
+    /// was made.
     trying: Option<(Claim, u64)>,
 }
 

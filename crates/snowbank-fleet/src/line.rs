@@ -142,7 +142,7 @@ impl Patience {
     }
 
     /// Records the time that an answer took, or that was spent waiting for it. Each answer lowers
-    /// the noted time by half at most. So the retry of a slow write has more time, even if
+    /// the recorded time by half at most. So the retry of a slow write has more time, even if
     /// connecting again was fast.
     pub(super) fn record(&mut self, took: Duration) {
         self.recent = took.max(self.recent / 2);
@@ -350,8 +350,8 @@ impl<S: Session> Line<S> {
         Ok(answer)
     }
 
-    /// Opens a session at the current endpoint. Notes how long that took, because it shows how slow
-    /// the coordinator is.
+    /// Opens a session at the current endpoint. Records how long that took, because it shows how
+    /// slow the coordinator is.
     fn open(&mut self, within: Option<Duration>) -> Result<S, NoAnswer> {
         let began = Instant::now();
         let endpoint = &self.access.endpoints[self.current];

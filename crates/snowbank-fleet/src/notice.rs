@@ -36,7 +36,7 @@
 //!
 //! After its write, a taker is also a holder. The write counts as a poll, so the next poll is due
 //! during the pause. A start compares its keys after the pause, and again right before it hands out
-//! anything (`Member::check_taken`). The keeper's first check follows at once.
+//! anything (`Member::check_taken`). The first check (`Member::check`) follows at once.
 //!
 //! A poll takes one answer for each [`SWAPS_MAX`](super::SWAPS_MAX) keys. Each poll reads the
 //! marker together with the keys. If a daemon went on without asking, its first poll also reads the

@@ -44,9 +44,9 @@ pub(crate) struct Ceilings {
     fleet: Option<Fleet>,
     /// The time at which a check was last sent to the fleet thread. `None`: no check was sent yet.
     /// The first check is sent before any raise.
-    fleet_looked_at: Option<BootMicros>,
+    fleet_checked_at: Option<BootMicros>,
     /// True while the fleet thread has not done the last check that was sent to it.
-    fleet_is_looking: bool,
+    fleet_is_checking: bool,
     /// The time between two checks of the fleet thread.
     fleet_period: Duration,
     /// The time at which the storage thread last got a job.
@@ -89,8 +89,8 @@ impl Ceilings {
             unmarked,
             storage,
             fleet,
-            fleet_looked_at: None,
-            fleet_is_looking: false,
+            fleet_checked_at: None,
+            fleet_is_checking: false,
             fleet_period: POLL_PERIOD_MIN,
             stored_at: started.boot,
         })
@@ -189,15 +189,15 @@ impl Ceilings {
     /// Sends a check to the fleet thread if it is due.
     fn check_fleet(&mut self, polled: &mut Polled, reading: Reading) {
         if let Some(fleet) = &mut self.fleet
-            && !self.fleet_is_looking
+            && !self.fleet_is_checking
             && self.keeper.lost().is_none()
         {
-            let waited = self.fleet_looked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
+            let waited = self.fleet_checked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
             let check_in = self.fleet_period.saturating_sub(waited);
             if check_in.is_zero() {
                 // The fleet thread wakes this thread when it has done the check.
-                self.fleet_looked_at = Some(reading.boot);
-                self.fleet_is_looking = true;
+                self.fleet_checked_at = Some(reading.boot);
+                self.fleet_is_checking = true;
                 fleet.send(fleet_thread::Job::Check(clocks(&self.keeper, reading)));
             } else {
                 polled.next_in = polled.next_in.min(check_in);
@@ -218,7 +218,7 @@ impl Ceilings {
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
                 fleet_thread::Done::Checked(answer, noticed) => {
-                    self.fleet_is_looking = false;
+                    self.fleet_is_checking = false;
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                     self.fleet_period = noticed.poll_period;

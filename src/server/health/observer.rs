@@ -30,7 +30,7 @@ const BEGINS_WITHIN_S: f64 = 1.0;
 /// Reads the daemon's status, and logs its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
-    looked_at: Option<BootMicros>,
+    read_at: Option<BootMicros>,
     changes: Changes,
 }
 
@@ -39,10 +39,10 @@ impl Observer {
     /// [`PERIOD`] ago or, if no source is in use, less than [`UNUSED_PERIOD`] ago.
     pub(crate) fn observe(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
         let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
-        if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
+        if self.read_at.is_some_and(|read_at| reading.boot.since(read_at) < period) {
             return;
         }
-        self.looked_at = Some(reading.boot);
+        self.read_at = Some(reading.boot);
         self.changes.lines(&common.observe(), Instant::now()).iter().for_each(Line::log);
     }
 }

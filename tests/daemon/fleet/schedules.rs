@@ -324,14 +324,14 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     next.assert_has_numbers();
     let mut had = Vec::new();
     let mut above = Vec::new();
-    let [mut first_wire, mut next_wire] = [&cut_off, &next].map(Daemon::connect);
+    let [mut cut_off_wire, mut next_wire] = [&cut_off, &next].map(Daemon::connect);
     poll("the daemon that is cut off reaches its ceiling", || {
         if above.is_empty()
             && let Reply::Runs(_, runs) = next_wire.next(Ask::of(10).wait_ms(0))
         {
             above = runs;
         }
-        match first_wire.next(Ask::of(10).wait_ms(1_000)) {
+        match cut_off_wire.next(Ask::of(10).wait_ms(1_000)) {
             Reply::Runs(_, runs) => {
                 had.extend(runs);
                 None

@@ -37,8 +37,9 @@ impl World {
         }
     }
 
-    /// Passes time without a request, while the keeper polls once a second. Checks that a forward
-    /// step that lasts is believed, and that nothing is written after [`WRITTEN_AFTER_USE`].
+    /// Passes time without a request, while the keeper is polled once a second. Checks that a
+    /// forward step that lasts is believed, and that nothing is written after
+    /// [`WRITTEN_AFTER_USE`].
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;

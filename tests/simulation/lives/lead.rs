@@ -14,18 +14,18 @@ const WATCHED_US: i64 = 15 * SECOND;
 impl World {
     /// Runs the keeper's thread if there is a reason: its time has come, a write has ended, the
     /// clock jumped, or a claim met the ceiling. Returns the number of writes.
-    fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
+    fn wake_keeper(&mut self, polls_at_us: &mut i64) -> usize {
         let has_ended = self.apply_outcomes();
         let reading = self.machine.read();
         let is_wanted = self
             .daemon
             .as_ref()
             .is_some_and(|daemon| daemon.wall.has_jumped(reading) || daemon.source.grant().is_wanted());
-        if !has_ended && !is_wanted && self.machine.true_us < *looks_at_us {
+        if !has_ended && !is_wanted && self.machine.true_us < *polls_at_us {
             return 0;
         }
         let (writes, next_in) = self.keep();
-        *looks_at_us = self.machine.true_us + next_in.as_micros() as i64;
+        *polls_at_us = self.machine.true_us + next_in.as_micros() as i64;
         writes
     }
 
@@ -59,7 +59,7 @@ pub(crate) fn step_back_far(seed: u64) {
     world.start();
     let takes_us = [2 * MS, 6 * MS, HORIZON.as_micros() as i64 / 2 - 100 * MS][world.rng.usize(..3)];
     world.storage.usual_us = takes_us - MS..takes_us;
-    let mut watched = Watched { world, looks_at_us: 0 };
+    let mut watched = Watched { world, polls_at_us: 0 };
 
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
@@ -82,7 +82,7 @@ pub(crate) fn step_back_far(seed: u64) {
 /// A daemon under constant requests.
 struct Watched {
     world: World,
-    looks_at_us: i64,
+    polls_at_us: i64,
 }
 
 impl Watched {
@@ -90,7 +90,7 @@ impl Watched {
     fn step(&mut self) -> usize {
         self.world.machine.true_us += STEP_US;
         self.world.record_wall();
-        self.world.wake_keeper(&mut self.looks_at_us)
+        self.world.wake_keeper(&mut self.polls_at_us)
     }
 
     fn pass(&mut self, lasting_us: i64) {

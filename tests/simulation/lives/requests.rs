@@ -1,4 +1,4 @@
-//! The work of the daemon's threads: the keeper's polls, requests, and ticks.
+//! The work of the daemon's threads: polls of the keeper, requests, and ticks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::daemon::Waiting;
 use super::world::World;
 
 impl World {
-    /// Runs the keeper's thread: it polls, starts writes, and takes finished outcomes. Returns the
+    /// Runs the keeper's thread: polls, starts writes, and takes finished outcomes. Returns the
     /// number of writes, and the time until the keeper's next poll.
     pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);

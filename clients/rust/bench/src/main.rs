@@ -26,7 +26,7 @@ async fn main() -> Outcome {
     match arguments[1..] {
         ["ids", address, redis] => {
             let address = address.to_owned();
-    let redis = format!("redis://{redis}");
+            let redis = format!("redis://{redis}");
             tokio::spawn(with_tokio(address.clone())).await??;
             tokio::task::spawn_blocking(move || without_tokio(&address, &redis)).await?
         }

@@ -62,7 +62,7 @@ pub(super) struct Driver {
     health: Vec<Health>,
     /// The index of the endpoint that served last.
     current: usize,
-    /// The number of failed connections since the last success, or since [`Self::abandon_calls`].
+    /// The number of failed connections since the last success, or since [`Self::fail_calls`].
     failed_in_a_row: usize,
     check: Check,
 }
@@ -186,13 +186,13 @@ impl Driver {
         let all_speak_another_protocol = failures.len() == self.health.len()
             && failures.iter().all(|failure| matches!(failure, Error::Protocol { .. }));
         if error.is_final() {
-            self.abandon_calls(&error);
+            self.fail_calls(&error);
         } else if all_speak_another_protocol || (self.shared.options.fail_fast && all_failed) {
-            self.abandon_calls(&Error::join(failures));
+            self.fail_calls(&Error::join(failures));
         }
     }
 
-    fn abandon_calls(&mut self, error: &Error) {
+    fn fail_calls(&mut self, error: &Error) {
         self.failed_in_a_row = 0;
         self.queue.fail_all(error);
     }

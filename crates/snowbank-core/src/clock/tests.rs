@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn a_jump_of_the_clocks_is_reported_until_the_keeper_polls() {
+fn a_jump_of_the_clocks_is_reported_until_the_keepers_poll() {
     let (wall, _) = watched();
     for (step_us, jumped) in
         [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]

@@ -227,7 +227,7 @@ impl ManagedSource {
         now.boot.since(self.used_at) <= KEPT_AFTER_USE
     }
 
-    /// Updates the source's catch-up, and notes whether the source was used.
+    /// Updates the source's catch-up, and records whether the source was used.
     pub(super) fn poll(&mut self, now: Now) {
         self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()

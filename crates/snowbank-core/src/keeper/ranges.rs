@@ -74,7 +74,7 @@ impl Ranges {
         let there = source.in_ranges();
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
-        // A request fitted into neither the present range nor the next one, and was abandoned. So
+        // A request fitted into neither the present range nor the next one, and was refused. So
         // the keeper asks for a larger range, for the next such request.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();

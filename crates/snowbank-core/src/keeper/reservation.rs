@@ -12,13 +12,13 @@ use snowbank_id::layout::Position;
 /// The smallest reservation. A start makes a reservation of this size, so a crash of an unused
 /// daemon skips at most this many numbers.
 pub const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, apart from numbers for requests that wait or were abandoned. A core
+/// The largest reservation, apart from numbers for requests that wait or were refused. A core
 /// uses some 20 million numbers a second at most. Even then, half of a reservation outlasts ten
 /// syncs of a good disk. Even if a crash skips a whole reservation each second, the counter lasts
 /// for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
 /// The time for which a reservation lasts at the present rate. In half of this time the keeper
-/// polls at least twice, so a request hardly ever waits for a sync.
+/// is polled at least twice, so a request hardly ever waits for a sync.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured. Over a shorter time, a single burst would look
 /// like a high rate.
@@ -179,7 +179,7 @@ mod tests {
             "even if other requests use up the present reservation first"
         );
         let met = reservation.next_ceiling(Position(0), Position(1_000), 0, true);
-        assert_eq!(met, Position(1_500), "the request was abandoned, and the next one finds more");
+        assert_eq!(met, Position(1_500), "the request was refused, and the next one finds more");
         assert_eq!(reservation.half_used_in(Position(0), Position(1_000)), LASTS / 2);
         assert_eq!(reservation.half_used_in(Position(600), Position(1_000)), Duration::ZERO);
         assert!(reservation.half_used_in(Position(374), Position(1_000)) > LASTS / 8, "not due yet");

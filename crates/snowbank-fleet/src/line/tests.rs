@@ -53,7 +53,7 @@ fn marker(identity: &str) -> String {
 /// answers.
 fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
     let mut line = line(hosts);
-    line.set_cluster(Cluster::of("/marker", &marker("a"), Marker::identity_in).ok());
+    line.set_cluster(Some(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap()));
     line.call(async |session| Ok(session.0.clone()))
 }
 
@@ -141,7 +141,7 @@ fn calls_go_only_to_the_daemons_own_cluster() {
 #[test]
 fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
     let mut line = line(&["b", "a"]);
-    line.set_cluster(Cluster::of("/marker", &marker("a"), Marker::identity_in).ok());
+    line.set_cluster(Some(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap()));
     assert_eq!(line.call_each(async |_| Ok(())), Ok(vec![(String::from("zookeeper://a:2181"), ())]));
     assert_eq!(line.session.unwrap().0, "a");
 }

@@ -1,6 +1,6 @@
-//! A *check* compares a daemon's keys, and writes the keys that need a new write. Its first part is
-//! a *poll*, which reads the keys. Other jobs poll between their steps whenever a poll is due, so
-//! that no job delays a poll for long (`notice`).
+//! A *check* compares a daemon's keys with its last writes, and writes the keys that need a new
+//! write. Its first part is a *poll*, which reads the keys. Other jobs poll between their steps
+//! whenever a poll is due, so that no job delays a poll for long (`notice`).
 //!
 //! A check writes the keys of a source once on each new connection, with a new identity. The new
 //! identity tells two copies of one memory apart, even if nothing shows that the machine was
@@ -123,7 +123,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.write(Bound { id_bound, ..found }, false)
     }
 
-    /// Draws the identity of the next write of a source.
+    /// Makes the identity of the next write of a source.
     pub(super) fn renew_write(&mut self, source: usize) {
         let new = (Some((self.new_identity)()), self.coordinator.as_mut().connections());
         let held = &mut self.sources[source];

@@ -251,7 +251,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(true)
     }
 
-    /// Returns a source with numbers whose keys are not written yet. Draws the identity of their
+    /// Returns a source with numbers whose keys are not written yet. Makes the identity of their
     /// first write, and adds that identity to the writes that may be the keys' last writes.
     pub(super) fn held(
         &mut self,

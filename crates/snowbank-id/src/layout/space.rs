@@ -11,7 +11,7 @@
 //!
 //! An ID contains neither the epoch nor the length of a tick: both only decide when an ID is made.
 //! So two sources can make the same ID, perhaps at different times, if their parts are equal modulo
-//! the greatest common divisor of W₁ and W₂ ([`collision`]).
+//! the greatest common divisor of W₁ and W₂ ([`Layout::collision`]).
 //!
 //! A collision matters only for layouts that *grow alike*: their IDs grow by the same amount in the
 //! same time, because W ÷ tick is equal. If two layouts do not grow alike, their IDs are
@@ -19,8 +19,8 @@
 //! nobody confuses the two.
 //!
 //! If two layouts that grow alike have about the same epoch, they make the same IDs at the same
-//! time ([`concurrent_collision`]), and the daemon refuses them. If their epochs are years apart,
-//! as those of well-known layouts are, the daemon only warns of collisions.
+//! time ([`Layout::concurrent_collision`]), and the daemon refuses them. If their epochs are years
+//! apart, as those of well-known layouts are, the daemon only warns of collisions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -118,6 +118,7 @@ impl Layout {
     ///
     /// If the weights of the layouts' fields do not divide each other, this function cannot decide.
     /// It then returns two worker IDs even if they never collide.
+    #[doc(hidden)]
     pub fn collision(&self, workers: &WorkerSet, other: &Layout, others: &WorkerSet) -> Option<(u64, u64)> {
         let numbers = self.numbers_in_space(workers);
         let (one, two) = self.space().collision(&numbers, &other.space(), &other.numbers_in_space(others))?;
@@ -126,6 +127,7 @@ impl Layout {
 
     /// Returns a [collision](Layout::collision) if the sources can hand out the same ID at about
     /// the same time.
+    #[doc(hidden)]
     pub fn concurrent_collision(
         &self,
         workers: &WorkerSet,

@@ -112,10 +112,11 @@ impl StateError {
 ///
 /// A record binds each claimant that has the same name. It also binds each claimant that can hand
 /// out the same IDs at about the same time
-/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record
-/// binds in this way may be a source whose name and worker IDs were changed at the same time. Such
-/// a claimant is bound by all records that bind no other claimant and were not released. The start
-/// is the first position whose ID is at or above the bounds of all records that bind the claimant.
+/// ([`concurrent_collision`](snowbank_id::layout::Layout::concurrent_collision)). A claimant that
+/// no record binds in this way may be a source whose name and worker IDs were changed at the same
+/// time. Such a claimant is bound by all records that bind no other claimant and were not released.
+/// The start is the first position whose ID is at or above the bounds of all records that bind the
+/// claimant.
 ///
 /// A record with the same ID space but other worker IDs is not needed to keep IDs unique. It binds
 /// only the order of IDs, and only if it is not too far ahead for a catch-up: a worker ID that was

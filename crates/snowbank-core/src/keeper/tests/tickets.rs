@@ -96,7 +96,7 @@ fn a_shared_counter_asks_for_a_range_as_demand_needs() {
     assert_eq!(world.source.cursor(), Some(Position(1_000_900)), "the rest of the first range is skipped");
     assert_eq!(demand(&mut world, second(5)).0, Some(3_600), "four seconds at 900 a second");
 
-    // Requests for more than any range has: one that was abandoned, and one that waits.
+    // Requests for more than any range has: one that was refused, and one that waits.
     give(&mut world, 3_600, range(2_000_001, 2_003_601), second(5));
     assert_eq!(world.claim(second(5), 5_000), None);
     assert!(world.source.grant().want_more());

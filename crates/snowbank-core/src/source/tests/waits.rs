@@ -88,10 +88,10 @@ fn old_limits_refuse_no_request_after_a_jump() {
 }
 
 #[test]
-fn a_request_during_a_jump_waits_until_the_keeper_has_polled() {
+fn a_request_during_a_jump_waits_until_the_keepers_poll() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // The wall clock went back by an hour. The step counts only after the keeper has polled.
+    // The wall clock went back by an hour. The step counts only after the keeper's poll.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");

@@ -86,7 +86,7 @@ impl Source {
         queue: &mut Queue,
     ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
-            // The ID clock is unknown until the keeper has read the clocks. The keeper does so
+            // The ID clock is unknown until the keeper has judged a reading. The keeper does so
             // as soon as a request waits.
             return Ok(None);
         }

@@ -306,7 +306,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     let restored_at = holder.now() + restored_after;
     let backup = holder.backup.clone();
     holder.world.0.lock().unwrap().restore = Some((restored_at, backup));
-    let mut looked_at = holder.now();
+    let mut checked_at = holder.now();
     let mut ended = match before {
         Before::Check => holder.check(job.later()),
         Before::UnansweredCheck => Ok(()),
@@ -315,8 +315,8 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
     while !is_lost(&ended) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
-            holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
-            looked_at = holder.now();
+            holder.member.coordinator.pause((checked_at + period).saturating_sub(now));
+            checked_at = holder.now();
             ended = holder.check(job.later());
         } else {
             // The job begins shortly before the next poll is due.
@@ -326,7 +326,7 @@ fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Du
         assert!(ended.is_ok() || is_lost(&ended), "{ended:?}");
     }
     let noticed = holder.world.0.lock().unwrap().noticed.expect("the floor was raised");
-    (noticed - restored_at, looked_at >= restored_at)
+    (noticed - restored_at, checked_at >= restored_at)
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! An exhaustive breadth-first search through all orders of events in a small fleet: three
 //! machines, two numbers, and at most two faults. The search runs the shipped members and rules.
 //! The coordinator is simulated, and the search tries each of its faults. Each clock shows one of a
-//! few times. A state that differs from an earlier one only in random names is not visited again.
+//! few times. A state that differs from an earlier one only in the names of writes and terms is not
+//! visited again.
 //!
 //! [`world`]: the events. [`machine`]: a machine. [`operator`]: the shipped commands. [`wire`]: the
 //! coordinator. [`canonical`]: the decision which states are the same.

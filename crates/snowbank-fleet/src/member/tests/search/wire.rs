@@ -136,7 +136,7 @@ pub(super) fn count_fault() {
     with_server(|server| server.faults_left -= 1);
 }
 
-/// Draws the identity of a write.
+/// Makes the identity of a write.
 pub(super) fn new_identity() -> String {
     with_server(|server| {
         server.identities += 1;
