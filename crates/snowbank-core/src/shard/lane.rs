@@ -219,15 +219,13 @@ impl Lane {
             return self.take_tickets(window, count, rng, runs);
         }
         let short = count.saturating_sub(self.here());
-        if short > 0 {
-            let left = self.source.left(window);
-            if short > left {
-                // If the siblings' blocks cannot complete the request, the request takes nothing at
-                // all.
-                self.steal(window, short - left);
-                if self.here() + left < count {
-                    return Err(count);
-                }
+        let left = self.source.left(window);
+        if short > left {
+            // If the siblings' blocks cannot complete the request, the request takes nothing at
+            // all.
+            self.steal(window, short - left);
+            if self.here() + left < count {
+                return Err(count);
             }
         }
         let missing = self.take_here(window, count, runs);
