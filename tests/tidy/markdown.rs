@@ -1,7 +1,4 @@
-//! Markdown: the width of lines, the rows of tables, and the headings that links lead to.
-
-/// The most columns of a line of Markdown. Tables, code and a single long word may be wider.
-const MARKDOWN_WIDTH: usize = 100;
+//! Markdown: the rows of tables, and the headings that links lead to.
 
 /// Returns the lines outside of code blocks, with their numbers.
 pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -11,17 +8,6 @@ pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
         fenced ^= fence;
         (!fenced && !fence).then_some((line + 1, text))
     })
-}
-
-/// Reports each line that is too wide.
-pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) {
-    for (line, text) in unfenced(text) {
-        let unbroken = text.trim_start_matches(['-', '*', ' ', '>']).split_whitespace().count() <= 1;
-        let columns = text.chars().count();
-        if columns > MARKDOWN_WIDTH && !text.starts_with('|') && !unbroken {
-            report(line, format!("{columns} columns"), format!("{MARKDOWN_WIDTH} at most"));
-        }
-    }
 }
 
 /// Checks that each row of a table has as many cells as the row above. A Git merge can put two rows
