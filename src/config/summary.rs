@@ -130,7 +130,6 @@ impl Settings {
         warnings.extend(self.exempt_from_tokens());
         warnings.extend(self.inexact_in_javascript());
         warnings.extend(self.other_lock_dir());
-        warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
         warnings
     }
