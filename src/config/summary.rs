@@ -134,6 +134,12 @@ impl Settings {
         warnings
     }
 
+    /// Returns the doubts about layouts that a check and a source's first start show. Later starts
+    /// do not repeat them, because a layout in use is not easily replaced.
+    pub fn doubts(&self, now: UnixMicros) -> impl Iterator<Item = String> {
+        self.sources.iter().flat_map(move |source| source.doubts(now))
+    }
+
     /// Warns of listeners that ask for no token, although the other listeners do.
     fn exempt_from_tokens(&self) -> Vec<String> {
         let mut warnings = Vec::new();

@@ -266,8 +266,9 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     };
     let reason = format!(
         "source {:?}: its IDs must go on above those of layout {stored}, granted up to {}, and layout {configured} is at {} now; \
-         {when}; {}keep layout {stored}, or choose one whose IDs lie higher, or, for IDs that need not sort above the old \
-         ones, use a --state-dir of their own",
+         {when}; {}keep layout {stored}, or choose one whose IDs lie higher; a source of another name may use worker IDs \
+         that make no ID of the old layout (the start refuses others); a --state-dir without this record would make the \
+         same IDs again, so use one only for a table that has none of them",
         claimant.name,
         record.id_bound,
         numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
