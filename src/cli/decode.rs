@@ -13,8 +13,8 @@ use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Overrides};
-use snowbank_client::format::{Context, Format};
-use snowbank_client::layout::{Role, UnixMicros};
+use snowbank_id::format::{Context, Format};
+use snowbank_id::layout::{Role, UnixMicros};
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::machine::{Machine, NoNumber};
 use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;
 use super::settle_source::{check_overlaps, label};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The reason why worker IDs cannot be picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
