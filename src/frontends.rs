@@ -57,9 +57,9 @@ use self::registry::front_ends;
 use crate::access::{Denial, Session};
 use crate::config::Settings;
 use crate::config::setting::Row;
-use snowbank_client::address::Address;
-use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
+use snowbank_id::layout::{Run, UnixMicros};
+use snowbank_wire::address::Address;
 
 front_ends! {
     /// Redis' protocol, versions 2 and 3.

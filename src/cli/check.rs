@@ -9,7 +9,7 @@ use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::server::{StartError, check_records};
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use crate::config::resolve_layout;
-use snowbank_client::layout::{Layout, Preset, find_preset};
+use snowbank_id::layout::{Layout, Preset, find_preset};
 
 /// The value of `decode --layout` for the numbers of a ticket counter, which have no layout.
 pub(super) const TICKET: &str = "ticket";

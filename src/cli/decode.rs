@@ -9,8 +9,8 @@ use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::{Failure, Outcome};
-use snowbank_client::format::{Context, Format};
-use snowbank_client::layout::Role;
+use snowbank_id::format::{Context, Format};
+use snowbank_id::layout::Role;
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use super::chosen::Chosen;
 use super::sql::{self, Dialect};
 use crate::clock;
 use crate::config::Grouped;
-use snowbank_client::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
+use snowbank_id::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]

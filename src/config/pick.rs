@@ -9,7 +9,7 @@ use super::mistake::{Mistake, Mistakes};
 use super::open_fields::OpenFields;
 use super::settle_source::{check_overlaps, label};
 use super::worker_id_from::{Ipv4Of, WorkerIdFrom};
-use snowbank_client::protocol::one_line;
+use snowbank_wire::one_line;
 
 /// The reason why worker IDs cannot be picked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, WorkerSet};
 
 /// The most sources of a daemon. Each adds to every INFO reply, and has a lane on each shard.
 pub const SOURCES_MAX: usize = 64;

@@ -8,7 +8,7 @@ use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use crate::frontends::Replies;
-use snowbank_client::layout::{Life, UnixMicros};
+use snowbank_id::layout::{Life, UnixMicros};
 
 /// The largest number up to which a double holds every integer.
 const EXACT_INTEGERS: u64 = 1 << 53;

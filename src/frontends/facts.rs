@@ -3,7 +3,7 @@
 use super::{Replies, resp};
 use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 
 /// The facts about the daemon that front ends send to clients and check requests against. A reload
 /// replaces them.

@@ -7,9 +7,9 @@ use super::{
 use crate::access::{Rules, Session};
 use crate::config::{Settings, SourceSettings, Tokens};
 use crate::source::wait_queue::Refusal;
-use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
+use snowbank_id::layout::UnixMicros;
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;

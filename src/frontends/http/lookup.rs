@@ -10,7 +10,7 @@ use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 
 /// Answers /v1/sources with the JSON of an INFO reply.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {

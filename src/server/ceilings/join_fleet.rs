@@ -15,7 +15,7 @@ use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \

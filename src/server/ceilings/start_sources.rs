@@ -22,7 +22,7 @@ use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, 
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The state that a start has found and locked.
 #[derive(Debug)]

@@ -25,8 +25,8 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::source::Source;
 use crate::tls::ServerCertificate;
-use snowbank_client::layout::Numbering as LayoutNumbering;
 use snowbank_client::protocol::ErrorCode;
+use snowbank_id::layout::Numbering as LayoutNumbering;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 

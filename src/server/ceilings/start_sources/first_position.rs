@@ -7,7 +7,7 @@ use crate::ceiling::store::Record;
 use crate::ceiling::{CeilingRule, Mark};
 use crate::numbering::Numbering;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Position, Tick, UnixMicros};
+use snowbank_id::layout::{Position, Tick, UnixMicros};
 
 /// Returns the lowest position at which these worker IDs may start. If the state has a record of
 /// each of them, this is 0. Otherwise it is the start of the next tick, because an earlier process,
@@ -77,7 +77,7 @@ impl FirstPosition {
 mod tests {
     use super::*;
     use crate::ceiling::{HostIdentity, Owner};
-    use snowbank_client::layout::Layout;
+    use snowbank_id::layout::Layout;
 
     fn numbering(workers: &str) -> Numbering {
         let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
