@@ -74,9 +74,9 @@ impl Facts {
         let most = u64::from(self.max_count);
         match by {
             1 => Ok(1),
-            _ if !self.is_consecutive(source) => {
-                Err(format!("source {name} can only be incremented by 1, because its IDs are not consecutive"))
-            }
+            _ if !self.is_consecutive(source) => Err(format!(
+                "source {name} can only be incremented by 1, because its IDs are not consecutive"
+            )),
             _ if (1..=most).contains(&by) => Ok(by),
             _ => Err(format!("found increment {by}, allowed for source {name}: 1 to {most}")),
         }

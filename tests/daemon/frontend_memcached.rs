@@ -51,7 +51,10 @@ fn errors_are_answered_and_the_connection_stays_open() {
         ("set a 0 0", "ERROR"),
         ("incr a", "ERROR"),
         ("incr a one", "CLIENT_ERROR invalid numeric delta argument"),
-        ("incr fast 2", "CLIENT_ERROR source fast can only be incremented by 1, because its IDs are not consecutive"),
+        (
+            "incr fast 2",
+            "CLIENT_ERROR source fast can only be incremented by 1, because its IDs are not consecutive",
+        ),
         ("mg a x", "CLIENT_ERROR invalid flag, allowed: bcfhklqstvENORT"),
         ("mg a v v", "CLIENT_ERROR duplicate flag"),
         ("mg a b k", "CLIENT_ERROR error decoding key"),

@@ -129,7 +129,8 @@ impl Memcached {
         let echo = header.echo;
         let consumed = HEADER_SIZE + body.len();
         let parts = header.extras_and_key(body, INCREMENT_EXTRAS);
-        let Some((Some((delta, _)), key)) = parts.map(|(extras, key)| (extras.split_first_chunk(), key)) else {
+        let Some((Some((delta, _)), key)) = parts.map(|(extras, key)| (extras.split_first_chunk(), key))
+        else {
             error(out, echo, BAD_ARGUMENTS, "allowed: 20 bytes of extras and one key of 1 to 250 bytes");
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };
         };
@@ -140,10 +141,12 @@ impl Memcached {
             return refuse_stopping(out, echo);
         }
         let delta = u64::from_be_bytes(*delta);
-        self.increment(key, delta, Form::BinaryIncr(echo), consumed, conditions.facts).unwrap_or_else(|reason| {
-            error(out, echo, BAD_ARGUMENTS, &reason);
-            Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
-        })
+        self.increment(key, delta, Form::BinaryIncr(echo), consumed, conditions.facts).unwrap_or_else(
+            |reason| {
+                error(out, echo, BAD_ARGUMENTS, &reason);
+                Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
+            },
+        )
     }
 }
 

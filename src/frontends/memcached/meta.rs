@@ -66,7 +66,8 @@ impl Memcached {
         let fault = fault_of(key, &flags, allowed).or_else(|| {
             let by_one = matches!(letter(b'D'), None | Some(b"1"));
             let adds = matches!(letter(b'M'), None | Some(b"I" | b"i" | b"INCR" | b"incr" | b"+"));
-            (!by_one || !adds).then(|| String::from("ma can only add 1; incr KEY N adds more to a ticket source"))
+            (!by_one || !adds)
+                .then(|| String::from("ma can only add 1; incr KEY N adds more to a ticket source"))
         });
         let name = key.and_then(|key| plain_key(key, is_base64));
         let fault = fault.or_else(|| name.is_none().then(|| String::from("error decoding key")));

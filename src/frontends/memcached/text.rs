@@ -104,15 +104,16 @@ impl Memcached {
     ) -> Step<Form> {
         let is = |name: &str| command.eq_ignore_ascii_case(name.as_bytes());
         let answered = out.len();
-        let step = if let Some(place) = SIZE_PLACES.iter().find_map(|(name, place)| is(name).then_some(*place)) {
-            self.refuse_value(words(operands).nth(place), consumed, conditions, out)
-        } else if is("mg") || is("ma") {
-            return self.meta(operands, is("ma"), consumed, conditions, out);
-        } else if is("incr") {
-            self.incr(operands, consumed, conditions, out)
-        } else {
-            answer(command, operands, consumed, conditions, out)
-        };
+        let step =
+            if let Some(place) = SIZE_PLACES.iter().find_map(|(name, place)| is(name).then_some(*place)) {
+                self.refuse_value(words(operands).nth(place), consumed, conditions, out)
+            } else if is("mg") || is("ma") {
+                return self.meta(operands, is("ma"), consumed, conditions, out);
+            } else if is("incr") {
+                self.incr(operands, consumed, conditions, out)
+            } else {
+                answer(command, operands, consumed, conditions, out)
+            };
         // The client reads no reply to such a command, not even a refusal.
         if words(operands).last() == Some(NOREPLY) {
             out.truncate(answered);
