@@ -341,6 +341,7 @@ impl Found {
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.directory.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));
+                notes.extend(source.settings.doubts(now.wall).into_iter().map(Note::Warning));
             }
             notes.extend(passed_over.as_ref().and_then(|record| sorts_below(&source.settings.name, record)));
         }
