@@ -31,7 +31,7 @@ use snowbank::clock::{Now, StepRule};
 use snowbank::config::{self, Mistakes, Overrides, Settings};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::Source;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 use crate::seeds;
 use turns::Sets;

@@ -8,7 +8,7 @@ use crate::ceiling::HostIdentity;
 use crate::ceiling::store::{self, Record};
 use crate::clock::{self, Reading, Remembered, Wall};
 use crate::config::ClockSettings;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 pub(super) const HELP: &str = "\
 Stop the daemon first. A worker ID is dropped if no source of the last daemon had it, and the clock is past all IDs that were \

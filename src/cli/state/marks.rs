@@ -9,7 +9,7 @@ use crate::ceiling::store::{Record, above_records};
 use crate::ceiling::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 /// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
 /// only up to 2^53.

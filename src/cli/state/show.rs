@@ -16,7 +16,7 @@ use crate::ceiling::{HostIdentity, Seen, survey};
 use crate::clock;
 use crate::numbering::Numbering;
 use crate::source::Kind;
-use snowbank_client::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the lock files, and never writes. The lock file of a worker ID has a \

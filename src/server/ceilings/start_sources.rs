@@ -22,7 +22,7 @@ use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, 
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
 
 /// The state that a start has found and locked.
 #[derive(Debug)]
@@ -343,6 +343,7 @@ impl Found {
         for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
             if self.directory.is_some() && start.is_none() {
                 notes.push(first_time(source.settings));
+                notes.extend(source.settings.doubts(now.wall).into_iter().map(Note::Warning));
             }
             notes.extend(passed_over.as_ref().and_then(|record| sorts_below(&source.settings.name, record)));
         }

@@ -78,9 +78,19 @@ fn a_layout_with_lower_ids_is_refused_with_both_named() {
         "above those of layout twitter, ",
         "epoch=1577836800000",
         "it can start from 20",
-        "keep layout twitter, or choose one whose IDs lie higher, or, ",
-        "--state-dir",
+        "keep layout twitter, or choose one whose IDs lie higher; ",
+        "with a --state-dir of its own it would hand out IDs of the old layout a second time",
     ]);
+    // The same worker ID in other bits makes other IDs at other times, too, so nothing tells them
+    // apart.
+    let other_bits = "time:43,worker:8,sequence:12;epoch=2020-01-01";
+    machine.setup("").args(["--layout", other_bits]).end().assert_refusal(&["a second time"]);
+    // Worker ID 3 never made an ID of worker ID 0.
+    machine
+        .setup("worker_ids = 3")
+        .args(["--layout", later])
+        .end()
+        .assert_refusal(&["so with a --state-dir of its own it repeats none"]);
     // With an earlier epoch, today's IDs are above the IDs of the old layout.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();

@@ -5,7 +5,7 @@ use std::io;
 
 use snowbank::ceiling::store::Record;
 use snowbank::ceiling::store::{Disk, Slots};
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 const SECTOR_BYTES: usize = 512;
 /// Two sectors: the record ends in the second.

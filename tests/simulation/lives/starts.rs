@@ -10,7 +10,7 @@ use snowbank::ceiling::{
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
 use snowbank::source::Source;
-use snowbank_client::layout::{Position, Tick};
+use snowbank_id::layout::{Position, Tick};
 
 use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;

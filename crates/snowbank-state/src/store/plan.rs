@@ -182,7 +182,7 @@ pub fn plan<'a>(
             return Err(StateError::restored(claimant));
         }
         let Binding { near, far } = Binding::of(records, claimants, claimant, at);
-        let start = start(near, claimant, at.wall)?;
+        let start = start(near, claimant, records, at.wall)?;
         if start.is_none() && claimant.kind().counts_by_itself() {
             return Err(StateError::no_counter(claimant));
         }
@@ -288,6 +288,7 @@ fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> Uni
 fn start(
     binding: Vec<Record>,
     claimant: &Claimant<'_>,
+    records: &[Record],
     wall: UnixMicros,
 ) -> Result<Option<Start>, StateError> {
     let numbering = claimant.numbering;
@@ -314,18 +315,43 @@ fn start(
     };
     let reason = format!(
         "source {:?}: its IDs must go on above those of layout {stored}, granted up to {}, and layout {configured} is at {} now; \
-         {when}; {}keep layout {stored}, or choose one whose IDs lie higher, or, for IDs that need not sort above the old \
-         ones, use a --state-dir of their own",
+         {when}; {}keep layout {stored}, or choose one whose IDs lie higher; {}",
         claimant.name,
         record.id_bound,
         numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
         if may_be_slow { "set the clock right if it is slow, or " } else { "" },
+        if records.iter().any(|record| may_repeat(record, claimant)) {
+            STATE_DIR_REPEATS
+        } else {
+            STATE_DIR_IS_SAFE
+        },
         stored = by_name(stored),
         configured = by_name(configured),
     );
     // If the clock is right, waiting is no solution, because the start may be years ahead.
     let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
     Err(StateError::new(cause, reason))
+}
+
+/// The advice if the claimant's IDs are none of the stored records.
+const STATE_DIR_IS_SAFE: &str = "its worker IDs make no ID that these records' do, so with a --state-dir of its own it repeats \
+     none, and starts at the clock, below the old IDs";
+
+/// The advice if the claimant could make IDs of a stored record.
+const STATE_DIR_REPEATS: &str = "with a --state-dir of its own it would hand out IDs of the old layout a second time: do that only \
+     for a table that has none of them; or give it worker IDs that the old layout never had, and start again: this \
+     message then says whether they repeat any";
+
+/// Returns true if the claimant could make, at whatever time, an ID that the record's worker IDs
+/// made.
+fn may_repeat(record: &Record, claimant: &Claimant<'_>) -> bool {
+    let Some((stored, workers)) = record.numbering.snowflake() else { return false };
+    let Some((configured, own)) = claimant.numbering.snowflake() else { return false };
+    // Layouts that do not grow alike reach the same numbers at unlike times, under any worker IDs.
+    // A forgotten record stands for worker IDs that are not known any more.
+    record.forgotten
+        || !stored.space().grows_like(&configured.space())
+        || stored.collision(workers, configured, own).is_some()
 }
 
 /// Returns true if a source with this numbering could repeat IDs below the record's bound, and so

@@ -6,7 +6,7 @@ use crate::ceiling::CeilingRule;
 use crate::ceiling::store::{self, Record, Start};
 use crate::numbering::Numbering;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Position, Tick, UnixMicros};
+use snowbank_id::layout::{Position, Tick, UnixMicros};
 
 /// Returns the lowest ID at which these worker IDs may start. If the state has a record of each of
 /// them, this is 0. Otherwise it is the first ID of the next tick, because an earlier process,
@@ -58,7 +58,7 @@ impl FirstPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use snowbank_client::layout::Layout;
+    use snowbank_id::layout::Layout;
 
     #[test]
     fn only_the_bound_of_a_clean_stop_is_clean() {

@@ -11,7 +11,7 @@ use crate::clock::Now;
 use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 impl Found {
     /// Raises `start`, an ID bound, above the marks of the worker IDs. Returns the raised bound, and

@@ -5,7 +5,7 @@ use crate::ceiling;
 use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
 use crate::source::Bound;
-use snowbank_client::layout::{Layout, PRESETS, Tick, UnixMicros};
+use snowbank_id::layout::{Layout, PRESETS, Tick, UnixMicros};
 
 /// A third of a second into a tick of one second.
 const NOW: Now =

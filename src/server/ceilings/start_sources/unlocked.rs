@@ -9,7 +9,7 @@ use crate::ceiling::store::{self, Claimant, Plan, Record};
 use crate::ceiling::{HostIdentity, Marked, StateError, compare, readable_marks};
 use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 
 /// Checks that a start would accept these records of the state directory `path`. `adopt` stands for
 /// a start with `--adopt-state`.
