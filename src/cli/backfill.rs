@@ -211,13 +211,13 @@ impl Backfill {
         let mut locks = lock_workers(&directories.lock_dir, &numbering)?;
         let marks = locks.marks()?;
         let is_moved = |record: &Record| {
-            record.released && store::above_records(std::slice::from_ref(record), &numbering) > Position(0)
+            record.released && store::above_records(std::slice::from_ref(record), &numbering) > 0
         };
         if records.iter().any(is_moved) || marks.iter().any(Mark::is_released) {
             return Err(StateError::released(NAME, &numbering).into());
         }
-        let by_marks = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max();
-        let start = store::above_records(&records, &numbering).max(by_marks.unwrap_or(Position(0)));
+        let by_marks = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
+        let start = numbering.position_from(store::above_records(&records, &numbering).max(by_marks));
         let owner = Owner::after(records.iter().map(|record| &record.owner));
         locks.mark_for(&owner);
         let host = HostIdentity::here();
