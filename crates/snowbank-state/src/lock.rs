@@ -21,7 +21,7 @@ use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{self, Fate, Mark};
 use super::neighbours::neighbours;
 use super::store::Record;
-use super::writers::{Untrusted, Writers, open_file};
+use super::writers::{Untrusted, Writers, check_above, open_file};
 use super::{Cause, Owner, StateError, TakenOver};
 use snowbank_id::numbering::Numbering;
 
@@ -254,11 +254,16 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             );
             StateError::new(Cause::Setting, reason)
         }
-        Untrusted::Open(mode) => {
+        Untrusted::Open(open, mode) => {
+            let mend = if open == directory {
+                "or set lock_dir to a directory below it, which the daemon makes private"
+            } else {
+                "or set lock_dir to a directory elsewhere"
+            };
             let reason = format!(
-                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; only its owner and its \
-                 group may write there: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
-                 below it, which the daemon makes private",
+                "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
+                 owner and its group may write there: stop the daemons that use it and `chmod o-w` it, {mend}",
+                open.display(),
                 directory.display()
             );
             StateError::new(Cause::Setting, reason)
@@ -281,7 +286,9 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
 
 /// Returns the users who may write the files of a lock directory.
 pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
-    Writers::of(directory, false)
+    let writers = Writers::of(directory, false)?;
+    check_above(directory)?;
+    Ok(writers)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
