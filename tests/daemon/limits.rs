@@ -154,7 +154,7 @@ fn silent_connections_are_closed_only_after_idle_timeout() {
     let mut waits = daemon.connect();
     // The client of this connection waits for a reply, so the connection may be silent for longer
     // than the timeout.
-    waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
+    waits.send(&Ask::of(128).source("slow").wait_ms(30_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();
     assert_eq!(waits.reply().id_count(), Some(128));

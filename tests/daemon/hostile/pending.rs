@@ -128,7 +128,7 @@ fn wrong_tokens_are_answered_slowly_and_logged_per_address() {
     let guesses: Vec<TcpStream> = (0..10)
         .map(|index| {
             let mut stream = connect_from(addresses[index % 2], daemon.tcp());
-            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("sent");
+            std::io::Write::write_all(&mut stream, &wire::hello(1, b"a-guess")).expect("sent");
             stream
         })
         .collect();
