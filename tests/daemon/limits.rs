@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::http::{sample, scrape};
-use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, frame};
+use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNKNOWN_SOURCE, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
@@ -25,7 +25,12 @@ fn malformed_frames_are_answered_as_in_the_test_vectors() {
         wire.send(&wire::ping(1, b"before"));
         wire.send(&wire::bytes_of_hex(hex));
         assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()), "{name}");
-        let expected = if code == "malformed" { MALFORMED } else { UNSUPPORTED };
+        let expected = match code {
+            "malformed" => MALFORMED,
+            "unsupported" => UNSUPPORTED,
+            "bad_count" => BAD_COUNT,
+            _ => UNKNOWN_SOURCE,
+        };
         wire.reply().assert_error(tag.parse().expect("a tag"), expected);
         match connection {
             "closed" => wire.assert_closed(),
