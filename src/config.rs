@@ -64,7 +64,7 @@ pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use listeners::{InheritedAddresses, Purpose};
-pub use machine::Machine;
+pub use machine::{Interface, Machine};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;

@@ -25,7 +25,7 @@
 //! # Modules
 //!
 //! - `registry`: all that follows from a row.
-//! - `statistics`: the statistics of katsubushi.
+//! - `statistics`: the statistics of katsubushi, counted by its rules.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
@@ -47,6 +47,7 @@ pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Replies};
+pub use statistics::{GetCounters, Gets};
 pub use words::{Reason, Words, in_words};
 
 use std::fmt::Debug;
@@ -172,6 +173,9 @@ pub trait Greets {
 pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
+
+    /// Adds to the gets of all protocols, if anything keeps them.
+    fn add_gets(&self, _gets: Gets) {}
 }
 
 impl<F: Fn(Protocol) -> Counts> CountsOf for F {
@@ -189,10 +193,8 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests that got IDs, plus all requests that got an error.
-    pub id_requests: u64,
-    /// The requests that got an error.
-    pub errors: u64,
+    /// The gets of all protocols.
+    pub gets: Gets,
 }
 
 /// The result of parsing the first message in a buffer.
@@ -200,6 +202,11 @@ pub struct Counts {
 pub enum Step<F> {
     /// The message is not complete yet.
     Incomplete,
+    /// Bytes to which there is no reply, such as a part of a refused value.
+    Skipped {
+        /// The number of bytes.
+        consumed: usize,
+    },
     /// The message needed no IDs, and its reply is encoded.
     Answered {
         /// As in [`Step::Ids`].

@@ -96,7 +96,7 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
 
 /// Answers katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    Reply::json(&Members(statistics::all(conditions, Protocol::Http).into()))
+    Reply::json(&Members(statistics::all(conditions, Protocol::Http, env!("CARGO_PKG_VERSION")).into()))
 }
 
 /// Answers Leaf's /decodeSnowflakeId, for the first source.

@@ -89,7 +89,7 @@ impl Common {
                 .collect(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
-            other_requests: metrics.sum(|shard| shard.others.iter().map(Counter::get).sum()),
+            other_requests: metrics.sum(|shard| shard.others.get()),
             traffic: metrics.shards.iter().map(|shard| &shard.traffic).sum(),
             latency,
             // `judge` fills in the rest.

@@ -71,7 +71,7 @@ impl<'t> Turn<'t> {
             is_stopping: thread.draining.get(),
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
-            counts: metrics,
+            counts: &**thread,
             greets: &**thread,
             rejection: None,
         };
