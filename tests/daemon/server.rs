@@ -153,3 +153,26 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
     }
     wire.assert_open();
 }
+
+/// Without keepalive, the connection of a machine that vanished would stay for ever.
+#[test]
+fn silent_connections_are_probed_by_the_kernel() {
+    let daemon = Setup::new().start();
+    let _wire = daemon.connect();
+    let port = format!(":{:04X}", daemon.tcp().port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table");
+    let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // The columns: number, local address, peer's address, state (01: established), queues, timer.
+    let timers: Vec<&str> =
+        rows.filter(|row| row[1].ends_with(&port) && row[3] == "01").map(|row| row[5]).collect();
+    assert!(!timers.is_empty() && timers.iter().all(|timer| timer.starts_with("02:")), "{timers:?}");
+}
+
+/// The daemon's memory has tokens and keys.
+#[test]
+fn a_daemon_leaves_no_core() {
+    let daemon = Setup::new().start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.id())).expect("/proc is there");
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("a limit");
+    assert_eq!(core.split_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["1", "1"], "{core}");
+}

@@ -1,5 +1,6 @@
 //! The daemon's start: from settings to a daemon that listens and has durable first ceilings.
 
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
@@ -11,11 +12,12 @@ use super::reload::Reloader;
 use super::threads::make_runtime;
 use super::waiting::Tries;
 use crate::access::Rules;
-use crate::ceiling::{WorkerLocks, lock_workers};
+use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Clocks, Tried};
 use crate::frontends::Facts;
+use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::{Found, FromFleet, Locked};
@@ -72,8 +74,10 @@ impl Prepared {
         let Tries { settings, access, directory, adopt, tried } = tries;
         // The kernel's log is opened before the state is read, so that the daemon notices every
         // restore that comes after the state was read.
-        let kernel_log = KernelLog::open(access.is_some());
-        let found = Found::open(directory.as_deref(), *adopt)?;
+        let counts = settings.sources.iter().any(|source| source.kind.counts_by_itself());
+        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let mut found = Found::open(directory.as_deref(), *adopt)?;
+        found.look_back(&kernel_log)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
@@ -192,6 +196,18 @@ impl Server {
     }
 }
 
+/// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
+/// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
+/// may share the counter.
+fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
+    match lock_workers(lock_dir, numbering) {
+        Ok(mut locks) => locks.mark_unknown(),
+        Err(error) if error.cause() == Cause::WorkerIdHeld => Err(error),
+        // Without its lock, no daemon starts with this counter as its own.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Makes the numbering of each source, and locks its worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     let mut locked = Vec::new();
@@ -199,9 +215,8 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
         let numbering = source.numbering();
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
-        // A shared counter has no lock, because other daemons of this machine may use the counter
-        // too.
         let locks = if source.kind.takes_ranges() {
+            mark_shared(&settings.lock_dir, &numbering)?;
             WorkerLocks::none()
         } else {
             lock_workers(&settings.lock_dir, &numbering)?
