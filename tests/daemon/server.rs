@@ -89,7 +89,7 @@ fn info_has_exactly_the_keys_of_the_protocol() {
         "protocol": 1, "version": env!("CARGO_PKG_VERSION"), "max_count": 1_000_000, "order": "strict",
         "burst_window_ms": BURST_WINDOW_MS, "max_ahead_ms": MAX_AHEAD_MS,
         "sources": [{
-            "index": 0, "name": "default", "kind": "snowflake", "layout": layout, "worker_ids": [0, 1, 2],
+            "name": "default", "kind": "snowflake", "layout": layout, "worker_ids": [0, 1, 2],
             "per_second": 3 * 4_096_000,
         }],
     });
@@ -125,7 +125,7 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
     let request = |tag: u16| match tag % 7 {
         0 => wire::ping(tag, &tag.to_be_bytes()),
         1 => wire::info(tag),
-        2 => wire::auth(tag, b"no need"),
+        2 => wire::hello(tag, b"no need"),
         3 => Ask::of(0).tag(tag).bytes(),
         4 => Ask::of(5).tag(tag).flags(EXPLICIT).bytes(),
         size => Ask::of(u32::from(size) * 10).tag(tag).bytes(),
@@ -138,7 +138,9 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
         assert_eq!(reply.tag(), tag);
         match (tag % 7, &reply) {
             (0, Reply::Pong(_, body)) => assert_eq!(*body, tag.to_be_bytes()),
-            (1, Reply::Info(..)) | (2, Reply::Ok(_)) | (3, Reply::Error { code: wire::BAD_COUNT, .. }) => {}
+            (1, Reply::Info(..))
+            | (2, Reply::Welcome(..))
+            | (3, Reply::Error { code: wire::BAD_COUNT, .. }) => {}
             (4, Reply::List(_, ids)) => assert_eq!(ids.len(), 5),
             (size @ 5.., Reply::Runs(..)) => assert_eq!(reply.id_count(), Some(u64::from(size) * 10)),
             _ => panic!("tag {tag} got {reply:?}"),

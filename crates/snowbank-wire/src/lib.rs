@@ -38,6 +38,8 @@ mod frame;
 mod one_line;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use address::Address;
 pub use code::{Action, ErrorCode};

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::info::{describe, instance, rules};
+use super::info::{describe, rules};
 use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::threads::make_runtime;
@@ -27,6 +27,7 @@ use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -98,8 +99,8 @@ impl Prepared {
     pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
-        let instance = instance();
-        let info_json = describe(&settings, &instance)?;
+        let instance = Instance::choose();
+        let info_json = describe(&settings, instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `first`, until it released the locks.
@@ -228,7 +229,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
 /// The facts that a daemon needs to open its listeners.
 pub(super) struct Opening {
     pub(super) settings: Settings,
-    pub(super) instance: String,
+    pub(super) instance: Instance,
     pub(super) wall: Arc<Wall>,
     pub(super) reading: Reading,
     pub(super) previous_run_unclean: Option<bool>,
@@ -245,7 +246,7 @@ impl Opening {
     ) -> Result<(Open, watch::Sender<Arc<LiveConfig>>), StartError> {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
-        let info_json = describe(settings, instance)?;
+        let info_json = describe(settings, *instance)?;
         let access = rules(settings, secrets, &info_json, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
@@ -266,7 +267,7 @@ impl Opening {
         let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol, *instance, *reading);
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
