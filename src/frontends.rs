@@ -166,6 +166,12 @@ pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
 
+    /// Returns the last number of a ticket source: the one below the next. `None` once the source hands
+    /// out nothing more, and for other sources.
+    fn last_number(&self, _source: usize) -> Option<u64> {
+        None
+    }
+
     /// Adds to the gets of all protocols, if anything keeps them.
     fn add_gets(&self, _gets: Gets) {}
 }

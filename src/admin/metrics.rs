@@ -113,6 +113,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_connections_max", "`max_connections`, or what open files allow", Daemon(|of| whole(of.connections.max))),
     row("snowbank_connections_accepted_total", "connections accepted", Daemon(|of| whole(of.connections.accepted))),
     row("snowbank_connections_refused_total", "connections refused because all were in use (with `too_busy`, or over TLS without a message)", Daemon(|of| whole(of.connections.refused))),
+    row("snowbank_connections_closed_total", "connections that the daemon closed by itself, by reason", Families(&["reason"], closed)),
     row("snowbank_connections_unauthorized", "connections open now that owe a token or shake hands over TLS", Daemon(|of| whole(of.connections.unauthorized))),
     row("snowbank_connections_evicted_total", "connections that newcomers evicted before they had authorized themselves", Daemon(|of| whole(of.connections.evicted))),
     row("snowbank_unauthorized_addresses", "addresses whose clients did not authorize themselves in the last minute, 256 at most", Daemon(|of| whole(of.connections.unauthorized_addresses))),
@@ -171,6 +172,10 @@ fn named<'a>(values: impl Iterator<Item = (&'a String, Option<Value>)>) -> Vec<S
 
 fn errors(status: &Status) -> Vec<Sample> {
     status.errors.iter().map(|(code, &count)| labelled(code, count)).collect()
+}
+
+fn closed(status: &Status) -> Vec<Sample> {
+    status.closed.iter().map(|(reason, &count)| labelled(reason, count)).collect()
 }
 
 fn incr_connections(status: &Status) -> Vec<Sample> {
