@@ -118,7 +118,7 @@ fn run_through_with_redis(clients: &[(&Path, &str, usize)]) {
 fn debians_redis_py_draws_ids_over_restarts() {
     let python = Path::new("/usr/bin/python3");
     if can_run(Command::new(python).args(["-c", "import redis"]), "python3-redis") {
-        run_through_with_redis(&[(python, "redis_py.py", 2 * 1_220)]);
+        run_through_with_redis(&[(python, "redis_py.py", 2 * 1_230)]);
     }
 }
 
@@ -127,7 +127,7 @@ fn newest_redis_py_ioredis_and_node_redis_draw_over_restarts() {
     if let Some(python) = newest("venv/bin/python") {
         let node = Path::new("node");
         run_through_with_redis(&[
-            (&python, "redis_py.py", 2 * 1_220),
+            (&python, "redis_py.py", 2 * 1_230),
             (node, "ioredis.js", 2 * 1_222),
             (node, "node_redis.js", 2 * 1_222),
         ]);
@@ -189,6 +189,14 @@ fn clients_of_memcached_read_on_after_refusals() {
     let php = Path::new("php");
     if can_run(Command::new(php).args(["-r", "exit(class_exists('Memcached') ? 0 : 1);"]), "php-memcached") {
         checks_itself("memcached", php, "memcached_clients.php");
+    }
+}
+
+#[test]
+fn clients_of_redis_get_each_id_once() {
+    if let Some(python) = newest("venv/bin/python") {
+        checks_itself("resp", &python, "redis_pipeline.py");
+        checks_itself("resp", Path::new("node"), "valkey_glide.js");
     }
 }
 

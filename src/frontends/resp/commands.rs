@@ -13,11 +13,12 @@ use snowbank_client::protocol::{ErrorCode, Info};
 const REDIS_VERSION: &str = "7.0.0";
 
 /// The commands: name in lower case, the fewest and the most arguments without the name.
-const COMMANDS: [(&str, usize, usize); 20] = [
+const COMMANDS: [(&str, usize, usize); 21] = [
     ("incr", 1, 1),
     ("incrby", 2, 2),
     ("get", 1, 1),
     ("setnx", 2, 2),
+    ("set", 2, usize::MAX),
     ("snowbank.next", 0, 5),
     ("multi", 0, 0),
     ("exec", 0, 0),
@@ -61,6 +62,13 @@ impl Refused {
         Refused::new(ErrorCode::Malformed, text)
     }
 
+    fn unknown_command(arguments: &Arguments<'_>) -> Self {
+        let (name, operands) = arguments.get().split_first().unwrap_or((&&b""[..], &[]));
+        let operands: String = operands.iter().map(|operand| format!("'{}' ", shown(operand))).collect();
+        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
+        Refused::new(ErrorCode::Unsupported, text)
+    }
+
     fn unknown_subcommand(found: &[u8]) -> Self {
         Refused::new(ErrorCode::Unsupported, format!("ERR unknown subcommand '{}'", shown(found)))
     }
@@ -97,10 +105,7 @@ fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
     else {
-        let operands = arguments.get().iter().skip(1);
-        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
-        let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(found));
-        return Err(Refused::new(ErrorCode::Unsupported, text));
+        return Err(Refused::unknown_command(arguments));
     };
     if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
         return Err(Refused::malformed(format!("ERR wrong number of arguments for '{name}' command")));
@@ -171,7 +176,13 @@ impl Resp {
                 let form = self.id_form(conditions);
                 return ids::incrby(operands, conditions, form, out);
             }
-            name @ ("get" | "setnx") => ids::get(name, operands[0], conditions, out)?,
+            name @ ("get" | "setnx") => ids::get(name, operands[0], conditions, self.version, out)?,
+            "set" => match operands {
+                [key, _, option] if option.eq_ignore_ascii_case(b"nx") => {
+                    ids::get("set", key, conditions, self.version, out)?;
+                }
+                _ => return Err(Refused::unknown_command(arguments)),
+            },
             "snowbank.next" => return ids::snowbank_next(operands, conditions.facts),
             name => self.answer_about_connection(name, operands, conditions, out)?,
         }

@@ -1,6 +1,7 @@
 //! The commands that ask for IDs: INCR, INCRBY and SNOWBANK.NEXT.
 
 use super::commands::{NO_INTEGER, Refused, shown};
+use super::encode::Version;
 use super::{Form, IdForm, Reply, encode, parse};
 use crate::frontends::facts::Increment;
 use crate::frontends::words::{STOPPING, Words};
@@ -42,12 +43,13 @@ pub(super) fn incrby(
     }
 }
 
-/// Answers GET and SETNX of a ticket source, which has a number and so is always set. Counters of
-/// libraries, such as Spring's RedisAtomicLong, begin with one of these.
+/// Answers GET, SETNX and SET … NX of a ticket source, which has a number and so is always set.
+/// Counters of libraries, such as Spring's RedisAtomicLong, begin with one of these.
 pub(super) fn get(
     name: &str,
     key: &[u8],
     conditions: &Conditions<'_>,
+    version: Version,
     out: &mut Vec<u8>,
 ) -> Result<(), Refused> {
     let source = source_of(key, conditions.facts)?;
@@ -62,7 +64,8 @@ pub(super) fn get(
     let number = last_number(source, conditions)?;
     match name {
         "get" => encode::bulk_numbers(out, std::iter::once(number)),
-        _ => encode::integer(out, 0),
+        "setnx" => encode::integer(out, 0),
+        _ => encode::null(out, version),
     }
     Ok(())
 }
