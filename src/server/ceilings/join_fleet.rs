@@ -15,7 +15,7 @@ use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_id::layout::{Layout, Position, UnixMicros, WorkerSet};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The reason why a start needs the coordinator if the clocks have jumped.
 const AFTER_A_JUMP: &str = "since this state was last written, the wall clock was set or stood still, or the machine was \
@@ -337,7 +337,7 @@ fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> R
     match lock_workers(lock_dir, numbering) {
         Ok(locks) => {
             let marks = locks.marks()?;
-            let is_beyond = beyond(&marks, numbering, Position(0), latest).is_some();
+            let is_beyond = beyond(&marks, numbering, 0, latest).is_some();
             Ok(!is_beyond && !marks.iter().any(Mark::is_released))
         }
         Err(error) if error.cause() == Cause::WorkerIdHeld => Ok(false),

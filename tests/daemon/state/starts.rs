@@ -143,3 +143,41 @@ fn state_forget_drops_old_records_of_unused_worker_ids() {
     assert_eq!(shown(), ["2", "3"]);
     assert!(machine.start("worker_ids = 3").draw_one() > last);
 }
+
+/// After a boot the clock is 20 s slow. The bound of what was forgotten is exported, too.
+#[test]
+fn forgotten_worker_ids_repeat_no_id_under_a_slow_clock() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let daemon = machine.start("worker_ids = 1");
+    let ids = daemon.connect().next(Ask::of(3)).ids();
+    daemon.stop();
+    machine.start("worker_ids = 2").stop();
+    machine.run(&["state", "forget"]).printed();
+    assert!(machine.run(&["state", "show"]).out.contains("no worker ID without a record"));
+    let boot_slow = |machine: &Machine| {
+        fs::remove_dir_all(machine.path("locks")).expect("the marks are gone");
+        machine.edit(|record| record["boot"] = "an earlier boot".into());
+        machine.clock().set(-20_000);
+    };
+    boot_slow(&machine);
+    for worker in [1, 7] {
+        let daemon = machine.start(&format!("worker_ids = {worker}"));
+        assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND, "worker ID {worker}");
+        daemon.stop();
+    }
+    machine.clock().set(0);
+    let again = machine.start("worker_ids = 1").draw_one();
+    assert!(again > ids[2], "{again}");
+
+    let file = machine.path("export").display().to_string();
+    machine.run(&["state", "export", "--output", &file]).printed();
+    let Some(other) = Machine::with_clock() else { return };
+    other.run(&["state", "import", &file]).printed();
+    other.clock().set(-20_000);
+    let daemon = other.start("worker_ids = 9");
+    assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
+    daemon.stop();
+    other.run(&["state", "lower", "default", "2026-01-01T00:00:00Z"]).printed();
+    fs::remove_dir_all(other.path("locks")).expect("the marks are gone");
+    other.start("worker_ids = 8").draw_one();
+}

@@ -114,7 +114,7 @@ impl Storage {
                 }
                 (found, _) => found?,
             };
-            lowest = lowest.into_iter().chain(found).min_by_key(|record| record.ceiling);
+            lowest = lowest.into_iter().chain(found).min_by_key(Record::ceiling);
         }
         Ok(lowest)
     }
