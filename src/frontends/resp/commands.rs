@@ -63,8 +63,9 @@ impl Refused {
     }
 
     fn unknown_command(arguments: &Arguments<'_>) -> Self {
-        let (name, operands) = arguments.get().split_first().unwrap_or((&&b""[..], &[]));
-        let operands: String = operands.iter().map(|operand| format!("'{}' ", shown(operand))).collect();
+        let name = arguments.get().first().copied().unwrap_or_default();
+        let operands = arguments.get().iter().skip(1);
+        let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
         let text = format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name));
         Refused::new(ErrorCode::Unsupported, text)
     }
