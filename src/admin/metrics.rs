@@ -274,6 +274,30 @@ pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     out
 }
 
+/// Turns OpenMetrics text into Prometheus' older text (version 0.0.4), which knows no units, and in
+/// which a counter has the same name in every line.
+pub(crate) fn classic(openmetrics: &str) -> String {
+    let mut out = String::with_capacity(openmetrics.len());
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if let Some(found) = line.strip_prefix("# HELP ") {
+            // The type, which decides the name, comes in the next line.
+            help = found.split_once(' ').map(|(_, help)| help);
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|kind| kind.split_once(' '))
+        {
+            let end = if kind == "counter" { "_total" } else { "" };
+            if let Some(help) = help.take() {
+                out += &format!("# HELP {name}{end} {help}\n");
+            }
+            out += &format!("# TYPE {name}{end} {kind}\n");
+        } else if !line.starts_with("# ") {
+            out += line;
+            out.push('\n');
+        }
+    }
+    out
+}
+
 #[derive(Debug)]
 struct Exposition(Status, Process);
 

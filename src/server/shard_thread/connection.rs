@@ -177,6 +177,9 @@ impl<F: FrontEnd> Connection<F> {
                 () = parked.ready(&thread) => {}
                 reset = self.stream.reset() => return Err(reset),
             }
+            if thread.draining.get() && !self.has_more_requests().await {
+                self.exchange.front.end_with_next_reply();
+            }
             let exchange = &mut self.exchange;
             waiting = thread.take_turn(&mut self.session, |turn| exchange.resume(turn, parked));
         }
@@ -217,6 +220,11 @@ impl<F: FrontEnd> Connection<F> {
             CloseReason::Idle => rejections::log_idle(peer, limits.idle_timeout.unwrap_or_default()),
             CloseReason::BadRequest | CloseReason::Errors | CloseReason::Unauthorized => {}
         }
+    }
+
+    /// Returns whether requests have arrived behind the one that is served.
+    async fn has_more_requests(&self) -> bool {
+        !self.exchange.unread.is_empty() || poll_fn(|cx| Poll::Ready(self.stream.is_readable(cx))).await
     }
 
     fn poll_permit(&mut self, cx: &Context<'_>) -> Poll<()> {
