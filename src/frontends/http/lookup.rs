@@ -10,8 +10,8 @@ use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
-use snowbank_client::protocol::ErrorCode;
 use snowbank_id::layout::Layout;
+use snowbank_wire::ErrorCode;
 
 /// Answers /v1/sources with the JSON of an INFO reply.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
