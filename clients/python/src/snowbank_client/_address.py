@@ -28,6 +28,9 @@ class Address:
         """Returns whether the host is a name that a lookup can resolve to many addresses."""
         return not self.path and not _is_ip(self.host)
 
+    def __str__(self) -> str:
+        return self.text
+
 
 def parse(text: object) -> Address:
     """Parses an address.

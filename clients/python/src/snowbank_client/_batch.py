@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import overload
 
 #: Increasing IDs: a range if the daemon sent a run, else a tuple.
 Run = Sequence[int]
-Runs = list[Run]
 
 
 class Batch(Sequence[int]):
@@ -48,24 +46,3 @@ class Batch(Sequence[int]):
 
     def __repr__(self) -> str:
         return f"<Batch of {self._length} IDs from {self.endpoint}>"
-
-
-def halves(runs: Sequence[Run]) -> tuple[Runs, Runs]:
-    """Cuts runs into two halves. The second is the larger one of an odd number."""
-    left = sum(len(run) for run in runs) // 2
-    first: Runs = []
-    second: Runs = []
-    for run in runs:
-        taken = min(left, len(run))
-        left -= taken
-        if taken:
-            first.append(run[:taken])
-        if taken < len(run):
-            second.append(run[taken:])
-    return first, second
-
-
-def above(runs: Sequence[Run], lowest: int) -> Runs:
-    """Returns the IDs that are above `lowest`."""
-    left = (run[bisect_right(run, lowest) :] for run in runs)
-    return [run for run in left if run]

@@ -1,26 +1,35 @@
-"""Counts the forks on the way to this process, so that an object can tell who made it.
-
-A child inherits the parent's buffers, sockets and locks, but none of its threads. Every object that
-owns one of these remembers the count at its birth. If the count differs now, a parent made it.
-"""
+"""What a forked child must make new: locks that another thread held, sockets, buffered IDs."""
 
 from __future__ import annotations
 
 import os
-import threading
+import weakref
+from typing import Protocol
+
+
+class Inherited(Protocol):
+    """An object that a child begins with anew."""
+
+    def after_fork(self) -> None:
+        """Runs in the child, before anything else."""
+
 
 #: The number of forks between the process that imported this module and this one.
 generation = 0
 
-#: Guards the moment in which an object of the parent is made new in a child.
-lock = threading.Lock()
+_objects: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def register(made: Inherited) -> None:
+    """Adds an object, as long as it lives."""
+    _objects.add(made)
 
 
 def _in_child() -> None:
-    global generation, lock  # noqa: PLW0603
+    global generation  # noqa: PLW0603
     generation += 1
-    # Another thread of the parent may have held it, and that thread does not exist here.
-    lock = threading.Lock()
+    for one in list(_objects):
+        one.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

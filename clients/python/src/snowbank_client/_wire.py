@@ -1,75 +1,45 @@
-"""The wire protocol, version 1: requests as bytes, and the frames of replies."""
+"""The wire protocol, version 1: requests as bytes, and replies from bytes."""
 
 from __future__ import annotations
 
 import operator
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from ._batch import Runs
+from ._batch import Run
 
+T = TypeVar("T")
+
+VERSION = 1
 MAX_COUNT = 2**32 - 1
-MAX_TOKEN_SIZE = 512
-MAX_REPLY_LENGTH = 65_536
-MAX_INFO_SIZE = 4 << 20
-MAX_MESSAGE_SIZE = 1_024
-#: The `max_wait_ms` that means the daemon's own default.
-DEFAULT_WAIT = 65_535
+MAX_TOKEN_BYTES = 512
+MAX_SOURCE_BYTES = 64
+_MAX_REPLY_LENGTH = 65_536
+_MAX_INFO_BYTES = 4 << 20
+_MAX_MESSAGE_BYTES = 1_024
 
-#: The body of the PING that begins a connection. A server of HTTP waits for the end of a line
-#: before it answers. These line ends make it answer at once, and the client can name it.
-PROBE = b"\r\n\r\n"
-
-RUNS, LIST, INFO, PONG, OK, ERROR = 0x81, 0x82, 0x83, 0x84, 0x85, 0xFF
+_MAGIC = b"SNOW\r\n\r\n"
+_RUNS, _LIST, _INFO, _PONG, _WELCOME, ERROR = 0x81, 0x82, 0x83, 0x84, 0x85, 0xFF
 _MORE = 0x01
-#: The flags that each kind of frame defines.
-_FLAGS = {RUNS: _MORE, LIST: _MORE, INFO: _MORE, PONG: 0, OK: 0, ERROR: 0}
 
 _HEADER = struct.Struct("<IBBH")
-_NEXT = struct.Struct("<IBBHIHH")
+_NEXT = struct.Struct("<IH")
 _RUN = struct.Struct("<QII")
-_ERROR_HEAD = struct.Struct("<HHI")
-_ID_LIMIT = 2**64
+_WELCOME_HEAD = struct.Struct("<BBHIQ")
+_ERROR_HEAD = struct.Struct("<HBBI")
+_ID_MAX = 2**63 - 1
+
+#: The actions of an ERROR. Any other is TELL.
+TELL, STAY, LEAVE = 0, 1, 2
 
 
 class BadReplyError(Exception):
     """Bytes that break the protocol. The other side is at fault."""
 
 
-@dataclass(frozen=True)
-class Next:
-    """A request for IDs."""
-
-    count: int
-    #: The index of the source, or its name.
-    source: int | str = 0
-    #: `max_wait_ms` on the wire.
-    wait_ms: int = DEFAULT_WAIT
-    explicit: bool = False
-    partial: bool = False
-
-
-def encode_next(tag: int, request: Next, index: int) -> bytes:
-    flags = request.explicit | request.partial << 1
-    return _NEXT.pack(12, 0x01, flags, tag, request.count, index, request.wait_ms)
-
-
-def encode_info(tag: int) -> bytes:
-    return _HEADER.pack(4, 0x02, 0, tag)
-
-
-def encode_ping(tag: int, body: bytes) -> bytes:
-    return _HEADER.pack(4 + len(body), 0x03, 0, tag) + body
-
-
-def encode_auth(tag: int, token: bytes) -> bytes:
-    return _HEADER.pack(4 + len(token), 0x04, 0, tag) + token
-
-
 class Frame(NamedTuple):
-    """One frame of a reply, of a kind, flags and size that fit each other."""
+    """One frame of a reply."""
 
     kind: int
     flags: int
@@ -80,14 +50,6 @@ class Frame(NamedTuple):
     def has_more(self) -> bool:
         """Returns whether another frame of the same reply follows."""
         return bool(self.flags & _MORE)
-
-
-class Refusal(NamedTuple):
-    """The content of an ERROR frame."""
-
-    code: int
-    retry_after: float | None
-    message: str
 
 
 class FrameReader:
@@ -105,36 +67,18 @@ class FrameReader:
         if len(self._input) < 4:
             return None
         length = int.from_bytes(self._input[:4], "little")
-        if not 4 <= length <= MAX_REPLY_LENGTH:
-            raise BadReplyError(_bad_length(length, bytes(self._input[:200])))
+        if not 4 <= length <= _MAX_REPLY_LENGTH:
+            raise BadReplyError(_what_answers(length, bytes(self._input[:200])))
         if len(self._input) < 4 + length:
             return None
         _, kind, flags, tag = _HEADER.unpack_from(self._input)
         body = bytes(self._input[_HEADER.size : 4 + length])
         del self._input[: 4 + length]
-        _check(kind, flags, len(body))
         return Frame(kind, flags, tag, body)
 
 
-def _check(kind: int, flags: int, size: int) -> None:
-    if kind not in _FLAGS:
-        raise BadReplyError(f"frame kind 0x{kind:02x} is unknown to protocol version 1")
-    if flags & ~_FLAGS[kind]:
-        raise BadReplyError(f"flags 0x{flags:02x} do not fit frame kind 0x{kind:02x}")
-    fits = {
-        RUNS: size > 0 and size % _RUN.size == 0,
-        LIST: size > 0 and size % 8 == 0,
-        INFO: size > 0,
-        PONG: size <= 64,
-        OK: size == 0,
-        ERROR: size >= _ERROR_HEAD.size,
-    }
-    if not fits[kind]:
-        raise BadReplyError(f"a body of {size} bytes does not fit frame kind 0x{kind:02x}")
-
-
-def _bad_length(length: int, start: bytes) -> str:
-    """Describes an answer that cannot be a frame, and names the server that sent it."""
+def _what_answers(length: int, start: bytes) -> str:
+    """Describes an answer that cannot be a frame, in the words of the server that sent it."""
     line = next((line for line in start.replace(b"\r", b"\n").split(b"\n") if line), b"")
     shown = line[:60].decode("utf-8", "replace")
     if start[:2] == b"\x15\x03":
@@ -148,82 +92,170 @@ def _bad_length(length: int, start: bytes) -> str:
         return f"it answers as Redis does ({shown!r}): is this the port of a Redis server?"
     if all(32 <= byte < 127 or byte in b"\r\n" for byte in start[:4]):
         return f"it answers in text ({shown!r})"
-    return f"a frame with a length of {length}; 4 to {MAX_REPLY_LENGTH} are allowed"
+    return f"a frame with a length of {length}; 4 to {_MAX_REPLY_LENGTH} are allowed"
+
+
+class Refusal(NamedTuple):
+    """The content of an ERROR frame."""
+
+    code: int
+    action: int
+    retry_after: float
+    message: str
 
 
 def parse_refusal(body: bytes) -> Refusal:
-    """Reads the body of an ERROR frame."""
-    code, _, retry_after_ms = _ERROR_HEAD.unpack_from(body)
-    shown = body[_ERROR_HEAD.size :][:MAX_MESSAGE_SIZE].decode("utf-8", "replace")
-    message = "".join(" " if ord(c) < 32 or 127 <= ord(c) < 160 else c for c in shown)
-    return Refusal(code, retry_after_ms / 1000 if retry_after_ms else None, message)
+    """Reads the body of an ERROR frame. The message becomes one printable line."""
+    if len(body) < _ERROR_HEAD.size:
+        raise BadReplyError(f"an ERROR of {len(body)} bytes; it has at least {_ERROR_HEAD.size}")
+    code, action, _, retry_after_ms = _ERROR_HEAD.unpack_from(body)
+    shown = body[_ERROR_HEAD.size :][:_MAX_MESSAGE_BYTES].decode("utf-8", "replace")
+    message = "".join(c if c.isprintable() else " " for c in shown)
+    return Refusal(code, action, retry_after_ms / 1000, message)
 
 
-class IdCollector:
-    """Joins the frames of a reply to NEXT, and checks the promises that a client can check."""
+class Request(Generic[T]):
+    """A request, and its reply while that comes."""
 
-    def __init__(self, asked: Next) -> None:
-        self._asked = asked
-        self._kind = 0
-        self._runs: Runs = []
-        self._found = 0
-        self._last = -1
+    #: The time that the daemon may take before it answers.
+    wait_s = 0.0
+    #: When it was sent, or the reply before it ended: by the monotonic clock, and by the wall.
+    began = began_wall = 0.0
 
-    def add(self, frame: Frame) -> Runs | None:
-        """Adds the next frame. Returns the IDs with the last one."""
-        is_wanted = frame.kind == LIST or (frame.kind == RUNS and not self._asked.explicit)
-        if not is_wanted or self._kind not in (0, frame.kind):
-            raise BadReplyError("the reply has a frame of the wrong kind")
-        self._kind = frame.kind
-        if frame.kind == RUNS:
-            for first, count, stride in _RUN.iter_unpack(frame.body):
-                self._add_run(first, count, stride)
-        else:
-            self._add_list(struct.unpack(f"<{len(frame.body) // 8}Q", frame.body))
-        if frame.has_more:
-            return None
-        if self._found < self._asked.count and not self._asked.partial:
+    def __init__(self, kind: int, flags: int = 0, body: bytes = b"") -> None:
+        self._kind, self._flags, self._body = kind, flags, body
+
+    def encode(self, tag: int) -> bytes:
+        """Returns the bytes of the request."""
+        body = self._body
+        return _HEADER.pack(4 + len(body), self._kind, self._flags, tag) + body
+
+    def add(self, frame: Frame) -> T | None:
+        """Adds a frame of the reply. Returns the result with the last one."""
+        raise NotImplementedError
+
+
+class Welcome(NamedTuple):
+    """What a daemon says in its greeting."""
+
+    #: How long an ID may be handed out after its reply.
+    good_for_s: float
+    max_count: int
+    #: Another one with each start of a daemon.
+    instance: int
+    #: One number for each worker ID that the daemon uses.
+    claims: frozenset[int]
+
+
+class Hello(Request[Welcome]):
+    """The first request of a connection. Who connects has a limit for its reply."""
+
+    wait_s = 3_600.0
+
+    def __init__(self, token: bytes | None) -> None:
+        super().__init__(0x04, 0, _MAGIC + bytes([VERSION, 0]) + (token or b""))
+
+    def add(self, frame: Frame) -> Welcome:
+        body = _body_of(frame, _WELCOME)
+        if len(body) < _WELCOME_HEAD.size or len(body) % 8:
+            raise BadReplyError(f"a body of {len(body)} bytes is no WELCOME")
+        version, _, good_for_ms, max_count, instance = _WELCOME_HEAD.unpack_from(body)
+        if version != VERSION:
             raise BadReplyError(
-                f"the reply has {self._found} IDs and {self._asked.count} were asked for"
+                f"the daemon speaks protocol version {version}, and this client {VERSION}"
             )
-        return self._runs
-
-    def _add_run(self, first: int, count: int, stride: int) -> None:
-        if count == 0:
-            raise BadReplyError("the reply has a run of no IDs")
-        if stride == 0 and count > 1:
-            raise BadReplyError(f"the reply's IDs do not increase: {first} follows {first}")
-        if first + (count - 1) * stride >= _ID_LIMIT:
-            raise BadReplyError(f"the reply has a run from {first} that ends beyond 64 bits")
-        step = stride or 1
-        self._add(range(first, first + count * step, step))
-
-    def _add_list(self, ids: tuple[int, ...]) -> None:
-        if not all(map(operator.lt, ids, ids[1:])):
-            raise BadReplyError("the reply's IDs do not increase within a frame")
-        self._add(ids)
-
-    def _add(self, run: Sequence[int]) -> None:
-        if run[0] <= self._last:
-            raise BadReplyError(f"the reply's IDs do not increase: {run[0]} follows {self._last}")
-        self._last = run[-1]
-        self._found += len(run)
-        if self._found > self._asked.count:
-            raise BadReplyError(f"the reply has more than the {self._asked.count} IDs asked for")
-        self._runs.append(run)
+        if not good_for_ms or not max_count:
+            raise BadReplyError(f"it allows {max_count} IDs, for {good_for_ms} ms")
+        claims = struct.unpack_from(f"<{len(body) // 8 - 2}Q", body, _WELCOME_HEAD.size)
+        return Welcome(good_for_ms / 1000, max_count, instance, frozenset(claims))
 
 
-class InfoCollector:
-    """Joins the frames of a reply to INFO."""
+class Ping(Request[bool]):
+    """Asks whether the daemon answers."""
 
     def __init__(self) -> None:
+        super().__init__(0x03, 0, b"snowbank")
+
+    def add(self, frame: Frame) -> bool:
+        if _body_of(frame, _PONG) != self._body:
+            raise BadReplyError("the reply to PING has other bytes")
+        return True
+
+
+class Info(Request[bytes]):
+    """Asks for the daemon's own words about itself, as JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(0x02)
         self._json = bytearray()
 
     def add(self, frame: Frame) -> bytes | None:
-        """Adds the next frame. Returns the JSON with the last one."""
-        if frame.kind != INFO:
-            raise BadReplyError("the reply has a frame of the wrong kind")
-        self._json += frame.body
-        if len(self._json) > MAX_INFO_SIZE:
-            raise BadReplyError(f"the INFO reply exceeds {MAX_INFO_SIZE} bytes")
+        self._json += _body_of(frame, _INFO)
+        if len(self._json) > _MAX_INFO_BYTES:
+            raise BadReplyError(f"the INFO reply exceeds {_MAX_INFO_BYTES} bytes")
         return None if frame.has_more else bytes(self._json)
+
+
+class Next(Request["list[Run]"]):
+    """Asks for IDs, and checks the promises that a client can check."""
+
+    #: The highest ID that this connection had of the source.
+    highest = -1
+
+    def __init__(self, count: int, source: bytes, wait_s: float, partial: bool) -> None:
+        super().__init__(0x01, partial << 1)
+        self.source, self.wait_s, self._partial = source, wait_s, partial
+        self._count = count
+        self._body = _NEXT.pack(count, int(wait_s * 1000)) + source
+        self._seen_kind = self._found = 0
+        self._runs: list[Run] = []
+
+    def limit(self, max_count: int) -> None:
+        """Lowers the count to what the daemon allows, if fewer are welcome."""
+        if self._partial and self._count > max_count:
+            self._count = max_count
+            self._body = _NEXT.pack(max_count, int(self.wait_s * 1000)) + self.source
+
+    def add(self, frame: Frame) -> list[Run] | None:
+        if frame.kind not in (_RUNS, _LIST) or self._seen_kind not in (0, frame.kind):
+            raise BadReplyError(_wrong_kind(frame))
+        self._seen_kind, body = frame.kind, frame.body
+        size = _RUN.size if frame.kind == _RUNS else 8
+        if not body or len(body) % size:
+            raise BadReplyError(f"a body of {len(body)} bytes does not hold IDs")
+        if frame.kind == _RUNS:
+            for first, count, stride in _RUN.iter_unpack(body):
+                if not count or not stride:
+                    raise BadReplyError(f"a run of {count} IDs with a stride of {stride}")
+                self._add(range(first, first + count * stride, stride))
+        else:
+            ids = struct.unpack(f"<{len(body) // 8}Q", body)
+            if not all(map(operator.lt, ids, ids[1:])):
+                raise BadReplyError("the reply's IDs do not increase within a frame")
+            self._add(ids)
+        if frame.has_more:
+            return None
+        if self._found < self._count and not self._partial:
+            raise BadReplyError(f"{self._found} IDs came, and {self._count} were asked for")
+        return self._runs
+
+    def _add(self, run: Sequence[int]) -> None:
+        if run[0] <= self.highest:
+            raise BadReplyError(f"its IDs do not increase: {run[0]} follows {self.highest}")
+        if run[-1] > _ID_MAX:
+            raise BadReplyError(f"the ID {run[-1]} is above 2^63 - 1")
+        self.highest = run[-1]
+        self._found += len(run)
+        if self._found > self._count:
+            raise BadReplyError(f"more than the {self._count} IDs came that were asked for")
+        self._runs.append(run)
+
+
+def _body_of(frame: Frame, kind: int) -> bytes:
+    if frame.kind != kind:
+        raise BadReplyError(_wrong_kind(frame))
+    return frame.body
+
+
+def _wrong_kind(frame: Frame) -> str:
+    return f"a frame of kind 0x{frame.kind:02x} is no reply to the request"

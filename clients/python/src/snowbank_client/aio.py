@@ -1,20 +1,57 @@
-"""The client for asyncio."""
+"""The client for asyncio, on its own event loop or uvloop's."""
 
 from __future__ import annotations
 
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Iterable
+from time import monotonic
+from time import time as wall
 from typing import Any
 
 from . import _fork, _options
 from ._batch import Batch
-from ._clock import CLOCK, clock_ns
-from ._errors import ClosedError, DeadlineError, ForkedError, SnowbankError, WrongLoopError, join
-from ._ids import EMPTY, Buffer, FetchRequest, IdsOptions, fetch
-from ._info import Info
-from ._pool import Deadline, Pool
-from .client import batch_request, call_timeout
+from ._buffer import Buffer, error_of, failed
+from ._call import Calls, Deadline
+from ._errors import ForkedError, WrongLoopError
+from ._options import Options, check_count, seconds
+from ._shared import Shared
+from ._stats import OnEvent, Stats
+from .client import call_options
+
+
+class _State:
+    """The connections of a client. The finalizer of the client holds it, and not the client."""
+
+    def __init__(self, options: Options) -> None:
+        self.shared = Shared(options)
+        self.calls: Calls | None = None
+        self._generation = _fork.generation
+
+    def get(self) -> Calls:
+        """Returns the connections, which belong to the loop and the process of the first call."""
+        self.shared.check()
+        if self.calls is None:
+            self.calls = Calls(self.shared)
+            self._generation = _fork.generation
+        self.check(self.calls)
+        return self.calls
+
+    def check(self, calls: Calls) -> None:
+        """Raises an error in a child, and on another loop."""
+        if self._generation != _fork.generation:
+            raise ForkedError
+        if asyncio.get_running_loop() is not calls.loop:
+            raise WrongLoopError
+
+    def abandon(self) -> None:
+        """Closes the connections of a client that nobody can reach any more."""
+        if self.calls is None or self._generation != _fork.generation:
+            return
+        try:
+            self.calls.loop.call_soon_threadsafe(self.calls.close)
+        except RuntimeError:
+            self.calls.release()
 
 
 class AsyncClient:
@@ -26,92 +63,73 @@ class AsyncClient:
 
     def __init__(
         self,
-        addresses: str | Iterable[str] = "127.0.0.1:7660",
+        endpoints: str | Iterable[str] = "127.0.0.1:7660",
         *,
+        source: str | None = None,
+        timeout: float = 5.0,
         token: str | bytes | None = None,
         token_file: str | None = None,
         ca_file: str | None = None,
         cert_file: str | None = None,
         key_file: str | None = None,
         server_name: str | None = None,
-        timeout: float = 5.0,
-        connect_timeout: float = 2.0,
-        answer_timeout: float = 1.0,
-        backoff: tuple[float, float] = (0.05, 5.0),
-        take_turns: bool = False,
         prefer_first: bool = False,
+        take_turns: bool = False,
+        on_event: OnEvent | None = None,
     ) -> None:
-        self._options = _options.make(
-            addresses,
+        options = _options.make(
+            endpoints,
+            source=source,
+            timeout=timeout,
             token=token,
             token_file=token_file,
             ca_file=ca_file,
             cert_file=cert_file,
             key_file=key_file,
             server_name=server_name,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            answer_timeout=answer_timeout,
-            backoff=backoff,
-            take_turns=take_turns,
             prefer_first=prefer_first,
+            take_turns=take_turns,
+            on_event=on_event,
         )
-        self._generation = _fork.generation
-        self._pool: Pool | None = None
-        self._is_closed = False
-        self._buffers: weakref.WeakSet[AsyncIds] = weakref.WeakSet()
+        self._state = _State(options)
+        weakref.finalize(self, self._state.abandon)
 
     async def batch(
-        self,
-        count: int,
-        *,
-        source: int | str = 0,
-        max_wait: float | None = None,
-        partial: bool = False,
-        explicit: bool = False,
-        timeout: float | None = None,
+        self, count: int, *, source: str | None = None, timeout: float | None = None
     ) -> Batch:
         """Fetches `count` IDs, as `Client.batch` does."""
-        request, allowed = batch_request(
-            self._options,
-            count,
-            source=source,
-            max_wait=max_wait,
-            partial=partial,
-            explicit=explicit,
-            timeout=timeout,
-        )
-        pool = self._get()
-        return await pool.batch(request, Deadline(pool.loop, allowed))
+        name, allowed = call_options(self._state.shared.options, source, timeout)
+        check_count(count)
+        return await self._state.get().batch(count, name, Deadline(allowed))
 
-    def ids(
-        self,
-        *,
-        source: int | str = 0,
-        max_batch: int = 10_000,
-        max_age: float = 1.0,
-        timeout: float | None = None,
-    ) -> AsyncIds:
+    def ids(self, *, source: str | None = None, timeout: float | None = None) -> AsyncIds:
         """Makes a buffer that hands out IDs one at a time, as `Client.ids` does."""
-        allowed = self._options.timeout if timeout is None else timeout
-        return AsyncIds(self, IdsOptions.make(source, max_batch, max_age, allowed))
+        return AsyncIds(self, *call_options(self._state.shared.options, source, timeout))
 
-    async def info(self, *, timeout: float | None = None) -> Info:
-        """Asks the daemon in use for its version, limits and sources."""
-        pool = self._get()
-        return await pool.info(Deadline(pool.loop, call_timeout(self._options, timeout)))
+    async def ping(self, *, timeout: float | None = None) -> None:
+        """Raises an error unless a daemon answers."""
+        _, allowed = call_options(self._state.shared.options, None, timeout)
+        await self._state.get().ping(Deadline(allowed))
 
-    def endpoint_errors(self) -> list[SnowbankError]:
-        """Returns the error of each endpoint that has failed since it last served."""
-        return [] if self._pool is None else self._pool.errors()
+    def stats(self) -> Stats:
+        """Returns what the client did, at once."""
+        calls = self._state.calls
+        return self._state.shared.stats(None if calls is None else calls.endpoint)
 
-    async def aclose(self) -> None:
-        """Closes the connections. Calls that wait, and later ones, raise `ClosedError`."""
-        self._is_closed = True
-        _drop(self._buffers)
-        if self._pool is not None and self._generation == _fork.generation:
-            self._check_loop(self._pool)
-            await self._pool.close()
+    async def aclose(self, timeout: float | None = None) -> None:
+        """Closes the connections, as `Client.close` does."""
+        drains_for = None if timeout is None else seconds("timeout", timeout)
+        shared, calls = self._state.shared, self._state.calls
+        if calls is not None:
+            self._state.check(calls)
+        shared.close()
+        if calls is not None:
+            if drains_for is not None:
+                await calls.drain(drains_for)
+            calls.close()
+            # The sockets are closed in the loop's next turn.
+            await asyncio.sleep(0)
+        shared.void()
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -120,86 +138,65 @@ class AsyncClient:
         await self.aclose()
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {', '.join(a.text for a in self._options.addresses)}>"
-
-    def _get(self) -> Pool:
-        if self._is_closed:
-            raise ClosedError
-        if self._pool is None:
-            self._generation = _fork.generation
-            loop, buffers = asyncio.get_running_loop(), self._buffers
-            self._pool = Pool(self._options, loop, lambda: _drop(buffers))
-        elif self._generation != _fork.generation:
-            raise ForkedError
-        self._check_loop(self._pool)
-        return self._pool
-
-    def _check_loop(self, pool: Pool) -> None:
-        if asyncio.get_running_loop() is not pool.loop:
-            raise WrongLoopError
-
-    def _start(self, request: FetchRequest) -> Any:
-        pool = self._get()
-        task = pool.loop.create_task(fetch(pool, request))
-        # Nobody may ever ask for the error of a fetch ahead.
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return task
+        return f"<AsyncClient of {', '.join(map(str, self._state.shared.options.endpoints))}>"
 
 
-def _drop(buffers: Iterable[AsyncIds]) -> None:
-    for ids in list(buffers):
-        ids._slice = EMPTY
-        ids._buffer.drop()
-
-
-class AsyncIds:
+class AsyncIds(Buffer):
     """A buffer that hands out IDs one at a time, as `Ids` does, to the tasks of one event loop."""
 
-    def __init__(self, client: AsyncClient, options: IdsOptions) -> None:
-        self._client = client
-        self._options = options
-        self._slice = EMPTY
-        self._buffer = Buffer(options, client._start)
-        client._buffers.add(self)
+    def __init__(self, client: AsyncClient, source: bytes, timeout: float) -> None:
+        self._client, self._source = client, source
+        super().__init__(client._state.shared, timeout)
 
     async def next(self) -> int:
         """Returns the next ID: from the buffer, or with the next reply if it is empty."""
-        current = self._slice
-        if current.generation == _fork.generation and clock_ns(CLOCK) < current.good_until_ns:
-            try:
-                return current.pop()
-            except IndexError:
-                pass
-        return await self._restock()
+        stock = self._stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            return await self._refill(False)
+        stock.used = now = monotonic()
+        # The token last: a signal handler may have forked since the ID was taken.
+        if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
+            return taken
+        return await self._refill(True)
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
 
     __anext__ = next
 
-    async def _restock(self) -> int:
-        loop = self._client._get().loop
-        deadline = loop.time() + self._options.timeout
+    def _begin_fetch(self, count: int, deadline: Deadline) -> asyncio.Task[Any]:
+        calls = self._client._state.get()
+        task = calls.loop.create_task(calls.fetch(count, self._source, deadline))
+        # Nobody may ever ask for the error of a fetch ahead.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    async def _refill(self, is_skipped: bool) -> int:
+        calls = self._client._state.get()
+        deadline = Deadline(self._timeout)
         while True:
-            if self._client._is_closed:
-                raise ClosedError
-            # Another task may have restocked meanwhile.
-            current = self._slice
-            is_good = clock_ns(CLOCK) < current.good_until_ns
-            if not (is_good and current.ids):
-                cut = self._buffer.cut(len(current.ids))
-                current = self._slice = EMPTY if cut is None else cut
+            self._shared.check()
+            is_filled = self._fill(is_skipped)
+            is_skipped = False
+            stock, fetch = self._stock, self._join(deadline)
+            if is_filled:
+                taken = stock.pop()
+                stock.used = monotonic()
+                if stock.is_good(self._shared.token):
+                    return taken
+                is_skipped = True
+                continue
+            self._waiting += 1
             try:
-                return current.pop()
-            except IndexError:
-                pass
-            left = deadline - loop.time()
-            if left <= 0:
-                last = join(self._client.endpoint_errors())
-                raise DeadlineError(self._options.timeout, None, last)
-            pending = self._buffer.fetch
-            if pending is not None:
                 # A caller that is cancelled leaves the fetch to the others.
-                await asyncio.wait({pending}, timeout=left)
-                if self._buffer.failed(pending):
-                    raise self._buffer.error(pending)
+                await asyncio.wait({fetch}, timeout=deadline.left)
+            finally:
+                self._waiting -= 1
+            if not fetch.done() and deadline.left <= 0:
+                raise calls.passed(self._timeout)
+            if failed(fetch):
+                error = error_of(fetch)
+                if error is not None:
+                    raise error
