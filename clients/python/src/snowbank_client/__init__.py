@@ -13,7 +13,6 @@ that are not allowed raise `ValueError` or `TypeError`.
 
 from __future__ import annotations
 
-from ._batch import Batch
 from ._errors import (
     ClosedError,
     CollisionError,
@@ -33,7 +32,6 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncClient",
     "AsyncIds",
-    "Batch",
     "Client",
     "ClosedError",
     "Collision",

@@ -9,16 +9,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections import deque
 from itertools import chain, islice
 from time import monotonic
 from time import time as wall
-from typing import Any, Callable
+from typing import Callable
 
-from ._call import Deadline, Delivery
+from ._call import Calls, Deadline
 from ._errors import ClosedError, DeadlineError
+from ._options import seconds
 from ._shared import Shared
+from ._wire import Next
 
 #: The IDs of the first fetch and at least, and at most.
 _FIRST, _MOST = 16, 10_000
@@ -28,137 +31,160 @@ _QUICK_PART = 4
 
 
 class Stock:
-    """IDs that `next` takes."""
+    """IDs that `next` takes. Any thread may take one."""
 
-    __slots__ = ("began", "ids", "opened", "pop", "size", "token", "until", "used", "wall_until")
+    __slots__ = (
+        "batch",
+        "ids",
+        "opened",
+        "pop",
+        "size",
+        "skipped",
+        "token",
+        "until",
+        "used",
+        "wall_until",
+    )
 
-    def __init__(self, delivery: Delivery, ids: deque[int]) -> None:
-        self.ids = ids
+    def __init__(self, batch: Next, ids: deque[int]) -> None:
+        self.batch, self.ids, self.size, self.token = batch, ids, len(ids), batch.token
         #: Takes one ID. It is one step of the interpreter, so that threads share a stock.
         self.pop: Callable[[], int] = ids.popleft
-        self.size = len(ids)
-        self.until, self.wall_until = delivery.until, delivery.wall_until
-        self.began, self.token = delivery.began, delivery.token
+        self.until = batch.began + batch.good_for_s
+        self.wall_until = batch.began_wall + batch.good_for_s
         self.opened = monotonic()
-        #: When the last ID was taken.
-        self.used = self.began
+        #: When the last ID was taken, and how many were taken that are not good any more.
+        self.used, self.skipped = batch.began, 0
 
     @property
     def handed_out(self) -> int:
-        """Returns how many IDs were taken."""
-        return self.size - len(self.ids)
+        return self.size - len(self.ids) - self.skipped
 
     @property
     def oldest_s(self) -> float:
-        """Returns the highest age at which it handed out an ID."""
-        return self.used - self.began
-
-    def is_good(self, token: object) -> bool:
-        """Returns whether its IDs may be handed out."""
-        return monotonic() < self.until and wall() < self.wall_until and self.token is token
+        return self.used - self.batch.began
 
 
-EMPTY = Stock(Delivery([], 0.0, 0.0, 0.0, 0.0, None), deque())
+EMPTY = Stock(Next(1, b"", 0.0), deque())
 
 
 class Buffer:
-    """The IDs of `Ids` and `AsyncIds`. The caller lets one thread at a time in."""
+    """The IDs of `Ids` and `AsyncIds`. All but `stock` belongs to the client's event loop."""
 
-    def __init__(self, shared: Shared, timeout: float) -> None:
-        self._shared, self._timeout = shared, timeout
-        self._reset()
-        shared.add(self)
+    def __init__(self, shared: Shared, source: bytes, timeout: float) -> None:
+        self._shared, self._source, self._timeout = shared, source, timeout
+        self.reset()
+        with shared.lock:
+            shared.buffers.add(self)
 
-    def _begin_fetch(self, count: int, deadline: Deadline) -> Any:
-        """Begins a fetch. Returns its future."""
-        raise NotImplementedError
-
-    def _reset(self) -> None:
+    def reset(self) -> None:
         """Forgets everything, as a child does."""
-        self._stock = EMPTY
+        self.stock = EMPTY
         self._second: deque[int] = deque()
-        self._batch: Delivery | None = None
-        self._handed_out = 0
-        self._size = _FIRST
-        #: The calls that wait for a fetch.
-        self._waiting = 0
+        #: What was handed out of the batch, and how many the next one has.
+        self._handed_out, self._size = 0, _FIRST
         #: The fetch in flight, or one whose IDs were not opened yet.
-        self._fetch: Any = None
+        self._fetch: asyncio.Task[Next] | None = None
         self._deadline = Deadline(0.0)
+        self._waiting = 0
 
-    def _fill(self, is_skipped: bool) -> bool:
-        """Puts IDs where `next` takes them. Returns False if a fetch is to be waited for.
+    def deadline(self, timeout: float | None) -> Deadline:
+        """Returns the end of a call. None stands for the buffer's own time."""
+        return Deadline(self._timeout if timeout is None else seconds("timeout", timeout))
 
-        `is_skipped` says that an ID was taken, and was too old.
-        """
+    async def next(self, calls: Calls, deadline: Deadline) -> int:
+        """Returns the next ID after `stock` had none."""
+        self._shared.check(is_new=True)
+        calls.in_flight += 1
+        self._waiting += 1
+        try:
+            while deadline.left:
+                fetch = self._fill(calls)
+                if fetch is None:
+                    taken = self._take()
+                    if taken is not None:
+                        return taken
+                    continue
+                # A fetch does not end before a call that waits for it, nor with one that leaves.
+                self._deadline.at = max(self._deadline.at, deadline.at)
+                await asyncio.wait({fetch}, timeout=deadline.left)
+                if fetch.done() and (fetch.cancelled() or fetch.exception()):
+                    self._raise(fetch)
+                self._shared.check()
+            raise calls.passed(deadline)
+        finally:
+            self._waiting -= 1
+            calls.in_flight -= 1
+
+    def _take(self) -> int | None:
+        stock = self.stock
+        try:
+            taken = stock.pop()
+        except IndexError:
+            # Other threads were faster.
+            return None
+        stock.used = monotonic()
+        if self._is_good(stock):
+            return taken
+        stock.skipped += 1
+        return None
+
+    def _is_good(self, stock: Stock) -> bool:
+        is_young = monotonic() < stock.until and wall() < stock.wall_until
+        return is_young and stock.token is self._shared.token
+
+    def _raise(self, fetch: asyncio.Task[Next]) -> None:
+        """Raises the error of a fetch, unless its deadline passed: the call has its own."""
+        error = ClosedError() if fetch.cancelled() else fetch.exception()
+        if error is not None and not isinstance(error, DeadlineError):
+            raise copy.copy(error)
+
+    def _fill(self, calls: Calls) -> asyncio.Task[Next] | None:
+        """Puts IDs into the stock. Returns a fetch if that is to be waited for."""
         while True:
-            stock, batch = self._stock, self._batch
-            is_good = stock.is_good(self._shared.token)
+            stock = self.stock
+            is_good = self._is_good(stock)
             if is_good and stock.ids:
-                # Another call filled it.
-                return True
-            self._count(stock, is_skipped)
-            is_skipped = False
-            if batch is not None and is_good and self._second:
-                self._stock = Stock(batch, self._second)
-                self._second = deque()
-                self._ahead(stock, batch)
-                return True
-            if batch is not None and not is_good:
+                return None
+            self._count(stock)
+            if is_good and self._second:
+                # Half is used.
+                is_quick = stock.used - stock.opened <= stock.batch.good_for_s / _QUICK_PART
+                self._size = (4 if is_quick else 2) * self._handed_out
+                self.stock, self._second = Stock(stock.batch, self._second), deque()
+                if self._fetch is None or self._has_failed(self._fetch):
+                    self._begin(calls)
+                return None
+            if not is_good and stock is not EMPTY:
                 self._size = 2 * self._handed_out
                 self._shared.counters.dropped += len(self._second)
-            self._stock, self._batch, self._second = EMPTY, None, deque()
-            if not self._open():
-                return False
+            self.stock, self._second = EMPTY, deque()
+            if self._fetch is None or self._has_failed(self._fetch):
+                self._begin(calls)
+            fetch = self._fetch
+            if fetch is None or not fetch.done():
+                return fetch
+            self._fetch = None
+            self._open(fetch.result())
 
-    def _count(self, stock: Stock, is_skipped: bool) -> None:
+    def _count(self, stock: Stock) -> None:
         """Adds the figures of a stock that is left."""
-        counters, handed_out = self._shared.counters, stock.handed_out - is_skipped
-        self._handed_out += handed_out
-        counters.ids += handed_out
-        counters.dropped += stock.size - handed_out
+        counters = self._shared.counters
+        self._handed_out += stock.handed_out
+        counters.ids += stock.handed_out
+        counters.dropped += stock.size - stock.handed_out
         counters.oldest_s = max(counters.oldest_s, stock.oldest_s)
 
-    def _ahead(self, first: Stock, batch: Delivery) -> None:
-        """Fetches the next batch, now that half of this one is used."""
-        is_quick = first.used - first.opened <= batch.good_for_s / _QUICK_PART
-        self._size = 2 * self._handed_out * (2 if is_quick else 1)
-        if self._fetch is None or failed(self._fetch):
-            self._begin()
-
-    def _open(self) -> bool:
-        """Opens the batch of the fetch, or begins one."""
-        if self._fetch is None or failed(self._fetch):
-            self._begin()
-        if not self._fetch.done():
-            return False
-        batch: Delivery = self._fetch.result()
-        self._fetch = None
+    def _open(self, batch: Next) -> None:
         ids = chain.from_iterable(batch.runs)
-        count = sum(map(len, batch.runs))
-        self._batch, self._handed_out = batch, 0
-        self._stock = Stock(batch, deque(islice(ids, (count + 1) // 2)))
-        self._second = deque(ids)
-        return True
+        self.stock = Stock(batch, deque(islice(ids, (batch.found + 1) // 2)))
+        self._second, self._handed_out = deque(ids), 0
 
-    def _begin(self) -> None:
+    def _begin(self, calls: Calls) -> None:
         count = min(max(self._size, self._waiting, _FIRST), _MOST)
         self._deadline = Deadline(self._timeout)
-        self._fetch = self._begin_fetch(count, self._deadline)
+        self._fetch = calls.start(calls.fetch(count, self._source, self._deadline))
 
-    def _join(self, deadline: Deadline) -> Any:
-        """Returns the fetch, which does not end before this call."""
-        self._deadline.at = max(self._deadline.at, deadline.at)
-        return self._fetch
-
-
-def failed(fetch: Any) -> bool:
-    """Returns whether a fetch has ended without IDs."""
-    return bool(fetch.done() and (fetch.cancelled() or fetch.exception() is not None))
-
-
-def error_of(fetch: Any) -> BaseException | None:
-    """Returns what a call raises that waited for this fetch."""
-    error = ClosedError() if fetch.cancelled() else fetch.exception()
-    # A deadline of the fetch is none of the call.
-    return None if isinstance(error, DeadlineError) else copy.copy(error)
+    @staticmethod
+    def _has_failed(fetch: asyncio.Task[Next]) -> bool:
+        return fetch.done() and (fetch.cancelled() or fetch.exception() is not None)

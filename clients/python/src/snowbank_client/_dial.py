@@ -7,29 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import encodings.idna  # noqa: F401  (a fork may come while another thread imports it)
 import random
 import socket
 import ssl
 import threading
-from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple, TypeVar
+from typing import Any, Callable, NamedTuple
 
 from ._address import Address
-from ._errors import EndpointError, describe
+from ._errors import EndpointError, SnowbankError, describe
 from ._options import Options
 from ._row import Row
-from ._wire import Hello, Welcome
+from ._wire import Hello
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class SocketAddress:
-    """One socket address of an endpoint."""
-
-    family: int
-    #: As Python's `socket` takes it.
-    where: Any
+#: The family and address of a socket, as Python's `socket` takes them.
+SocketAddress = tuple[int, Any]
 
 
 class _Prepared(NamedTuple):
@@ -40,55 +32,48 @@ class _Prepared(NamedTuple):
     context: ssl.SSLContext | None
 
 
-class Connection(NamedTuple):
-    """A connection that has been greeted."""
-
-    row: Row
-    welcome: Welcome
-
-
 class Dialer:
     """Makes the connections of one endpoint."""
 
     def __init__(self, address: Address, options: Options) -> None:
-        self._address, self._options = address, options
-        #: Look-ups that never end are not joined by further ones.
+        self.name, self._address, self._options = str(address), address, options
+        #: A look-up that does not end is not joined by further ones.
         self._preparing: asyncio.Future[_Prepared] | None = None
         self._last: SocketAddress | None = None
 
-    async def dial(self) -> Connection:
+    async def dial(self) -> Row:
         """Connects and greets. Raises EndpointError, or RefusedError if a daemon says so."""
         limit = self._options.times.connect
         try:
             return await asyncio.wait_for(self._dial(), limit)
+        except SnowbankError:
+            raise
         except asyncio.TimeoutError:
-            raise self._error(f"it accepts, and does not greet within {limit:g} s") from None
-
-    async def _dial(self) -> Connection:
-        try:
-            prepared = await self._prepare()
-            opened = await self._open(prepared.found)
+            raise EndpointError(self.name, f"it does not greet within {limit:g} s") from None
         except (OSError, ValueError) as error:
-            if isinstance(error, EndpointError):
-                raise
-            raise self._error(describe(error)) from None
-        row = Row(str(self._address), opened, self._options.times.answer)
+            raise EndpointError(self.name, describe(error)) from None
+
+    async def _dial(self) -> Row:
+        address, prepared = self._address, await self._prepare()
+        opened = await self._open(prepared.found)
+        row = Row(self.name, opened, self._options.times.answer)
         loop = asyncio.get_running_loop()
         try:
-            if self._address.path:
+            if address.path:
                 await loop.create_unix_connection(lambda: row, sock=opened)
             else:
-                server_name = self._options.server_name or self._address.host.partition("%")[0]
-                name = server_name if prepared.context else None
+                name = self._options.server_name or address.host.partition("%")[0]
                 await loop.create_connection(
-                    lambda: row, sock=opened, ssl=prepared.context, server_hostname=name
+                    lambda: row,
+                    sock=opened,
+                    ssl=prepared.context,
+                    server_hostname=name if prepared.context else None,
                 )
-            return Connection(row, await row.send(Hello(prepared.token)))
-        except BaseException as error:
-            row.end(self._error("the dial was given up"))
-            if isinstance(error, (OSError, ValueError)) and not isinstance(error, EndpointError):
-                raise self._error(describe(error)) from None
+            row.welcome = (await row.send(Hello(prepared.token))).welcome
+        except BaseException:
+            row.end(EndpointError(self.name, "the greeting was given up"))
             raise
+        return row
 
     async def _prepare(self) -> _Prepared:
         """Looks the name up, and reads the files."""
@@ -100,7 +85,7 @@ class Dialer:
         limit = options.times.resolve
         await asyncio.wait({self._preparing}, timeout=limit)
         if not self._preparing.done():
-            raise self._error(f"its name was not resolved within {limit:g} s")
+            raise EndpointError(self.name, f"its name was not resolved within {limit:g} s")
         return self._preparing.result()
 
     async def _open(self, found: list[SocketAddress]) -> socket.socket:
@@ -111,69 +96,51 @@ class Dialer:
         reasons = []
         for where in found[start:] + found[:start]:
             self._last = where
-            opened = socket.socket(where.family, socket.SOCK_STREAM)
+            opened = socket.socket(where[0], socket.SOCK_STREAM)
             try:
                 opened.setblocking(False)
                 if not self._address.path:
                     # Without it the kernel may hold a small request back.
                     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connecting = asyncio.get_running_loop().sock_connect(opened, where.where)
+                connecting = asyncio.get_running_loop().sock_connect(opened, where[1])
                 await asyncio.wait_for(connecting, self._options.times.accept)
-            except (OSError, asyncio.TimeoutError) as error:
+            except BaseException as error:
                 opened.close()
-                ip = f" ({where.where[0]})" if self._address.is_name else ""
-                reasons.append(f"cannot connect: {describe(error)}{ip}")
-            except BaseException:
-                opened.close()
-                raise
+                if not isinstance(error, (OSError, asyncio.TimeoutError)):
+                    raise
+                reasons.append(describe(error))
             else:
                 return opened
-        raise self._error(", ".join(reasons))
-
-    def _error(self, reason: str) -> EndpointError:
-        return EndpointError(str(self._address), reason)
+        raise EndpointError(self.name, f"cannot connect: {', '.join(reasons)}")
 
 
 def resolve(host: str, port: int) -> list[SocketAddress]:
     """Looks a name up. Tests put another function in its place."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(SocketAddress(family, where) for family, _, _, _, where in found))
+    return list(dict.fromkeys((family, where) for family, _, _, _, where in found))
 
 
 def _prepare(address: Address, options: Options) -> _Prepared:
-    if address.path:
-        found = [SocketAddress(getattr(socket, "AF_UNIX", 0), address.path)]
-    else:
+    found = [(getattr(socket, "AF_UNIX", 0), address.path)]
+    if not address.path:
         found = resolve(address.host, address.port)
-    if not found:
-        raise OSError("the name has no address")
     return _Prepared(found, options.read_token(), options.tls_context() if address.tls else None)
 
 
-def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+def _in_thread(work: Callable[[], _Prepared]) -> asyncio.Future[_Prepared]:
     """Runs work that may block in a thread of its own, which does not keep the process alive."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    done: asyncio.Future[_Prepared] = loop.create_future()
     # Nobody may wait for it any more.
     done.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
-    def deliver(result: T | None, error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
-
     def run() -> None:
-        result, error = None, None
-        try:
-            result = work()
-        except Exception as raised:
-            error = raised
         # The loop may be closed by now.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, result, error)
+            try:
+                loop.call_soon_threadsafe(done.set_result, work())
+            except Exception as error:
+                loop.call_soon_threadsafe(done.set_exception, error)
 
     threading.Thread(target=run, name="snowbank-lookup", daemon=True).start()
     return done

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from time import monotonic
 
 from ._address import Address
-from ._dial import Connection, Dialer
+from ._dial import Dialer
 from ._errors import SnowbankError
 from ._options import Options
+from ._row import Row
 
 
-class Endpoint:
+class Endpoint(Dialer):
     """One name with a port, or a Unix socket."""
 
     def __init__(self, address: Address, options: Options) -> None:
-        self.name = address.text
-        self.dialer = Dialer(address, options)
-        #: The one for rounds, which has its own look at the name.
-        self.greeter = Dialer(address, options)
-        self.connection: Connection | None = None
+        super().__init__(address, options)
+        self.connection: Row | None = None
+        #: The task that connects, for all calls that wait for it.
+        self.dialing: asyncio.Task[Row] | None = None
         #: The failures since it last answered, and the last of them.
         self.failures = 0
         self.error: SnowbankError | None = None
@@ -38,32 +39,21 @@ class Endpoints:
 
     def __init__(self, options: Options) -> None:
         self._times, self._takes_turns = options.times, options.take_turns
-        self.all = [Endpoint(one, options) for one in options.endpoints]
-        self._current = 0 if options.prefer_first else random.randrange(len(self.all))
-
-    @property
-    def is_lone(self) -> bool:
-        return len(self.all) == 1
-
-    @property
-    def current(self) -> Endpoint:
-        return self.all[self._current]
+        self.all = [Endpoint(address, options) for address in options.endpoints]
+        self.is_lone = len(self.all) == 1
+        self.index = 0 if options.prefer_first else random.randrange(len(self.all))
 
     def pick(self) -> Endpoint:
         """Returns the endpoint of the next try: one that does not rest, or the first to be back."""
         now = monotonic()
-        order = self.all[self._current :] + self.all[: self._current]
+        order = self.all[self.index :] + self.all[: self.index]
         rested = next((one for one in order if one.rests_until <= now), None)
         best = rested or min(order, key=lambda one: one.rests_until)
-        turn = 1 if self._takes_turns and rested else 0
-        self._current = (self.all.index(best) + turn) % len(self.all)
+        turn = 1 if rested and self._takes_turns else 0
+        self.index = (self.all.index(best) + turn) % len(self.all)
         return best
 
-    def answered(self, endpoint: Endpoint) -> None:
-        """Records an answered call."""
-        endpoint.failures, endpoint.error = 0, None
-
-    def failed(self, endpoint: Endpoint, error: SnowbankError, retry_after: float = 0.0) -> None:
+    def failed(self, endpoint: Endpoint, error: SnowbankError, retry_after: float) -> None:
         """Lets an endpoint rest, and goes on to the next one."""
         endpoint.failures += 1
         endpoint.error = error
@@ -71,15 +61,8 @@ class Endpoints:
         if not (self.is_lone and endpoint.failures == 1):
             rest = max(self.backoff(endpoint.failures), self.pause(retry_after))
             endpoint.rests_until = monotonic() + rest
-        if endpoint is self.current and not self._takes_turns:
-            self._current = (self._current + 1) % len(self.all)
-
-    def move_back_to(self, index: int) -> Endpoint | None:
-        """Goes back to an earlier endpoint. Returns the one that is left."""
-        if index >= self._current:
-            return None
-        left, self._current = self.current, index
-        return left
+        if endpoint is self.all[self.index] and not self._takes_turns:
+            self.index = (self.index + 1) % len(self.all)
 
     def backoff(self, failures: int) -> float:
         """Returns a random rest. Its limit doubles with each failure but the first."""

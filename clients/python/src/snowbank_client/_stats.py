@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Callable, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 log = logging.getLogger("snowbank_client")
 log.addHandler(logging.NullHandler())
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(NamedTuple):
     """What a client did in this process."""
 
     #: Calls that were answered.
@@ -29,39 +27,23 @@ class Stats:
     #: The highest age at which a buffer handed out an ID.
     oldest_ms: float
     #: The endpoint that the client is connected to.
-    endpoint: str | None
+    endpoint: Optional[str]  # noqa: UP045
 
 
-@dataclass
-class Counters:
-    """The figures while they grow."""
-
-    calls: int = 0
-    retries: int = 0
-    refusals: int = 0
-    failures: int = 0
-    ids: int = 0
-    dropped: int = 0
-    oldest_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Connected:
+class Connected(NamedTuple):
     """An endpoint greeted."""
 
     endpoint: str
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(NamedTuple):
     """An endpoint cannot be reached, was lost, or is no daemon."""
 
     endpoint: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(NamedTuple):
     """A daemon answered with an ERROR."""
 
     endpoint: str
@@ -70,31 +52,29 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True)
-class Collision:
+class Collision(NamedTuple):
     """Two endpoints hand out the same IDs. Calls fail from now on."""
 
     endpoints: tuple[str, str]
     claim: int
 
 
-@dataclass(frozen=True)
-class CollisionOver:
+class CollisionOver(NamedTuple):
     """They do not any more. Calls go on."""
+
+    endpoints: tuple[str, str]
 
 
 Event = Union[Connected, Failed, Refused, Collision, CollisionOver]
 OnEvent = Callable[[Event], None]
 
-_LEVELS = {Failed: logging.WARNING, Collision: logging.ERROR, CollisionOver: logging.WARNING}
-
 
 def report(event: Event, on_event: OnEvent | None) -> None:
     """Logs an event, and hands it to the application."""
-    log.log(_LEVELS.get(type(event), logging.DEBUG), "%s", event)
-    if on_event is None:
-        return
-    try:
-        on_event(event)
-    except Exception:
-        log.exception("on_event failed")
+    is_bad = isinstance(event, (Failed, Collision))
+    log.log(logging.WARNING if is_bad else logging.DEBUG, "%s", event)
+    if on_event is not None:
+        try:
+            on_event(event)
+        except Exception:
+            log.exception("on_event failed")

@@ -1,72 +1,32 @@
-"""The client for threads."""
+"""The client for threads, and what it has in common with the one for asyncio."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import weakref
 from collections.abc import Coroutine, Iterable, Iterator
 from time import monotonic
 from time import time as wall
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Generic, TypeVar
 
-from . import _fork, _options
-from ._batch import Batch
-from ._buffer import Buffer, error_of, failed
+from . import _options, _shared
+from ._buffer import Buffer
 from ._call import Calls, Deadline
-from ._errors import DeadlineError
+from ._errors import ClosedError
 from ._options import Options, check_count, seconds, source_bytes
 from ._shared import Shared
 from ._stats import OnEvent, Stats
-from ._thread import GRACE_S, Runner, Work
 
 T = TypeVar("T")
 
-
-class _State:
-    """What a client's handles use. The finalizer of the client holds it, and not the client."""
-
-    def __init__(self, options: Options) -> None:
-        self.shared = Shared(options)
-        self.runner: Runner | None = None
-        self.lock = threading.RLock()
-        _fork.register(self)
-
-    def get(self) -> Runner:
-        """Returns the thread of this process, which the first call makes."""
-        with self.lock:
-            self.shared.check()
-            if self.runner is None or self.runner.generation != _fork.generation:
-                self.runner = Runner(self.shared)
-            return self.runner
-
-    def close(self, drains_for: float | None) -> None:
-        """Ends the thread, and waits for its end."""
-        with self.lock:
-            self.shared.close()
-            runner, self.runner = self.runner, None
-        if runner is not None:
-            if drains_for is not None:
-                runner.submit(lambda calls: calls.drain(drains_for)).wait(drains_for + GRACE_S)
-            runner.stop(joins=True)
-        self.shared.void()
-
-    def abandon(self) -> None:
-        """Ends the thread of a client that nobody can reach any more.
-
-        It runs wherever the garbage collector does, so it takes no lock and waits for nothing.
-        """
-        if self.runner is not None:
-            self.runner.stop(joins=False)
-
-    def after_fork(self) -> None:
-        """Leaves the thread of the parent, whose locks may be held by a thread that is not here."""
-        runner, self.runner, self.lock = self.runner, None, threading.RLock()
-        if runner is not None:
-            runner.inherit()
+#: What a call waits beyond its deadline for the client's thread. It fails calls in time by itself,
+#: unless the interpreter is shutting down and runs it no more.
+_GRACE_S = 1.0
 
 
-class Client:
-    """A client for threads. Any number of threads may share it, and it works in forked children.
+class BaseClient:
+    """The options and figures of both clients.
 
     `endpoints` are `host:port`, `[IPv6]:port`, `tls:host:port` or `unix:PATH`: one or several. The
     client begins with a random one, stays there while it serves, and goes on to the next when it
@@ -82,10 +42,10 @@ class Client:
       and goes back to an earlier one that serves again.
     - `take_turns`: calls use the endpoints in turn, for pairs of ticket servers. IDs of successive
       calls do not increase.
-    - `on_event`: a function that hears of connections, failures, refusals and collisions, on the
-      client's own thread. The logger `snowbank_client` has them, too.
+    - `on_event`: a function that hears of connections, failures, refusals and collisions. It runs
+      where the client does, so it must not wait. The logger `snowbank_client` has them, too.
 
-    A client connects at its first call, and in a forked child again. Close it, or use `with`.
+    A client connects at its first call. Close it, or use `with`.
     """
 
     def __init__(
@@ -104,52 +64,66 @@ class Client:
         take_turns: bool = False,
         on_event: OnEvent | None = None,
     ) -> None:
-        options = _options.make(
-            endpoints,
-            source=source,
-            timeout=timeout,
-            token=token,
-            token_file=token_file,
-            ca_file=ca_file,
-            cert_file=cert_file,
-            key_file=key_file,
-            server_name=server_name,
-            prefer_first=prefer_first,
-            take_turns=take_turns,
-            on_event=on_event,
+        files = (ca_file, cert_file, key_file, server_name)
+        turns = (prefer_first, take_turns, on_event)
+        parsed = _options.endpoints(endpoints)
+        options = Options(parsed, source, timeout, token, token_file, *files, *turns)
+        self._shared = Shared(options)
+        weakref.finalize(self, _abandon, self._shared)
+
+    def stats(self) -> Stats:
+        """Returns what the client did in this process, at once."""
+        return self._shared.stats()
+
+    def _source(self, source: str | None) -> bytes:
+        return source_bytes(self._shared.options.source if source is None else source)
+
+    def _deadline(self, timeout: float | None) -> Deadline:
+        return Deadline(
+            self._shared.options.timeout if timeout is None else seconds("timeout", timeout)
         )
-        self._state = _State(options)
-        weakref.finalize(self, self._state.abandon)
+
+    def __repr__(self) -> str:
+        names = ", ".join(map(str, self._shared.options.endpoints))
+        return f"<{type(self).__name__} of {names}>"
+
+
+def _abandon(shared: Shared) -> None:
+    """Frees the sockets of a client that nobody can reach any more. It runs where garbage goes."""
+    calls = shared.calls
+    if calls is not None and calls.generation == _shared.generation:
+        try:
+            calls.loop.call_soon_threadsafe(calls.abandon)
+        except RuntimeError:
+            calls.release()
+
+
+class Client(BaseClient):
+    """A client for threads. Any number of threads may share it, and it works in forked children."""
 
     def batch(
         self, count: int, *, source: str | None = None, timeout: float | None = None
-    ) -> Batch:
+    ) -> list[int]:
         """Fetches `count` IDs in one round trip: increasing, and no other client has them.
 
         `source` and `timeout` stand for those of the client.
         """
-        name, allowed = call_options(self._state.shared.options, source, timeout)
         check_count(count)
-        return self._call(allowed, lambda calls, by: calls.batch(count, name, by))
+        name, by = self._source(source), self._deadline(timeout)
+        return self._run(lambda calls: calls.batch(count, name, by), by)
 
     def ids(self, *, source: str | None = None, timeout: float | None = None) -> Ids:
         """Makes a buffer that hands out IDs one at a time. Make one, and share it.
 
-        `source` and `timeout` stand for those of the client. `next` has that time with an empty
-        buffer.
+        `source` and `timeout` stand for those of the client.
         """
-        return Ids(self, *call_options(self._state.shared.options, source, timeout))
+        allowed = self._deadline(timeout).allowed
+        return Ids(self, Buffer(self._shared, self._source(source), allowed))
 
     def ping(self, *, timeout: float | None = None) -> None:
         """Raises an error unless a daemon answers."""
-        _, allowed = call_options(self._state.shared.options, None, timeout)
-        self._call(allowed, lambda calls, by: calls.ping(by))
-
-    def stats(self) -> Stats:
-        """Returns what the client did in this process, at once."""
-        runner = self._state.runner
-        calls = None if runner is None else runner.calls
-        return self._state.shared.stats(None if calls is None else calls.endpoint)
+        by = self._deadline(timeout)
+        self._run(lambda calls: calls.ping(by), by)
 
     def close(self, timeout: float | None = None) -> None:
         """Closes the connections. Later calls raise `ClosedError`.
@@ -157,7 +131,16 @@ class Client:
         With a `timeout`, calls in flight have so many seconds to end. Without one, they raise
         `ClosedError` at once.
         """
-        self._state.close(None if timeout is None else seconds("timeout", timeout))
+        by = Deadline(0.0) if timeout is None else self._deadline(timeout)
+        with self._shared.lock:
+            self._shared.is_closed = True
+            calls, self._shared.calls = self._shared.calls, None
+        if calls is not None and calls.generation == _shared.generation:
+            _Result(lambda calls: calls.drain(by)).run(calls, by.left)
+            calls.loop.call_soon_threadsafe(calls.loop.stop)
+            if calls.thread is not None and calls.thread is not threading.current_thread():
+                calls.thread.join(_GRACE_S)
+        self._shared.void()
 
     def __enter__(self) -> Client:
         return self
@@ -165,29 +148,44 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<Client of {', '.join(map(str, self._state.shared.options.endpoints))}>"
+    def _calls(self) -> Calls:
+        """Returns the connections of this process. The first call makes their thread."""
+        shared = self._shared
+        with shared.lock:
+            shared.check(is_new=True)
+            calls = shared.calls
+            if calls is None or calls.generation != _shared.generation:
+                loop = asyncio.SelectorEventLoop()
+                calls = Calls(shared, loop)
+                calls.abandon = loop.stop
+                calls.thread = threading.Thread(
+                    target=_serve, args=(calls,), name="snowbank-client", daemon=True
+                )
+                calls.thread.start()
+                shared.calls = calls
+            return calls
 
-    def _call(self, allowed: float, work: Callable[[Calls, Deadline], Coroutine[Any, Any, T]]) -> T:
-        deadline = Deadline(allowed)
+    def _run(self, work: Callable[[Calls], Coroutine[Any, Any, T]], by: Deadline) -> T:
+        """Runs work on the client's thread, and waits for its end."""
         while True:
-            generation = _fork.generation
-            runner = self._state.get()
-            call = runner.submit(lambda calls: work(calls, deadline))
-            try:
-                is_done = call.wait(deadline.left + GRACE_S)
-            except BaseException:
-                # A KeyboardInterrupt while it waited.
-                runner.cancel(call)
-                raise
-            # In the child of a fork by a signal handler, this is the parent's call.
-            if generation == _fork.generation:
+            calls = self._calls()
+            result = _Result(work)
+            is_done = result.run(calls, by.left)
+            error = result.error
+            value: T = result.value
+            # Its end runs weak references' callbacks, in which a handler may run.
+            del result
+            # In a child that a signal handler forked meanwhile, this was the parent's call. Nothing
+            # is called between this look and the return, so no handler runs there.
+            if calls.generation == _shared.generation:
                 if not is_done:
-                    raise DeadlineError(allowed, {})
-                return call.result()
+                    raise calls.passed(by)
+                if error is not None:
+                    raise error
+                return value
 
 
-class Ids(Buffer):
+class Ids:
     """A buffer that hands out IDs one at a time. It is refilled before it is empty.
 
     - Any number of threads may share it. Each sees increasing IDs while they come from one daemon.
@@ -195,84 +193,112 @@ class Ids(Buffer):
     - A forked child begins with an empty buffer, so parent and child never have the same ID.
     """
 
-    def __init__(self, client: Client, source: bytes, timeout: float) -> None:
-        self._client, self._source = client, source
-        self._lock = threading.RLock()
-        super().__init__(client._state.shared, timeout)
-        _fork.register(self)
+    def __init__(self, client: Client, buffer: Buffer) -> None:
+        self._client, self._buffer, self._shared = client, buffer, client._shared
 
-    def next(self) -> int:
-        """Returns the next ID: from the buffer, or with the next reply if it is empty."""
-        stock = self._stock
+    def next(self, *, timeout: float | None = None) -> int:
+        """Returns the next ID: from the buffer, or with the next reply if it is empty.
+
+        `timeout`: the seconds for this call, instead of the buffer's.
+        """
+        stock = self._buffer.stock
         try:
             taken = stock.pop()
         except IndexError:
-            return self._refill(False)
+            return self._wait(timeout)
         stock.used = now = monotonic()
         # The token last: a signal handler may have forked since the ID was taken.
         if now < stock.until and wall() < stock.wall_until and stock.token is self._shared.token:
             return taken
-        return self._refill(True)
+        stock.skipped += 1
+        return self._wait(timeout)
 
     def __iter__(self) -> Iterator[int]:
         return self
 
-    __next__ = next
+    def __next__(self) -> int:
+        return self.next()
 
-    def after_fork(self) -> None:
-        """Begins anew in a child."""
-        self._lock = threading.RLock()
-        self._reset()
-
-    def _begin_fetch(self, count: int, deadline: Deadline) -> Work[Any]:
-        source = self._source
-        return self._client._state.get().submit(lambda calls: calls.fetch(count, source, deadline))
-
-    def _refill(self, is_skipped: bool) -> int:
-        deadline = Deadline(self._timeout)
-        while True:
-            generation = _fork.generation
-            with self._lock:
-                self._shared.check()
-                is_filled = self._fill(is_skipped)
-                is_skipped = False
-                stock, fetch = self._stock, self._join(deadline)
-                self._waiting += not is_filled
-            if is_filled:
-                try:
-                    taken = stock.pop()
-                except IndexError:
-                    # Other threads were faster.
-                    continue
-                stock.used = monotonic()
-                if stock.is_good(self._shared.token):
-                    return taken
-                is_skipped = True
-                continue
-            try:
-                is_done = fetch.wait(deadline.left)
-            finally:
-                if generation == _fork.generation:
-                    with self._lock:
-                        self._waiting -= 1
-            # In the child of a fork by a signal handler, this is the parent's fetch.
-            if generation == _fork.generation:
-                if not is_done:
-                    raise self._passed()
-                if failed(fetch):
-                    error = error_of(fetch)
-                    if error is not None:
-                        raise error
-
-    def _passed(self) -> DeadlineError:
-        runner = self._client._state.runner
-        calls = None if runner is None else runner.calls
-        return DeadlineError(self._timeout, {}) if calls is None else calls.passed(self._timeout)
+    def _wait(self, timeout: float | None) -> int:
+        by = self._buffer.deadline(timeout)
+        return self._client._run(lambda calls: self._buffer.next(calls, by), by)
 
 
-def call_options(
-    options: Options, source: str | None, timeout: float | None
-) -> tuple[bytes, float]:
-    """Returns the source and the time of a call, those of the client if it has none."""
-    name = options.source if source is None else source_bytes(source)
-    return name, options.timeout if timeout is None else seconds("timeout", timeout)
+class _Result(Generic[T]):
+    """The end of work on the client's thread.
+
+    It is a latch of one bare lock: no fork can leave it half done.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+
+    def __init__(self, work: Callable[[Calls], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+        self._latch = threading.Lock()
+        self._latch.acquire()
+
+    def run(self, calls: Calls, allowed: float) -> bool:
+        """Runs the work, and waits for its end. Returns false after that time."""
+        calls.pending.add(self)
+        try:
+            # A fork after this look wakes what is pending.
+            if calls.generation == _shared.generation:
+                calls.loop.call_soon_threadsafe(self._start, calls)
+                return self._latch.acquire(timeout=min(allowed + _GRACE_S, threading.TIMEOUT_MAX))
+            return False
+        except RuntimeError:
+            raise ClosedError from None
+        except BaseException:
+            # A KeyboardInterrupt while it waited.
+            if self._task is not None:
+                calls.loop.call_soon_threadsafe(self._task.cancel)
+            raise
+        finally:
+            calls.pending.discard(self)
+
+    def wake(self) -> None:
+        """Ends the wait. Only the first end counts."""
+        if self._latch.locked():
+            self._latch.release()
+
+    def close(self) -> None:
+        """Ends work that the thread does not do any more."""
+        self.error = ClosedError()
+        self.wake()
+
+    def _start(self, calls: Calls) -> None:
+        self._task = calls.loop.create_task(self._work(calls))
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.error = ClosedError()
+        elif task.exception() is not None:
+            self.error = task.exception()
+        else:
+            self.value = task.result()
+        self._task = None
+        self.wake()
+
+
+def _serve(calls: Calls) -> None:
+    """Runs the event loop of a client, in its thread."""
+    loop = calls.loop
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_end(calls))
+    finally:
+        loop.close()
+        for result in list(calls.pending):
+            result.close()
+
+
+async def _end(calls: Calls) -> None:
+    """Closes the connections, and waits until each call has its error."""
+    calls.close()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
