@@ -77,6 +77,9 @@ class Buffer:
         with shared.lock:
             shared.buffers.add(self)
 
+    def __del__(self) -> None:
+        self._count(self.stock)
+
     def reset(self) -> None:
         """Forgets everything, as a child does."""
         self.stock = EMPTY
