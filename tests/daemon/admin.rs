@@ -35,13 +35,13 @@ fn send_one_of_each(daemon: &Daemon) -> f64 {
     // The connections stay open, so that all shards serve.
     let mut wires: Vec<_> = (0..10).map(|_| daemon.connect()).collect();
     wires.iter_mut().for_each(|wire| drop(wire.next(Ask::of(7))));
-    wire.next(Ask::of(3).source(1));
+    wire.next(Ask::of(3).source("slow"));
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
-    let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
+    let some = wire.next(Ask::of(4_000).source("slow").wait_ms(0).flags(wire::PARTIAL)).id_count();
     let some = some.expect("an idle source has some IDs") as f64;
     assert!((1.0..4_000.0).contains(&some));
     // These requests ask for more IDs than the source has, and allow no wait.
-    let never = Ask::of(4_000).source(1).wait_ms(0).bytes();
+    let never = Ask::of(4_000).source("slow").wait_ms(0).bytes();
     for (request, tag, code) in [
         (never.clone(), 0, wire::EXHAUSTED),
         (never, 0, wire::EXHAUSTED),
@@ -49,7 +49,7 @@ fn send_one_of_each(daemon: &Daemon) -> f64 {
         // With PARTIAL the daemon may send fewer IDs, but it still refuses a count above
         // `max_count`.
         (Ask::of(5_001).flags(wire::PARTIAL).bytes(), 0, wire::BAD_COUNT),
-        (Ask::of(1).source(9).bytes(), 0, wire::UNKNOWN_SOURCE),
+        (Ask::of(1).source("nine").bytes(), 0, wire::UNKNOWN_SOURCE),
         (wire::frame(0x01, 0, 1, &[1, 2, 3]), 1, wire::MALFORMED),
         (wire::frame(0x55, 0, 1, &[]), 1, wire::UNSUPPORTED),
     ] {
@@ -106,13 +106,13 @@ fn a_request_that_waits_is_counted_and_timed() {
     // This request would wait for most of a minute. The reset of its connection ends the wait, and
     // the daemon does not count the request as answered.
     let mut gone = daemon.connect();
-    gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
+    gone.send(&Ask::of(800).source("slow").wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));
     socket2::SockRef::from(gone.tcp()).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     drop(gone);
     poll("the end of the wait", || (waiting() == 0.0).then_some(()));
     // Asks for more IDs than two ticks have, so the request waits.
-    assert_eq!(daemon.connect().next(Ask::of(48).source(1).wait_ms(30_000)).id_count(), Some(48));
+    assert_eq!(daemon.connect().next(Ask::of(48).source("slow").wait_ms(30_000)).id_count(), Some(48));
     let samples = scrape_after(&daemon, 1.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
     assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 1.0);
@@ -132,7 +132,7 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
         ("/status", "application/json"),
         ("/history", "application/json"),
         ("/config", "text/plain; charset=utf-8"),
-        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        ("/metrics", "text/plain; version=0.0.4; charset=utf-8"),
     ] {
         let answer = ask(&admin, "GET", path, "");
         assert_eq!((answer.code, answer.header("content-type")), (200, Some(content_type)), "{path}");
@@ -145,6 +145,8 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
         assert_eq!(head.header("content-type"), Some(content_type));
         let post = ask(&admin, "POST", path, "Content-Length: 0\r\n");
         assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD")), "{path}");
+        let options = ask(&admin, "OPTIONS", path, "");
+        assert_eq!((options.code, options.header("allow")), (200, Some("GET, HEAD")), "{path}");
     }
     let page = ask(&admin, "GET", "/", "").body;
     assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
@@ -156,11 +158,25 @@ fn each_path_has_its_content_type_and_allows_get_and_head() {
     // A web page cannot read the admin listener by DNS rebinding.
     for path in ["/", "/status"] {
         let answer = ask(&admin, "GET", path, "Host: rebound.example:9660\r\n");
-        assert!(answer.code == 421 && answer.body.contains("localhost"), "{answer:?}");
+        assert!(answer.code == 421 && answer.body.contains("nginx"), "{answer:?}");
     }
-    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain\r\n");
-    assert_eq!(text.header("content-type"), Some("text/plain; charset=utf-8"));
-    assert!(text.body.contains("# TYPE snowbank_ids_issued counter"), "{}", text.body);
+    let absolute = |target: &str| ask(&admin, "GET", target, "").code;
+    assert_eq!(absolute("http://localhost/status"), 200);
+    assert_eq!(absolute("http://rebound.example/status"), 421);
+    assert_eq!(ask(&admin, "GET", "/status", "Host: [::1].evil.example\r\n").code, 400);
+    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain;version=0.0.4\r\n");
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.body.contains("# TYPE snowbank_ids_issued_total counter"), "{}", text.body);
+    assert!(!text.body.contains("# EOF") && !text.body.contains("# UNIT"), "{}", text.body);
+    let newer = ask(&admin, "GET", "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
+    assert_eq!(
+        newer.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(newer.body.contains("# TYPE snowbank_ids_issued counter"), "{}", newer.body);
+    // A browser sends localhost's cookies to every port.
+    let cookies = format!("Cookie: a={}\r\n", "x".repeat(16 * 1024));
+    assert_eq!(ask(&admin, "GET", "/status", &cookies).code, 200);
 }
 
 #[test]

@@ -283,17 +283,17 @@ fn an_ended_counter_beside_a_layout_starts_again_after_a_stop() {
     let machine = counted_from("10");
     let toml = format!("[[sources]]\nname = \"ids\"\n\n{ORDERS}maximum = 12\n");
     let daemon = machine.start(&toml);
-    assert_eq!(daemon.connect().next(Ask::of(2).source(1)).ids(), [11, 12]);
+    assert_eq!(daemon.connect().next(Ask::of(2).source("orders")).ids(), [11, 12]);
     daemon.stop();
     for _ in 0..2 {
         let daemon = machine.start(&toml);
         daemon.draw_one();
-        let ended = daemon.connect().next(Ask::of(1).source(1));
+        let ended = daemon.connect().next(Ask::of(1).source("orders"));
         assert_eq!(ended.error().0, EXHAUSTED);
         daemon.stop();
     }
     let raised = toml.replace("maximum = 12", "maximum = 13");
-    let ids = machine.start(&raised).connect().next(Ask::of(1).source(1)).ids();
+    let ids = machine.start(&raised).connect().next(Ask::of(1).source("orders")).ids();
     assert_eq!(ids, [13], "the counter's bound stayed its own");
 }
 

@@ -19,9 +19,9 @@ use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{self, Fate, Mark};
-use super::neighbours::neighbours;
+use super::neighbours::{HeldIds, neighbours};
 use super::store::Record;
-use super::writers::{Untrusted, Writers, open_file};
+use super::writers::{Untrusted, Writers, check_above, open_file};
 use super::{Cause, Owner, StateError, TakenOver, new_identity};
 use snowbank_id::numbering::Numbering;
 
@@ -174,6 +174,32 @@ impl WorkerLocks {
         self.others().any(|(other, _)| other == path)
     }
 
+    /// Returns the ID space of another layout if, since the machine's boot, it was granted IDs at or
+    /// above `id_bound` that this source's numbering can make, too. Such a layout has an epoch years
+    /// apart, so its locks do not bind the source: both may be right, each for a table of its own.
+    pub fn made_before(&self, numbering: &Numbering, id_bound: u64) -> Option<String> {
+        let directory = self.files.first()?.path.parent()?;
+        let (layout, workers) = numbering.snowflake()?;
+        let writers = writers_of(directory).ok()?;
+        let kind = kind_of(numbering);
+        let locks = neighbours(directory, &|path| kind.is_apart_from(name_of(path))).ok()?;
+        let numbers = layout.numbers_in_space(workers);
+        let mut marked = Vec::new();
+        for (number, space, path) in locks.free {
+            marked.push((number, space, free_mark(&path, writers).ok()?));
+        }
+        for (ids, file) in locks.held {
+            if let HeldIds::Worker(number, space) = ids {
+                marked.push((number, space, read_mark(&file).ok()?));
+            }
+        }
+        let repeated = marked.into_iter().find(|(number, space, mark)| {
+            mark.as_ref().is_some_and(|mark| mark.id_bound > id_bound)
+                && layout.space().collision(&numbers, space, &[*number]).is_some()
+        });
+        repeated.map(|(_, space, _)| space.to_string())
+    }
+
     fn others(&self) -> impl Iterator<Item = &(PathBuf, Mark)> {
         self.kin.iter().chain(&self.colliding)
     }
@@ -277,11 +303,16 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             );
             StateError::new(Cause::Setting, reason)
         }
-        Untrusted::Open(mode) => {
+        Untrusted::Open(open, mode) => {
+            let mend = if open == directory {
+                "or set lock_dir to a directory below it, which the daemon makes private"
+            } else {
+                "or set lock_dir to a directory elsewhere"
+            };
             let reason = format!(
-                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; only its owner and its \
-                 group may write there: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
-                 below it, which the daemon makes private",
+                "every user can write {} (mode {mode:o}), and so replace the lock directory {} and make IDs repeat; only its \
+                 owner and its group may write there: stop the daemons that use it and `chmod o-w` it, {mend}",
+                open.display(),
                 directory.display()
             );
             StateError::new(Cause::Setting, reason)
@@ -304,7 +335,9 @@ fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
 
 /// Returns the users who may write the files of a lock directory.
 pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
-    Writers::of(directory, false)
+    let writers = Writers::of(directory, false)?;
+    check_above(directory)?;
+    Ok(writers)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {

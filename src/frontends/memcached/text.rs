@@ -6,7 +6,7 @@ use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached, Skip};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, LOOK_AHEAD, MESSAGE_BYTES_MAX, Step, foreign, statistics};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_wire::ErrorCode;
 
 /// A bound for the bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line
 /// ends, the cas number, and the line `END` behind the last value.
@@ -174,8 +174,8 @@ impl Memcached {
         if conditions.draining {
             return refuse_stopping(out);
         }
-        self.increment(key, delta, Form::Incr, consumed, conditions.facts).unwrap_or_else(|reason| {
-            client_error(out, &reason);
+        self.increment((key, delta), Form::Incr, consumed, conditions, out).unwrap_or_else(|reason| {
+            client_error(out, &format!("incr {reason}"));
             Step::Answered { consumed, error: Some(ErrorCode::BadCount) }
         })
     }

@@ -226,6 +226,7 @@ impl Ceilings {
                 }
                 fleet_thread::Done::Checked(answer, noticed) => {
                     self.fleet_is_checking = false;
+                    metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                     self.fleet_period = noticed.poll_period;

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::info::{describe, instance, rules};
+use super::info::{describe, rules};
 use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::threads::make_runtime;
@@ -27,6 +27,7 @@ use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -98,8 +99,8 @@ impl Prepared {
     pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
-        let instance = instance();
-        let info_json = describe(&settings, &instance)?;
+        let instance = Instance::choose();
+        let info_json = describe(&settings, instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `first`, until it released the locks.
@@ -228,7 +229,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
 /// The facts that a daemon needs to open its listeners.
 pub(super) struct Opening {
     pub(super) settings: Settings,
-    pub(super) instance: String,
+    pub(super) instance: Instance,
     pub(super) wall: Arc<Wall>,
     pub(super) reading: Reading,
     pub(super) previous_run_unclean: Option<bool>,
@@ -245,7 +246,7 @@ impl Opening {
     ) -> Result<(Open, watch::Sender<Arc<LiveConfig>>), StartError> {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
-        let info_json = describe(settings, instance)?;
+        let info_json = describe(settings, *instance)?;
         let access = rules(settings, secrets, &info_json, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
@@ -255,18 +256,21 @@ impl Opening {
         }
         let mut listeners = Vec::new();
         let mut by_protocol = Vec::new();
+        let everywhere = settings.listeners().into_iter().flat_map(|(_, addresses)| addresses);
+        let ipv4_ports: Vec<u16> =
+            everywhere.chain(&settings.admin.listen).filter_map(listen::ipv4_port).collect();
         for (protocol, addresses) in settings.listeners() {
-            let opened = listen_at(inherited.listeners(Purpose::Clients(protocol)), addresses)?;
+            let opened = listen_at(inherited.listeners(Purpose::Clients(protocol)), addresses, &ipv4_ports)?;
             if !opened.is_empty() {
                 let addresses = opened.iter().map(|listener| listener.address.to_string());
                 by_protocol.push((protocol, addresses.collect()));
             }
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
-        let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
+        let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen, &ipv4_ports)?;
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol, *instance, *reading);
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
@@ -275,14 +279,18 @@ impl Opening {
 }
 
 /// Returns the inherited listeners for a purpose. If there are none, opens listeners at
-/// `addresses`.
-fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
+/// `addresses`. Listeners at `[::]` leave `ipv4_ports` to others.
+fn listen_at(
+    inherited: Vec<Listener>,
+    addresses: &[Address],
+    ipv4_ports: &[u16],
+) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {
         return Ok(inherited);
     }
     let mut listeners = Vec::new();
     for address in addresses {
-        listeners.extend(listen::open(address)?);
+        listeners.extend(listen::open(address, ipv4_ports)?);
     }
     Ok(listeners)
 }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
+use super::welcome::Kept;
 use crate::access::Session;
 use crate::clock::{self, Now};
 use crate::config::Protocol;
@@ -17,6 +18,7 @@ use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Shard;
+use snowbank_id::layout::Position;
 
 /// A shard, and the state that its connections share.
 pub(crate) struct ThreadState {
@@ -27,6 +29,8 @@ pub(crate) struct ThreadState {
     pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. It is replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
+    /// The WELCOME that the thread last sent.
+    pub(super) welcome: RefCell<Kept>,
     /// True once the daemon stops. Requests that have arrived are answered, and later requests are
     /// refused.
     pub(super) draining: Cell<bool>,
@@ -46,6 +50,13 @@ impl CountsOf for ThreadState {
         self.counters.gets.add(gets);
     }
 
+    fn last_number(&self, source: usize) -> Option<u64> {
+        let config = self.live_config.borrow();
+        let source = config.source(source);
+        let next = source.cursor().filter(|_| source.numbering().ticket().is_some())?;
+        Some(next.0.checked_sub(1).map_or(0, |last| source.numbering().id_at(Position(last))))
+    }
+
     fn counts_of(&self, protocol: Protocol) -> Counts {
         self.common.metrics.counts_of(protocol)
     }
@@ -62,6 +73,7 @@ impl ThreadState {
             turn: RefCell::new(TurnState::new(shard)),
             scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
+            welcome: RefCell::default(),
             draining: Cell::new(false),
             refuses_all: Cell::new(false),
             awaits_newcomers: Cell::new(true),
