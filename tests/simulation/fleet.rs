@@ -46,6 +46,12 @@ const MAX_AHEAD: Duration = Duration::from_secs(4);
 /// The settings of every second machine, in fleets with two configurations.
 const OTHER_HORIZON: Duration = Duration::from_secs(40);
 const OTHER_MAX_AHEAD: Duration = Duration::from_secs(2);
+/// The horizon and `max_ahead` that a machine may be configured with, in some fleets.
+const SETTINGS: [(Duration, Duration); 3] = [
+    (HORIZON, MAX_AHEAD),
+    (OTHER_HORIZON, OTHER_MAX_AHEAD),
+    (HORIZON, Duration::from_millis(500)),
+];
 const FLEET: &str = "simulated";
 /// The sources of a daemon. If it has two, a constant field in their layouts tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];

@@ -64,7 +64,7 @@ pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
 pub use member::{Bound, Clocks, Counted, Member, Names, Pool, Taken, Tried, Want};
-pub use notes::{Note, Notes};
+pub use notes::{Note, NoteStore, Notes};
 pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
 pub use operator::{Begins, Entry, Freeing, Operator, Prepared, Preparing, above};
 

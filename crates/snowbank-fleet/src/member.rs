@@ -504,7 +504,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn store_note(&mut self, source: usize) -> std::io::Result<()> {
+    fn store_note(&mut self, source: usize) -> Result<(), String> {
         let Some(held) = self.sources.get(source) else { return Ok(()) };
         self.notes.keep(held.note())
     }

@@ -16,11 +16,14 @@
 //! difference in the state file is not enough: the daemon replaces it right after a jump, and may
 //! be killed then.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -92,11 +95,24 @@ struct Document {
     notes: Vec<Note>,
 }
 
+/// A place where notes become durable.
+pub trait NoteStore: fmt::Debug + Send + Sync {
+    /// Begins to store notes, in place of those that are not stored yet. Does not wait.
+    fn begin(&self, notes: Notes);
+
+    /// Waits until the last notes are durable, at most this long. Tries again if that has failed
+    /// before.
+    ///
+    /// # Errors
+    /// They are not durable yet. Returns the reason in one line.
+    fn wait(&self, limit: Duration) -> Result<(), String>;
+}
+
 /// The notes of all sources of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// `None`: nothing is kept.
-    path: Option<PathBuf>,
+    store: Option<Arc<dyn NoteStore>>,
     document: Document,
 }
 
@@ -115,7 +131,8 @@ impl Notes {
         let is_of_this_life = here.is_some() && here == found.life;
         let is_of_this_fleet = found.fleet == fleet;
         let document = Document { format: FORMAT, life: here, fleet: fleet.to_owned(), ..found };
-        let mut read = Notes { path, document };
+        let store = path.map(|path| Arc::new(NoteFile::at(path)) as Arc<dyn NoteStore>);
+        let mut read = Notes { store, document };
         if !is_of_this_life {
             read.forget();
         }
@@ -124,6 +141,11 @@ impl Notes {
             read.document.settled_reach_ms = 0;
         }
         read
+    }
+
+    /// Returns these notes, which become durable in another place.
+    pub fn kept_in(self, store: Option<Arc<dyn NoteStore>>) -> Notes {
+        Notes { store, ..self }
     }
 
     /// Forgets the writes and the ceilings, as after a boot.
@@ -154,7 +176,7 @@ impl Notes {
     ///
     /// # Errors
     /// The old notes may still be there.
-    pub(super) fn keep(&mut self, note: Note) -> io::Result<()> {
+    pub(super) fn keep(&mut self, note: Note) -> Result<(), String> {
         self.set(note);
         self.save()
     }
@@ -185,14 +207,137 @@ impl Notes {
     ///
     /// # Errors
     /// The old notes may still be there.
-    pub fn save(&self) -> io::Result<()> {
-        let Some(path) = &self.path else { return Ok(()) };
-        let mut text = serde_json::to_vec(&self.document)?;
-        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
-        match replace(path, &text) {
-            Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
-            replaced => replaced,
+    pub fn save(&self) -> Result<(), String> {
+        self.begin();
+        self.wait(Duration::MAX)
+    }
+
+    /// Begins to store the notes, and does not wait.
+    fn begin(&self) {
+        if let Some(store) = &self.store {
+            store.begin(Notes { store: None, document: self.document.clone() });
         }
+    }
+
+    fn wait(&self, limit: Duration) -> Result<(), String> {
+        self.store.as_ref().map_or(Ok(()), |store| store.wait(limit))
+    }
+
+    fn text(&self) -> Vec<u8> {
+        // The document is made of texts and numbers, so this cannot fail.
+        let mut text = serde_json::to_vec(&self.document).unwrap_or_default();
+        text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
+        text
+    }
+}
+
+/// The file of the notes, with the thread that writes it.
+#[derive(Debug)]
+struct NoteFile(Arc<Writing>);
+
+#[derive(Debug)]
+struct Writing {
+    path: PathBuf,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+/// Notes are counted: each has a number, from 1.
+#[derive(Debug, Default)]
+struct Progress {
+    notes: Notes,
+    /// The number of the last notes, of the last notes that were tried to store, and of the last
+    /// that are durable.
+    begun: u64,
+    tried: u64,
+    stored: u64,
+    fault: String,
+    has_thread: bool,
+    is_closed: bool,
+}
+
+impl NoteFile {
+    fn at(path: PathBuf) -> Self {
+        NoteFile(Arc::new(Writing { path, progress: Mutex::default(), changed: Condvar::new() }))
+    }
+}
+
+impl Writing {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the notes again and again, until the file is closed and all are stored.
+    fn run(&self) {
+        let mut progress = self.progress();
+        loop {
+            while progress.tried == progress.begun {
+                if progress.is_closed {
+                    return;
+                }
+                progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            }
+            let (number, text) = (progress.begun, progress.notes.text());
+            drop(progress);
+            let stored = store(&self.path, text);
+            progress = self.progress();
+            progress.tried = number;
+            match stored {
+                Ok(()) => progress.stored = number,
+                Err(error) => progress.fault = format!("cannot write {}: {error}", self.path.display()),
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl NoteStore for NoteFile {
+    fn begin(&self, notes: Notes) {
+        let mut progress = self.0.progress();
+        progress.notes = notes;
+        progress.begun += 1;
+        if !progress.has_thread {
+            let writing = Arc::clone(&self.0);
+            let thread = thread::Builder::new().name(String::from("notes")).spawn(move || writing.run());
+            progress.has_thread = thread.is_ok();
+            progress.fault = String::from("the system has no thread left");
+        }
+        self.0.changed.notify_all();
+    }
+
+    fn wait(&self, limit: Duration) -> Result<(), String> {
+        let mut progress = self.0.progress();
+        if progress.stored < progress.begun && progress.tried == progress.begun {
+            progress.begun += 1;
+            self.0.changed.notify_all();
+        }
+        let is_untried = |progress: &mut Progress| progress.has_thread && progress.tried < progress.begun;
+        // A longer wait than a day would overflow the clock.
+        let limit = limit.min(Duration::from_secs(86_400));
+        let (progress, waited) = self.0.changed.wait_timeout_while(progress, limit, is_untried).unwrap_or_else(PoisonError::into_inner);
+        if progress.stored == progress.begun {
+            Ok(())
+        } else if waited.timed_out() {
+            Err(format!("{} was not written within {limit:?}", self.0.path.display()))
+        } else {
+            Err(progress.fault.clone())
+        }
+    }
+}
+
+impl Drop for NoteFile {
+    /// Lets the thread end once all notes are stored.
+    fn drop(&mut self) {
+        self.0.progress().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Makes a text the content of the file.
+fn store(path: &Path, text: Vec<u8>) -> io::Result<()> {
+    match replace(path, &text) {
+        Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
+        replaced => replaced,
     }
 }
 

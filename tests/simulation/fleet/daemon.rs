@@ -12,13 +12,15 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
 
 use super::machine::Machine;
-use super::server::Link;
+use super::server::{Link, SlowDisk};
 use super::world::World;
-use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, new_identity};
+use super::{FLEET, SETTINGS, SOURCES, SourceLayout, Workers, clocks, new_identity};
 
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
     pub(crate) member: Member<Link>,
+    /// The member's connection.
+    pub(crate) link: Link,
     pub(crate) keeper: Keeper,
     pub(crate) sources: Vec<Served>,
     pub(crate) wall: Arc<Wall>,
@@ -26,10 +28,22 @@ pub(crate) struct Daemon {
     pub(crate) pending: Option<Write>,
 }
 
+impl Daemon {
+    /// Returns the earliest instant of the bounds that the coordinator acknowledged.
+    pub(crate) fn until_us(&self) -> i64 {
+        let until = |served: &Served| {
+            let numbering = served.source.numbering();
+            numbering.start_of(numbering.tick_of(served.fleet)).0
+        };
+        self.sources.iter().map(until).min().unwrap_or_default()
+    }
+}
+
 /// A start that pauses, because it has taken worker IDs that its state did not hold.
 pub(crate) struct Starting {
     pub(crate) machine: usize,
     member: Member<Link>,
+    link: Link,
     layouts: Vec<SourceLayout>,
     taken: Vec<Option<Taken>>,
 }
@@ -126,14 +140,20 @@ impl World {
             // The operator has changed the machine's configuration.
             self.machines[machine].is_turned = self.is_turned;
         }
-        let notes = self.machines[machine].read_notes();
+        if self.changes_settings && self.rng.u8(..4) == 0 {
+            let (horizon, max_ahead) = SETTINGS[self.rng.usize(..SETTINGS.len())];
+            (self.machines[machine].horizon, self.machines[machine].max_ahead) = (horizon, max_ahead);
+        }
+        let link = self.link.another();
+        let disk = Arc::new(SlowDisk(link.clone()));
+        let notes = self.machines[machine].read_notes().kept_in(Some(disk));
         // The process of the last try either still waits, or was killed.
         let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
         let clocks = clocks(reading);
         self.lives += 1;
         let holder = format!("machine {machine} (process {})", self.lives);
         let names = Names { fleet: FLEET, state: &self.machines[machine].disk.state, holder: &holder };
-        let member = Member::new(self.link.clone(), names, notes, new_identity);
+        let member = Member::new(link.clone(), names, notes, new_identity);
         let mut member = member.after(tried.unwrap_or_default());
         let layouts = self.layouts(self.machines[machine].is_turned);
         let take = |&of| self.take(machine, &mut member, of, clocks).map(Some);
@@ -153,12 +173,12 @@ impl World {
             *self.link.server() = server;
             return None;
         }
-        Some(Starting { machine, member, layouts, taken })
+        Some(Starting { machine, member, link, layouts, taken })
     }
 
     /// Ends a start, after its pause if it has one.
     pub(crate) fn settle(&mut self, starting: Starting) {
-        let Starting { machine, mut member, layouts, mut taken } = starting;
+        let Starting { machine, mut member, link, layouts, mut taken } = starting;
         self.call_from(machine);
         let reading = self.reading(machine);
         let clocks = clocks(reading);
@@ -179,7 +199,7 @@ impl World {
             found.let_go(&begin.workers, &mut member);
             begins.push(begin);
         }
-        let daemon = self.daemon(machine, member, begins);
+        let daemon = self.daemon(machine, member, link, begins);
         self.daemons.push(daemon);
     }
 
@@ -222,7 +242,13 @@ impl World {
     }
 
     /// Makes a process, and makes its first local ceilings durable.
-    pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begins: Vec<Begin>) -> Daemon {
+    pub(crate) fn daemon(
+        &mut self,
+        machine: usize,
+        member: Member<Link>,
+        link: Link,
+        begins: Vec<Begin>,
+    ) -> Daemon {
         let reading = self.reading(machine);
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
         let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));
@@ -242,7 +268,7 @@ impl World {
         }
         let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
-        Daemon { machine, member, keeper, sources, wall, pending: None }
+        Daemon { machine, member, link, keeper, sources, wall, pending: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -283,6 +309,9 @@ impl World {
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
         let pending = daemon.pending.take();
+        // A job may begin right before a poll is due.
+        let part = if self.rng.bool() { 0.999 } else { self.rng.f64() };
+        daemon.link.idle(if pending.is_some() { part } else { 1.0 });
         let raised = match &pending {
             Some(write) => {
                 let mut bounds = Vec::new();
