@@ -79,8 +79,9 @@ impl Joined {
         let state = &found.owner.state;
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
-        let member = Member::new(coordinator, names, notes, new_identity).after(std::mem::take(tried));
         let horizon = settings.fleet.horizon;
+        let limits = settings.fleet_limits();
+        let member = Member::new(coordinator, names, limits, notes, new_identity).after(std::mem::take(tried));
         let answers = FromFleet { horizon, ..FromFleet::default() };
         let in_fleet = InFleet { member, horizon, pools, certificate };
         let mut joined = Joined { in_fleet, answers, is_silent: false, notes: Vec::new() };
@@ -299,8 +300,6 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
         layout: &source.layout,
         clocks,
         proof: Proof::None,
-        max_ahead: source.max_ahead,
-        horizon: settings.fleet.horizon,
     }
 }
 

@@ -5,18 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
-use snowbank::fleet::{Cluster, Coordinator, Marker, NoAnswer, NoteStore, Notes, Swap, Swapped};
+use snowbank::fleet::{
+    CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap,
+    Swapped,
+};
 use snowbank_client::layout::UnixMicros;
 use std::time::Duration;
 
-/// The time between two polls of each daemon.
-pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
 /// The most keys of one message.
-const KEYS_MAX: usize = snowbank::fleet::SWAPS_MAX + 1;
-/// The messages of a new connection: its beginning, the cluster's ID, a login, and the marker.
-const CONNECTING: u32 = 4;
-/// The messages of a swap, as at ZooKeeper.
-const SWAP: u32 = 2;
+const KEYS_MAX: usize = NUMBERS_MAX + 1;
 
 pub(crate) type Keys = BTreeMap<String, String>;
 
@@ -210,12 +207,6 @@ impl Link {
         }
     }
 
-    /// Lets the time of a sync pass.
-    pub(crate) fn sync(&self) {
-        let time = self.server().sync_time;
-        self.times().pass(time);
-    }
-
     /// Ends a call of this many messages that compared these keys. After a call without an answer,
     /// the daemon connects again, and counts as cut off until it has compared its keys.
     fn after<'k, T>(
@@ -308,8 +299,36 @@ impl Coordinator for Link {
     }
 }
 
-/// A machine's disk, as a daemon's notes see it: each sync takes time.
-pub(crate) struct SlowDisk(pub(crate) Link);
+/// A machine's disk, as a daemon's notes see it: a sync takes time.
+#[derive(Clone)]
+pub(crate) struct SlowDisk {
+    link: Link,
+    writing: Arc<Mutex<Writing>>,
+}
+
+#[derive(Default)]
+struct Writing {
+    durable: Notes,
+    /// The notes that are not durable yet, and when they will be.
+    last: Option<(Duration, Notes)>,
+}
+
+impl SlowDisk {
+    /// Returns a disk with these notes.
+    pub(crate) fn with(link: Link, durable: Notes) -> SlowDisk {
+        SlowDisk { link, writing: Arc::new(Mutex::new(Writing { durable, last: None })) }
+    }
+
+    /// Returns the notes that are durable by now.
+    pub(crate) fn durable(&self) -> Notes {
+        let now = self.link.times().now;
+        let mut writing = self.writing.lock().expect("one thread");
+        if let Some((_, notes)) = writing.last.take_if(|(at, _)| *at <= now) {
+            writing.durable = notes;
+        }
+        writing.durable.clone()
+    }
+}
 
 impl fmt::Debug for SlowDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -318,10 +337,21 @@ impl fmt::Debug for SlowDisk {
 }
 
 impl NoteStore for SlowDisk {
-    fn begin(&self, _: Notes) {}
+    fn begin(&self, notes: Notes) {
+        self.durable();
+        let sync_time = self.link.server().sync_time;
+        let at = self.link.times().now + sync_time;
+        let mut writing = self.writing.lock().expect("one thread");
+        // A write that is under way is not begun again.
+        let at = writing.last.as_ref().map_or(at, |(before, _)| at.max(*before));
+        writing.last = Some((at, notes));
+    }
 
-    fn wait(&self, _: Duration) -> Result<(), String> {
-        self.0.sync();
-        Ok(())
+    fn wait(&self, limit: Duration) -> Result<bool, String> {
+        let now = self.link.times().now;
+        let left = self.writing.lock().expect("one thread").last.as_ref().map(|(at, _)| at.saturating_sub(now));
+        self.link.times().pass(left.unwrap_or_default().min(limit));
+        self.durable();
+        Ok(self.writing.lock().expect("one thread").last.is_none())
     }
 }

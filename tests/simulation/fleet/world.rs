@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
+use snowbank::fleet::{FleetLimits, Marker, NUMBERS_MAX, Notes, NumberKey, Paths, Swap};
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
 use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
-use super::server::{Keys, Link, POLL_PERIOD, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, new_identity};
+use super::server::{Keys, Link, Server};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, SECOND, SourceLayout, new_identity};
 
 /// The worker IDs of a source in fleets with many of them.
-const MANY_WORKERS: u64 = 250;
+const MANY_WORKERS: u64 = NUMBERS_MAX as u64 / 2;
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -31,6 +31,8 @@ pub(crate) struct World {
     changes_space: bool,
     /// True if a daemon may have other settings than the machine's last one.
     pub(crate) changes_settings: bool,
+    /// The fleet's limits, by its operator.
+    pub(crate) limits: FleetLimits,
     /// True while the fleet has the ID space of the turned layouts.
     pub(crate) is_turned: bool,
     pub(crate) machines: Vec<Machine>,
@@ -66,13 +68,12 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let server = Server::new(seed % 2 == 1, rng.fork());
         let workers_each = if seed / 64 % 4 == 3 { MANY_WORKERS } else { 1 + seed / 4 % 2 };
-        let are_alike = (seed / 16).is_multiple_of(2);
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
-            horizon: if are_alike || index.is_multiple_of(2) { HORIZON } else { OTHER_HORIZON },
-            max_ahead: if are_alike || index.is_multiple_of(2) { MAX_AHEAD } else { OTHER_MAX_AHEAD },
+            horizon: HORIZON,
+            max_ahead: MAX_AHEAD,
             given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
             ..Machine::default()
         };
@@ -83,6 +84,7 @@ impl World {
             workers: places * workers_each,
             changes_space: seed / 8 % 2 == 1,
             changes_settings: seed / 32 % 2 == 1,
+            limits: FleetLimits::new(HORIZON, MAX_AHEAD),
             is_turned: false,
             link: Link::to(server),
             true_us: 1_800_000_000 * SECOND,
@@ -114,8 +116,7 @@ impl World {
     pub(crate) fn prepare(&mut self) {
         // The sources differ by a constant, which counts as a part of the worker ID.
         let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
-        let mut marker =
-            Marker::new(&new_identity(), vec![layout.space().to_string()]).polled_each(POLL_PERIOD);
+        let mut marker = Marker::new(&new_identity(), vec![layout.space().to_string()], self.limits);
         if let Some(highest) = self.handed_out.iter().max() {
             marker.raise_floor(snowbank::fleet::above(&layout, *highest));
         }
@@ -174,6 +175,7 @@ impl World {
     fn happen(&mut self, event: u8, machine: usize) {
         match event {
             89 if self.changes_space && self.rng.bool() => self.change_space(),
+            89 if self.changes_settings && self.rng.bool() => self.change_limits(),
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),

@@ -103,11 +103,9 @@ fn init_lowers_a_floor_that_a_wrong_clock_wrote() {
         let preparing = Preparing { now, ..preparing(Some(begins)) };
         operate(&store, |operator| operator.init(&[&layout], preparing, new_identity)).unwrap()
     };
-    lengthen_reach(&store, rules::REACH_MAX);
     assert!(!init(Begins::Above(now)).is_floor_changed, "only Lowered lowers the floor");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
-    assert_eq!(marker_at(&store).reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "the start is above the floor");
 }
@@ -119,8 +117,7 @@ fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros)
     let store = store();
     let marker_key = marker_key();
     let backup = vec![(marker_key.clone(), store.text(&marker_key))];
-    let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
-    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
+    let marker = Marker::new("2e", vec![layout.space().to_string()], limits());
     store.put(&marker_key, &marker.text());
     let (mut daemon, _) = holder(&store);
     let wall = at(WALL, 200);
@@ -172,7 +169,9 @@ fn the_floor_of_a_restored_marker_is_raised_although_it_changes() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
     let restored = store.text(&marker_key());
-    lengthen_reach(&store, 2 * HORIZON);
+    let mut changed = marker_at(&store);
+    changed.raise_floor(WALL);
+    store.put(&marker_key(), &changed.text());
     store.put_late(&marker_key(), &store.text(&marker_key()));
     store.put(&marker_key(), &restored);
     assert!(is_lost(&daemon.check(clocks(wall))));
@@ -218,21 +217,7 @@ fn a_start_that_did_not_ask_raises_the_floor_ahead_of_its_clock() {
     store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
     assert!(is_lost(&taken), "{taken:?}");
-    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
-}
-
-/// The cluster changes while the daemon waits until other daemons know its longer horizon.
-#[test]
-fn a_start_that_did_not_ask_leaves_a_cluster_during_its_pause() {
-    let store = store();
-    let (first, covered) = holder(&store);
-    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
-    let mut again = member(&store, first.notes().clone());
-    assert!(again.resume_at_once(longer, &five()).is_some());
-    store.set(Fault::ForeignAfterPause);
-    let raised = again.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks(WALL));
-    assert!(is_lost(&raised), "{raised:?}");
-    assert_eq!(floor(&store), at(WALL, rules::reach(3 * HORIZON, MAX_AHEAD).as_secs() as i64));
+    assert_eq!(floor(&store), at(wall, limits().reach().as_secs() as i64));
 }
 
 /// The daemon is killed before the restore, and starts after it.
@@ -289,7 +274,7 @@ fn a_start_that_picks_raises_the_floor_ahead_of_its_clock() {
     store.remove(&key_five());
     let wall = at(WALL, 200);
     assert!(pick(&mut member(&store, first.notes().clone()), want(wall, true)).is_ok());
-    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
+    assert_eq!(floor(&store), at(wall, limits().reach().as_secs() as i64));
 }
 
 /// The coordinator was away during the pause. Without a state, only the process knows which number

@@ -1,6 +1,6 @@
 //! The operator of the search, who runs the shipped commands.
 
-use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
+use super::machine::{FLEET, Space, limits};
 use super::wire::{self, Wire};
 use super::world::World;
 use crate::{Begins, Cluster, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
@@ -76,8 +76,7 @@ impl World {
         let preparing = Preparing {
             begins,
             is_growing: true,
-            horizon: HORIZONS[0],
-            max_ahead: MAX_AHEADS[0],
+            limits: limits(),
             now: self.time,
         };
         let mut console = Console { world: self, calls: 0, meanwhile };
