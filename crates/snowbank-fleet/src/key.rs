@@ -32,7 +32,8 @@ pub struct FleetLimits {
 impl FleetLimits {
     /// Returns these limits, rounded up to milliseconds.
     pub fn new(horizon: Duration, max_ahead: Duration) -> Self {
-        let [horizon_ms, max_ahead_ms] = [horizon, max_ahead].map(|it| millis(it + Duration::from_nanos(999_999)));
+        let [horizon_ms, max_ahead_ms] =
+            [horizon, max_ahead].map(|it| millis(it + Duration::from_nanos(999_999)));
         FleetLimits { horizon_ms, max_ahead_ms }
     }
 

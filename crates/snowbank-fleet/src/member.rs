@@ -426,9 +426,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
-        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach()).map_err(|reason| {
-            FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
-        })
+        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), self.limits.reach()).map_err(
+            |reason| {
+                FleetError::Unreadable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+            },
+        )
     }
 
     /// Notes the next writes of these sources, and waits until that is durable. So a later start
@@ -450,7 +452,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Some(held) = self.sources.get(bound.source) else {
             return Err(FleetError::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
-        if held.numbers.is_empty() { return Ok(()) }
+        if held.numbers.is_empty() {
+            return Ok(());
+        }
         let id_bound = self.write_keys(bound, is_release)?;
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);

@@ -40,8 +40,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest time that a stop waits until a running try or start has ended and has given back its
 /// worker IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
-pub const TRY_TIMEOUT: Duration =
-    noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
+pub const TRY_TIMEOUT: Duration = noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// A daemon that waits for worker IDs.
 pub struct Waiting {

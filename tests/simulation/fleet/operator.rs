@@ -88,8 +88,7 @@ impl World {
         }
         let layouts: Vec<Layout> =
             self.layouts(!self.is_turned).into_iter().map(SourceLayout::layout).collect();
-        let preparing =
-            Preparing { begins: None, is_growing: true, limits: self.limits, now };
+        let preparing = Preparing { begins: None, is_growing: true, limits: self.limits, now };
         operator.init(&layouts.iter().collect::<Vec<_>>(), preparing, new_identity).map(drop)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use snowbank::clock::BootMicros;
 use snowbank::fleet::{
-    CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP, Swap,
-    Swapped,
+    CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP,
+    Swap, Swapped,
 };
 use snowbank_client::layout::UnixMicros;
 use std::time::Duration;
@@ -349,7 +349,8 @@ impl NoteStore for SlowDisk {
 
     fn wait(&self, limit: Duration) -> Result<bool, String> {
         let now = self.link.times().now;
-        let left = self.writing.lock().expect("one thread").last.as_ref().map(|(at, _)| at.saturating_sub(now));
+        let left =
+            self.writing.lock().expect("one thread").last.as_ref().map(|(at, _)| at.saturating_sub(now));
         self.link.times().pass(left.unwrap_or_default().min(limit));
         self.durable();
         Ok(self.writing.lock().expect("one thread").last.is_none())

@@ -278,7 +278,9 @@ impl World {
         }
         self.start(killed.machine);
         for _ in 0..4 {
-            let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else { break };
+            let Some(at) = self.daemons.iter().position(|daemon| daemon.machine == killed.machine) else {
+                break;
+            };
             self.claim(at);
             self.keep(at);
         }
@@ -297,7 +299,8 @@ impl World {
             self.keep(at);
         }
         self.go_back();
-        let others: Vec<usize> = (0..self.machines.len()).filter(|&other| of(self, other).is_none()).collect();
+        let others: Vec<usize> =
+            (0..self.machines.len()).filter(|&other| of(self, other).is_none()).collect();
         let Some(taker) = self.rng.choice(others) else { return };
         let Some(starting) = self.begin(taker) else { return };
         self.settle(starting);

@@ -52,7 +52,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
-        let is_enough = rules::left(&numbering, ceiling, want.clocks.wall) >= self.limits.horizon() / LEFT_MIN;
+        let is_enough =
+            rules::left(&numbering, ceiling, want.clocks.wall) >= self.limits.horizon() / LEFT_MIN;
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
@@ -73,8 +74,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return None;
         }
         let found: Vec<Found> = numbers.into_iter().map(|number| Found::new(number, None)).collect();
-        let own =
-            Own { writes: note.writes.clone(), note: Some(note.clone()), floor: UnixMicros(0), limits: note.limits };
+        let own = Own {
+            writes: note.writes.clone(),
+            note: Some(note.clone()),
+            floor: UnixMicros(0),
+            limits: note.limits,
+        };
         let numbering = want.numbering(worker_ids).ok()?;
         let mut held = self.held(want, note.place, &numbering, &found, &own);
         held.identity.clone_from(&note.identity);

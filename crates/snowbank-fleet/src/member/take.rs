@@ -104,7 +104,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
         let limits = self.limits;
-        let Some(note) = self.known(want) else { return Own { writes: Vec::new(), note: None, floor, limits } };
+        let Some(note) = self.known(want) else {
+            return Own { writes: Vec::new(), note: None, floor, limits };
+        };
         let mut writes = note.writes.clone();
         writes.retain(|write| want.proof >= Proof::Newest || self.tried.has(write));
         let is_of_this_fleet = marker.is_some_and(|marker| marker.identity == note.identity);

@@ -268,13 +268,7 @@ pub(super) fn clocks(wall: UnixMicros) -> Clocks {
 
 pub(super) fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     let proof = if is_proven { Proof::Held } else { Proof::None };
-    Want {
-        index: 0,
-        source: "orders",
-        layout: &TWITTER,
-        clocks: clocks(wall),
-        proof,
-    }
+    Want { index: 0, source: "orders", layout: &TWITTER, clocks: clocks(wall), proof }
 }
 
 /// Returns the names of a daemon. The name of its state is also its name for people.

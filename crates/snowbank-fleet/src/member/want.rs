@@ -79,7 +79,13 @@ impl Want<'_> {
     /// later, and no lower than the keys' bounds. The returned bound is at most `max_ahead` and a
     /// horizon ahead of the clock, unless a key's bound or the floor is further ahead. So repeated
     /// starts do not push the bound further ahead.
-    pub(super) fn first_bound(&self, numbering: &Numbering, limits: FleetLimits, floor: u64, lowest: u64) -> u64 {
+    pub(super) fn first_bound(
+        &self,
+        numbering: &Numbering,
+        limits: FleetLimits,
+        floor: u64,
+        lowest: u64,
+    ) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), limits.max_ahead());
         numbering.id_bound(rules::ceiling(numbering, from, limits.horizon())).max(lowest.max(floor))

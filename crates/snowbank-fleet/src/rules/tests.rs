@@ -118,7 +118,10 @@ fn a_write_whose_answer_was_lost_is_recognised() {
 fn a_number_is_lost_if_its_key_is_gone_or_written_by_another() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
-    assert_eq!(Holding::unseen(vec![String::from("w3")], Vec::new(), 0).read(None, "t"), Seen::Lost(Loss::Gone));
+    assert_eq!(
+        Holding::unseen(vec![String::from("w3")], Vec::new(), 0).read(None, "t"),
+        Seen::Lost(Loss::Gone)
+    );
     let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], Vec::new(), 0);
     assert_eq!(unseen.read(Some(&text("w2")), "t"), ours("w2"));
 }

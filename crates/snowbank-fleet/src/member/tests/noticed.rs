@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::notice::{CONNECTING, SWAP};
-use crate::{
-    CounterKey, Marker, NUMBERS_MAX, NoteStore, NumberRange, POLL_PERIOD, noticed_within,
-};
+use crate::{CounterKey, Marker, NUMBERS_MAX, NoteStore, NumberRange, POLL_PERIOD, noticed_within};
 use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -231,8 +229,20 @@ fn world(Pace { answer, sync }: Pace) -> Slow {
     let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
     let (now, synced_at, durable_at, is_connected, restore) = Default::default();
     let (noticed, rivals, is_away, stall) = Default::default();
-    let world =
-        World { keys, now, answer, sync, synced_at, durable_at, is_connected, restore, noticed, rivals, is_away, stall };
+    let world = World {
+        keys,
+        now,
+        answer,
+        sync,
+        synced_at,
+        durable_at,
+        is_connected,
+        restore,
+        noticed,
+        rivals,
+        is_away,
+        stall,
+    };
     Slow(Arc::new(Mutex::new(world)))
 }
 
@@ -421,7 +431,10 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
                 let within = noticed.expect("the floor was raised") - restored_at;
                 assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed after {within:?}");
             } else {
-                assert!(after + SWAP * pace.answer >= pause, "{pace:?}: missed a restore {after:?} after the write");
+                assert!(
+                    after + SWAP * pace.answer >= pause,
+                    "{pace:?}: missed a restore {after:?} after the write"
+                );
             }
         }
     }
@@ -485,10 +498,7 @@ fn a_queued_job_adds_its_waiting_time_to_its_clocks() {
         let began = holder.now();
         assert_eq!(holder.raise(1 << 40, Duration::ZERO), Ok(()));
         let paused = holder.now() - began;
-        assert!(
-            paused >= noticed_within(pace.answer),
-            "no pause after the bound has passed: {paused:?}"
-        );
+        assert!(paused >= noticed_within(pace.answer), "no pause after the bound has passed: {paused:?}");
 
         let mut holder = Holder::new(pace);
         let backup = holder.backup.clone();

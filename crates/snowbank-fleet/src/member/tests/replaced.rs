@@ -254,7 +254,8 @@ fn a_daemon_with_other_limits_than_the_fleet_is_refused() {
     let store = store();
     let (first, _) = holder(&store);
     for limits in [FleetLimits::new(2 * HORIZON, MAX_AHEAD), FleetLimits::new(HORIZON, MAX_AHEAD / 10)] {
-        let mut again = Member::new(store.clone(), names("state"), limits, first.notes().clone(), new_identity);
+        let mut again =
+            Member::new(store.clone(), names("state"), limits, first.notes().clone(), new_identity);
         assert_eq!(again.resume_at_once(want(WALL, true), &five()), None, "only the coordinator knows");
         assert_eq!(again.resume_unseen(want(WALL, true), &five()), None);
         let refused = again.take(want(WALL, true), &five());

@@ -73,12 +73,7 @@ impl Coordinator for Console<'_> {
 /// A command that fails may have done a part of its writes.
 impl World {
     pub(super) fn init(&mut self, space: Space, begins: Option<Begins>, meanwhile: Option<Meanwhile>) {
-        let preparing = Preparing {
-            begins,
-            is_growing: true,
-            limits: limits(),
-            now: self.time,
-        };
+        let preparing = Preparing { begins, is_growing: true, limits: limits(), now: self.time };
         let mut console = Console { world: self, calls: 0, meanwhile };
         let mut operator = Operator { coordinator: &mut console, name: FLEET };
         let _ = operator.init(&[space.layout()], preparing, wire::new_identity);
