@@ -25,7 +25,7 @@
 //! # Modules
 //!
 //! - `registry`: all that follows from a row.
-//! - `statistics`: the statistics of katsubushi.
+//! - `statistics`: the statistics of katsubushi, counted by its rules.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
@@ -47,6 +47,7 @@ pub use facts::Facts;
 pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::{IdForm, IncrConnections, Replies};
+pub use statistics::{GetCounters, Gets};
 pub use words::{Reason, Words, in_words};
 
 use std::fmt::Debug;
@@ -56,9 +57,9 @@ use self::registry::front_ends;
 use crate::access::{Denial, Session};
 use crate::config::Settings;
 use crate::config::setting::Row;
-use snowbank_client::address::Address;
-use snowbank_client::layout::{Run, UnixMicros};
-use snowbank_client::protocol::{ErrorCode, MAX_REQUEST_SIZE};
+use snowbank_id::layout::{Run, UnixMicros};
+use snowbank_wire::address::Address;
+use snowbank_wire::{ErrorCode, MAX_REQUEST_SIZE};
 
 front_ends! {
     /// Redis' protocol, versions 2 and 3.
@@ -132,6 +133,8 @@ pub struct Conditions<'f> {
     pub incr_connections: &'f IncrConnections,
     /// The counts of each protocol. Only statistics need them.
     pub counts: &'f dyn CountsOf,
+    /// Greets a client of Snowbank's own protocol.
+    pub greets: &'f dyn Greets,
     /// The reason, for the log, why a message closes its connection, if the peer is at fault. It is
     /// not in [`Step`], so that a step stays in registers.
     pub rejection: Option<String>,
@@ -160,10 +163,19 @@ impl Conditions<'_> {
     }
 }
 
+/// Greets clients of Snowbank's own protocol.
+pub trait Greets {
+    /// Appends a WELCOME frame with this tag.
+    fn welcome(&self, tag: u16, out: &mut Vec<u8>);
+}
+
 /// Gives the counts of each protocol.
 pub trait CountsOf {
     /// Returns the counts of a protocol, for its clients that ask for statistics.
     fn counts_of(&self, protocol: Protocol) -> Counts;
+
+    /// Adds to the gets of all protocols, if anything keeps them.
+    fn add_gets(&self, _gets: Gets) {}
 }
 
 impl<F: Fn(Protocol) -> Counts> CountsOf for F {
@@ -181,10 +193,8 @@ pub struct Counts {
     pub open: u64,
     /// All connections that were accepted.
     pub accepted: u64,
-    /// The requests that got IDs, plus all requests that got an error.
-    pub id_requests: u64,
-    /// The requests that got an error.
-    pub errors: u64,
+    /// The gets of all protocols.
+    pub gets: Gets,
 }
 
 /// The result of parsing the first message in a buffer.
@@ -192,6 +202,11 @@ pub struct Counts {
 pub enum Step<F> {
     /// The message is not complete yet.
     Incomplete,
+    /// Bytes to which there is no reply, such as a part of a refused value.
+    Skipped {
+        /// The number of bytes.
+        consumed: usize,
+    },
     /// The message needed no IDs, and its reply is encoded.
     Answered {
         /// As in [`Step::Ids`].
@@ -291,7 +306,7 @@ pub trait FrontEnd: Default {
 }
 
 /// The most that one frame holds. A full frame of any front end has at most
-/// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a
+/// [`MAX_REPLY_SIZE`](snowbank_wire::MAX_REPLY_SIZE) bytes, which bounds the queue of a
 /// slow reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimit {

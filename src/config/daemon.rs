@@ -19,7 +19,7 @@ use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
 use crate::fleet::FleetLimits;
 use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
-use snowbank_client::address::Address;
+use snowbank_wire::address::Address;
 
 /// The default wait if ticks are short: long enough to outlast a burst, short enough to fail before
 /// callers give up.
@@ -145,8 +145,7 @@ settings! {
         fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
-        /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of
-        /// them.
+        /// The sources, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them.
         sources: Vec<SourceSettings>,
         /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
         /// its own.

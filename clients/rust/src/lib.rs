@@ -28,7 +28,7 @@
 //! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time
 //!   span.
 //! - [`mod@format`] writes IDs as strings, such as UUIDs or short keys, and reads them back.
-//! - [`protocol`] is the wire format, for programs that speak it themselves.
+//! - The crate `snowbank-wire` is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries, failover
 //! All of Snowbank's clients follow the same rules, which the section "What a client does" of
@@ -58,15 +58,7 @@
 
 #![forbid(unsafe_code)]
 
-pub mod address;
 mod client;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub mod fuzzing;
-pub mod protocol;
-#[cfg(feature = "tls")]
-#[doc(hidden)]
-pub mod tls;
 
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
@@ -76,3 +68,5 @@ pub use client::{
 };
 #[doc(inline)]
 pub use snowbank_id::{format, layout};
+#[doc(inline)]
+pub use snowbank_wire::{ErrorCode, Info};

@@ -9,7 +9,7 @@ use crate::ceiling::store::{Record, above_records};
 use crate::ceiling::{CeilingRule, Fate, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
-use snowbank_client::layout::{UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 
 /// A mark, and the worker IDs that have it. IDs are strings, because JavaScript's numbers are exact
 /// only up to 2^53.
@@ -46,6 +46,7 @@ enum NextStart {
     AboveMark,
     RefusedOlderCopy,
     RefusedReleased,
+    RefusedUnknown,
     RefusedTooFar,
     NotKnown,
 }
@@ -92,7 +93,6 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     });
     let mark = seen[0].mark.as_ref().ok().and_then(Option::as_ref);
     let error = seen[0].mark.as_ref().err().cloned();
-    let position = mark.map(|mark| record.numbering.position_from(mark.id_bound));
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     MarkShown {
         worker_ids: workers.as_ref().map(WorkerSet::to_string),
@@ -103,7 +103,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
             (None, None) => "none",
         },
         id: mark.map(|mark| mark.id_bound.to_string()),
-        time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
+        time: mark.and_then(|mark| Some(layout?.rfc3339(instant_of(&record.numbering, mark.id_bound)))),
         state: mark.map(|mark| mark.state.clone()),
         this_state: mark.map(|mark| mark.state == record.owner.state),
         next_start,
@@ -123,7 +123,7 @@ fn next_start(
     // After worker IDs were changed, several records have bounds for the same IDs. A start is above
     // all these bounds.
     let start = above_records(records, numbering);
-    let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
+    let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling();
     let mark = std::slice::from_ref(mark);
     if beyond(mark, numbering, start, latest).is_some() {
         return NextStart::RefusedTooFar;
@@ -136,6 +136,7 @@ fn next_start(
         Marked::SinceThisCopy(_) if record.assigned => NextStart::AboveMark,
         Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
         Marked::Released => NextStart::RefusedReleased,
+        Marked::Unknown => NextStart::RefusedUnknown,
     }
 }
 
@@ -172,6 +173,9 @@ impl MarkShown {
             NextStart::RefusedTooFar => {
                 "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \
                  the clock right, or use other worker IDs"
+            }
+            NextStart::RefusedUnknown => {
+                "another copy of this machine, or a fleet, may have counted on: a start is refused until `snowbank ticket set`"
             }
             NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
             NextStart::AtCeiling | NextStart::NotKnown => return Ok(()),

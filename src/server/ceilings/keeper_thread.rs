@@ -23,7 +23,7 @@ use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
@@ -164,6 +164,13 @@ impl Ceilings {
         }
         self.apply_fleet_results(reading, metrics);
         let mut polled = self.keeper.poll(reading);
+        for index in self.keeper.restored() {
+            // This comes before the write to the state, which may hang.
+            let marked = self.locks[index].mark_unknown();
+            marked.unwrap_or_else(|error| {
+                tracing::warn!("{error}; do not restart before `snowbank ticket set`")
+            });
+        }
         metrics.keeper().record(reading, &polled);
         self.check_fleet(&mut polled, reading);
         for write in std::mem::take(&mut polled.writes) {
@@ -216,6 +223,7 @@ impl Ceilings {
                 }
                 fleet_thread::Done::Checked(answer, noticed) => {
                     self.fleet_is_checking = false;
+                    metrics.fleet_answers.store(answer.is_ok(), Ordering::Relaxed);
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                     seen.noticed = *noticed;

@@ -9,8 +9,11 @@ use tokio::sync::Notify;
 
 use super::scheduler::Scheduler;
 use super::turn::{Turn, TurnState};
+use super::welcome::Kept;
 use crate::access::Session;
 use crate::clock::{self, Now};
+use crate::config::Protocol;
+use crate::frontends::{Counts, CountsOf, Gets};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
@@ -25,6 +28,8 @@ pub(crate) struct ThreadState {
     pub(super) scheduler: Scheduler,
     /// The configuration of this thread's turns. It is replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
+    /// The WELCOME that the thread last sent.
+    pub(super) welcome: RefCell<Kept>,
     /// True once the daemon stops. Requests that have arrived are answered, and later requests are
     /// refused.
     pub(super) draining: Cell<bool>,
@@ -39,6 +44,16 @@ pub(crate) struct ThreadState {
     pub(super) drained: Notify,
 }
 
+impl CountsOf for ThreadState {
+    fn add_gets(&self, gets: Gets) {
+        self.counters.gets.add(gets);
+    }
+
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        self.common.metrics.counts_of(protocol)
+    }
+}
+
 impl ThreadState {
     pub(crate) fn new(common: Arc<Common>, shard: Shard) -> Self {
         let index = shard.index();
@@ -50,6 +65,7 @@ impl ThreadState {
             turn: RefCell::new(TurnState::new(shard)),
             scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
+            welcome: RefCell::default(),
             draining: Cell::new(false),
             refuses_all: Cell::new(false),
             awaits_newcomers: Cell::new(true),

@@ -1,7 +1,7 @@
 //! The operator of the fleet, with the shipped commands.
 
 use snowbank::fleet::{Begins, Coordinator, FleetError, FleetLimits, Freeing, Operator, Preparing};
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_id::layout::{Layout, UnixMicros};
 
 use super::world::World;
 use super::{FLEET, SETTINGS, SourceLayout, new_identity};

@@ -9,7 +9,7 @@ use snowbank::fleet::{
     CONNECTING, Cluster, Coordinator, Marker, NUMBERS_MAX, NoAnswer, NoteStore, Notes, POLL_PERIOD, SWAP,
     Swap, Swapped,
 };
-use snowbank_client::layout::UnixMicros;
+use snowbank_id::layout::UnixMicros;
 use std::time::Duration;
 
 /// The most keys of one message.

@@ -11,7 +11,7 @@ use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Order, Shard};
-use snowbank_client::layout::Layout;
+use snowbank_id::layout::Layout;
 use tempfile::TempDir;
 
 use super::machine::Machine;
@@ -227,7 +227,7 @@ impl Site {
             process.ceilings.written(made, reading);
         }
         let Some(process) = &mut self.places[index].process else { return };
-        let mut writes = process.ceilings.keeper.poll(reading).writes;
+        let mut writes = process.ceilings.poll(reading).writes;
         if let Some(write) = writes.pop() {
             let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
             process.in_flight = Some((now_us + self.rng.i64(0..takes_us), write));

@@ -249,7 +249,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, self.limits.max_ahead());
             // `is_held` is also false if an earlier pause was cut short.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
-            if is_released || !is_ahead || !is_held {
+            // A release makes `is_held` false.
+            if !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);
                 bounds.is_same_term &= !is_released;
                 // A clean restart needs no pause: the release is the key's last write.

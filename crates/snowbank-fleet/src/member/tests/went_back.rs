@@ -294,3 +294,61 @@ fn a_try_without_a_state_takes_the_number_of_the_last_try() {
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon may have handed out all IDs below its bound");
 }
+
+/// The first number's write is not done, so the note must keep the floor of the second one's key.
+#[test]
+fn the_first_write_of_another_number_keeps_the_noted_floor() {
+    let store = store();
+    let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
+    let mut first = member(&store, Notes::default());
+    assert!(take(&mut first, want(WALL, false), &five()).floor >= before);
+    store.set(Fault::ReadOnly);
+    let mut second = member(&store, first.notes().clone());
+    assert!(second.take(want(WALL, true), &WorkerSet::single(6)).is_err());
+    store.set(Fault::None);
+    let mut third = member(&store, second.notes().clone());
+    let taken = third.take(want(WALL, true), &five()).unwrap();
+    assert!(taken.floor >= before, "the key's last write is the first daemon's");
+}
+
+/// During the second wait, the coordinator may have lost another holder's write.
+#[test]
+fn a_number_that_an_earlier_try_took_is_new_again() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    let mut second = member(&store, first.notes().clone());
+    assert!(!second.take(want(WALL, true), &five()).unwrap().is_new, "the number was released cleanly");
+    let notes = second.notes().clone();
+    let mut third = member(&store, notes).after(second.into_tried());
+    assert!(third.take(want(WALL, true), &five()).unwrap().is_new);
+}
+
+/// The coordinator lost the key. Only a state that is the newest may continue below its own bound.
+#[test]
+fn an_acknowledged_bound_counts_only_for_the_newest_state() {
+    for (proof, is_same) in [(Proof::None, false), (Proof::Newest, false), (Proof::Held, true)] {
+        let store = store();
+        let (first, _) = holder(&store);
+        store.remove(&key_five());
+        let mut again = member(&store, first.notes().clone());
+        let taken = again.take(Want { proof, ..want(WALL, false) }, &five()).unwrap();
+        assert_eq!((taken.is_same_term, taken.is_new), (is_same, !is_same), "{proof:?}");
+    }
+}
+
+/// The restore loses the write of a new connection, which left the bound as it was.
+#[test]
+fn a_restore_that_loses_no_bound_costs_no_number() {
+    let store = store();
+    let (mut daemon, covered) = holder(&store);
+    let before = store.text(&key_five());
+    daemon.coordinator.connect();
+    assert_eq!(daemon.check(clocks(WALL)), Ok(()));
+    store.put(&key_five(), &before);
+    assert!(matches!(daemon.check(clocks(WALL)), Err(FleetError::WentBack(_))));
+    let mut again = member(&store, daemon.notes().clone());
+    let taken = again.take(want(WALL, true), &five()).unwrap();
+    assert!(taken.is_same_term && taken.covered >= covered, "{taken:?}");
+}

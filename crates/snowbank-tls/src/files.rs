@@ -1,0 +1,202 @@
+//! Certificates and keys in PEM files. A fault is one line that never repeats a byte of a key.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use jiff::Timestamp;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::BasicConstraints;
+
+use crate::fault;
+
+/// The largest file that is read, in bytes. Any bundle of authorities is far smaller. Without this
+/// limit, reading an endless device would never end.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// The purpose of a PEM file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PemFile {
+    /// This side's certificate, and the certificates that lead from it to an authority.
+    Certificate,
+    /// The private key of that certificate.
+    Key,
+    /// The trusted authorities.
+    Authorities,
+}
+
+impl PemFile {
+    fn name(self) -> &'static str {
+        match self {
+            PemFile::Certificate => "the certificate",
+            PemFile::Key => "the private key",
+            PemFile::Authorities => "the CA certificates",
+        }
+    }
+}
+
+/// The reason why a file cannot be used, in one line: which file, what was found, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct FileFault {
+    /// The purpose of the file.
+    pub file: PemFile,
+    text: String,
+}
+
+impl FileFault {
+    /// Creates a fault of that file.
+    pub fn new(file: PemFile, path: &Path, found: impl std::fmt::Display) -> Self {
+        FileFault { file, text: format!("{} {}: {found}", file.name(), path.display()) }
+    }
+}
+
+/// The time span in which a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The first instant.
+    pub not_before: Timestamp,
+    /// The last instant.
+    pub not_after: Timestamp,
+}
+
+/// Returns the validity of a certificate.
+pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
+    let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
+    let validity = parsed.tbs_certificate.validity;
+    Some(Validity { not_before: instant(validity.not_before)?, not_after: instant(validity.not_after)? })
+}
+
+fn instant(time: x509_cert::time::Time) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(time.to_unix_duration().as_secs()).ok()?).ok()
+}
+
+/// Returns whether this is the certificate of an authority itself, which clients do not accept from
+/// a server.
+pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+    let parsed = x509_cert::Certificate::from_der(certificate).ok();
+    let constraints =
+        parsed.and_then(|parsed| parsed.tbs_certificate.get::<BasicConstraints>().ok().flatten());
+    constraints.is_some_and(|(_, constraints)| constraints.ca)
+}
+
+/// Reads the sections that belong in a PEM file of this purpose. There must be at least one.
+fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
+    let sections = read_bytes(path).and_then(|bytes| sections(file, &bytes));
+    sections.map_err(|found| FileFault::new(file, path, found))
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!(
+            "found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file of at most that size"
+        ));
+    }
+    Ok(bytes)
+}
+
+fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
+    let (wanted, other, command) = match file {
+        PemFile::Key => (KEY, CERTIFICATE, "pkey"),
+        PemFile::Certificate | PemFile::Authorities => (CERTIFICATE, KEY, "x509"),
+    };
+    let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+    if wanted == KEY && marks.iter().any(|mark| bytes.windows(mark.len()).any(|window| window == *mark)) {
+        return Err(String::from(
+            "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
+             `openssl pkey -in FILE` prints it decrypted",
+        ));
+    }
+    let all: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(bytes).collect();
+    // The library's own message would repeat bytes of the file, which may be the bytes of a key.
+    let mut sections = all.map_err(|_| "found a broken section, allowed: PEM; was the file copied whole?")?;
+    let has_other = sections.iter().any(|(kind, _)| content(*kind) == Some(other));
+    sections.retain(|(kind, _)| content(*kind) == Some(wanted));
+    if !sections.is_empty() {
+        return Ok(sections);
+    }
+    Err(match bytes.first() {
+        None => format!("found an empty file, allowed: a {wanted} in PEM"),
+        Some(_) if has_other => {
+            format!("found a {other} and no {wanted}; are the two files swapped?")
+        }
+        Some(0x30) => {
+            format!("found DER, allowed: PEM; `openssl {command} -inform der -in FILE` prints it as PEM")
+        }
+        Some(_) => format!("found no {wanted}, allowed: PEM (-----BEGIN {}-----)", wanted.to_uppercase()),
+    })
+}
+
+const CERTIFICATE: &str = "certificate";
+const KEY: &str = "private key";
+
+/// Returns what a section holds, or `None` for a section that belongs in none of the files.
+fn content(kind: SectionKind) -> Option<&'static str> {
+    match kind {
+        SectionKind::Certificate => Some(CERTIFICATE),
+        SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => Some(KEY),
+        _ => None,
+    }
+}
+
+/// Reads the certificates of a file, in their order.
+pub fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+    read_certificates(PemFile::Certificate, path)
+}
+
+fn read_certificates(file: PemFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+    Ok(read(file, path)?.into_iter().map(|(_, der)| CertificateDer::from(der)).collect())
+}
+
+/// Reads the private key of a file.
+pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
+    let key =
+        read(PemFile::Key, path)?.into_iter().find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
+    key.ok_or_else(|| FileFault::new(PemFile::Key, path, "found a key of an unknown kind"))
+}
+
+/// Reads the authorities of a file. There must be at least one.
+pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
+    let mut roots = RootCertStore::empty();
+    for (index, certificate) in read_certificates(PemFile::Authorities, path)?.into_iter().enumerate() {
+        roots.add(certificate).map_err(|error| {
+            let found = format!("its certificate {} cannot be an authority's: {error}", index + 1);
+            FileFault::new(PemFile::Authorities, path, found)
+        })?;
+    }
+    Ok(roots)
+}
+
+/// Describes the fault of a certificate and a key that do not belong together, or that cannot be
+/// used.
+pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> FileFault {
+    match error {
+        rustls::Error::InconsistentKeys(_) => FileFault::new(
+            PemFile::Key,
+            key,
+            format!(
+                "found a key that is not that of the certificate {}; give the two that were made together, and \
+                 put the key's certificate first in the certificate file",
+                certificate.display()
+            ),
+        ),
+        rustls::Error::InvalidCertificate(reason) => {
+            let found =
+                fault::unnamed(reason).map_or_else(|| format!("cannot be used: {reason}"), str::to_owned);
+            FileFault::new(PemFile::Certificate, certificate, found)
+        }
+        _ => FileFault::new(
+            PemFile::Key,
+            key,
+            "found a key of a kind or size that cannot be used, allowed: ECDSA P-256 or P-384, Ed25519, RSA from \
+             2048 to 8192 bits",
+        ),
+    }
+}
