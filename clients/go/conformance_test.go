@@ -111,7 +111,7 @@ type step struct {
 
 // outcome is what a call brought.
 type outcome struct {
-	ids   []uint64
+	ids   []int64
 	err   error
 	lasts time.Duration
 }
@@ -126,15 +126,15 @@ type player struct {
 	t       *testing.T
 	played  conformanceCase
 	client  *Client
-	clock   *fakeClock
+	clock   *fakeClocks
 	input   io.Writer
 	events  chan string
 	started map[string]*backgroundCall
 	// highest is the last ID of the steps whose IDs increase.
-	highest uint64
+	highest int64
 
 	mu   sync.Mutex
-	seen map[uint64]bool
+	seen map[int64]bool
 }
 
 func play(t *testing.T, program, name string) {
@@ -151,8 +151,8 @@ func play(t *testing.T, program, name string) {
 	lines := bufio.NewReader(output)
 	first, err := lines.ReadString('\n')
 	must(t, err)
-	p := &player{t: t, clock: newFakeClock(), input: input, events: make(chan string, 100),
-		started: map[string]*backgroundCall{}, seen: map[uint64]bool{}}
+	p := &player{t: t, clock: &fakeClocks{}, input: input, events: make(chan string, 100),
+		started: map[string]*backgroundCall{}, seen: map[int64]bool{}}
 	decoder := json.NewDecoder(strings.NewReader(first))
 	decoder.DisallowUnknownFields()
 	must(t, decoder.Decode(&p.played))
@@ -191,35 +191,22 @@ func (p *player) run() {
 	}
 }
 
-func (p *player) options(endpoints []string, given caseOptions) Options {
+// newClient makes a client as an application does, its files included.
+func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
 	options := Options{
-		Endpoints:      endpoints,
-		Timeout:        milliseconds(given.TimeoutMS),
-		ConnectTimeout: milliseconds(given.ConnectTimeoutMS),
-		AnswerTimeout:  milliseconds(given.AnswerTimeoutMS),
-		TakeTurns:      given.TakeTurns,
-		PreferFirst:    given.PreferFirst,
-		MaxAge:         milliseconds(given.MaxAgeMS),
-		MaxBatch:       given.MaxBatch,
+		Endpoints:   endpoints,
+		Timeout:     milliseconds(given.TimeoutMS),
+		CAFile:      given.CAFile,
+		CertFile:    given.CertFile,
+		KeyFile:     given.KeyFile,
+		TakeTurns:   given.TakeTurns,
+		PreferFirst: given.PreferFirst,
+		times:       timesOf(p.clock),
 	}
+	options.times.connect = milliseconds(given.ConnectTimeoutMS)
+	options.times.answer = milliseconds(given.AnswerTimeoutMS)
 	if given.Token != nil {
 		options.Token = Token(*given.Token)
-	}
-	environment := *realEnvironment()
-	environment.clock = p.clock
-	options.environment = &environment
-	return options
-}
-
-// newClient makes a client as an application does, its TLS files included.
-func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
-	options := p.options(endpoints, given)
-	if given.CAFile != "" || given.CertFile != "" {
-		config, err := TLSFiles(given.CAFile, given.CertFile, given.KeyFile)
-		if err != nil {
-			return nil, err
-		}
-		options.TLS = config
 	}
 	if given.Token != nil && *given.Token == "" {
 		// In Go an empty Token is none. A token that is there and empty can only come from a file.
@@ -273,7 +260,7 @@ func (p *player) do(name string, s step) {
 	case "sleep":
 		time.Sleep(milliseconds(s.MS))
 	case "advance_clock":
-		p.clock.advance(milliseconds(s.MS))
+		p.clock.sleep(milliseconds(s.MS))
 	case "close":
 		must(p.t, p.client.Close())
 	default:
@@ -303,7 +290,6 @@ func (p *player) await(event string) {
 	}
 }
 
-// batch makes one call, past the check that IDs fit an int64: the cases have IDs of 64 bits.
 func (p *player) batch(ctx context.Context, s step) outcome {
 	began := time.Now()
 	if s.TimeoutMS != nil {
@@ -311,36 +297,18 @@ func (p *player) batch(ctx context.Context, s step) outcome {
 		ctx, cancel = context.WithTimeout(ctx, milliseconds(*s.TimeoutMS))
 		defer cancel()
 	}
-	source := p.client.main
+	var options []BatchOption
 	if s.Source != nil {
-		source = p.client.Source(*s.Source)
+		options = append(options, FromSource(*s.Source))
 	}
-	var ids []uint64
-	next, err := newRequest(int(s.Count), p.batchOptions(s)...)
-	if err == nil {
-		var got answer
-		got, err = source.fetchBits(ctx, next)
-		for _, id := range got.ids {
-			ids = append(ids, uint64(id))
-		}
-	}
-	return outcome{ids: ids, err: err, lasts: time.Since(began)}
-}
-
-func (p *player) batchOptions(s step) (options []BatchOption) {
 	if s.Partial {
 		options = append(options, Partial())
 	}
 	if s.MaxWaitMS != nil {
 		options = append(options, MaxWait(milliseconds(*s.MaxWaitMS)))
 	}
-	if s.Explicit {
-		options = append(options, func(next *nextRequest) error {
-			next.explicit = true
-			return nil
-		})
-	}
-	return options
+	ids, err := p.client.Batch(ctx, int(s.Count), options...)
+	return outcome{ids: ids, err: err, lasts: time.Since(began)}
 }
 
 func (p *player) next(s step) (got outcome) {
@@ -350,7 +318,7 @@ func (p *player) next(s step) (got outcome) {
 		if got.err = err; err != nil {
 			break
 		}
-		got.ids = append(got.ids, uint64(id))
+		got.ids = append(got.ids, id)
 	}
 	got.lasts = time.Since(began)
 	return got
@@ -451,7 +419,7 @@ func (p *player) problem(s step, got outcome) string {
 	}
 	texts := []string{}
 	for _, id := range got.ids {
-		texts = append(texts, strconv.FormatUint(id, 10))
+		texts = append(texts, strconv.FormatInt(id, 10))
 	}
 	if s.IDs != nil && !reflect.DeepEqual(texts, s.IDs) {
 		return fmt.Sprintf("the IDs are %v, and %v were due", texts, s.IDs)
@@ -484,8 +452,9 @@ func (p *player) errorProblem(s step, err error) string {
 			return fmt.Sprintf("the error does not mention %q: %v", text, err)
 		}
 	}
-	if s.RetryAfterMS != nil && retryAfter(err) != milliseconds(*s.RetryAfterMS) {
-		return fmt.Sprintf("the error says to try again in %s", retryAfter(err))
+	var refused *RefusedError
+	if s.RetryAfterMS != nil && (!errors.As(err, &refused) || refused.RetryAfter != milliseconds(*s.RetryAfterMS)) {
+		return fmt.Sprintf("the error does not say to try again in %d ms: %v", *s.RetryAfterMS, err)
 	}
 	return ""
 }
@@ -495,8 +464,7 @@ func kindOf(err error) string {
 	var (
 		refused   *RefusedError
 		deadline  *DeadlineError
-		same      *SameWorkerIDsError
-		wentBack  *WentBackError
+		collision *CollisionError
 		option    *OptionError
 		authority x509.UnknownAuthorityError
 		hostname  x509.HostnameError
@@ -512,14 +480,10 @@ func kindOf(err error) string {
 		return refused.Code.Error()
 	case errors.As(err, &refused):
 		return "refused"
-	case errors.Is(err, ErrUnknownSource):
-		return "unknown_source"
 	case errors.Is(err, ErrBadCount):
 		return "bad_count"
-	case errors.As(err, &same):
-		return "same_worker_ids"
-	case errors.As(err, &wentBack):
-		return "went_back"
+	case errors.As(err, &collision):
+		return "collision"
 	case errors.Is(err, ErrClosed):
 		return "closed"
 	case errors.As(err, &option):
@@ -537,9 +501,9 @@ func kindOf(err error) string {
 
 func milliseconds(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-func number(t testing.TB, text string) uint64 {
+func number(t testing.TB, text string) int64 {
 	t.Helper()
-	id, err := strconv.ParseUint(text, 10, 64)
+	id, err := strconv.ParseInt(text, 10, 64)
 	must(t, err)
 	return id
 }
