@@ -206,8 +206,6 @@ func (c *connection) ask(k *call) *reply {
 	case c.slots <- struct{}{}:
 	case <-c.done:
 		return &reply{err: errLeft}
-	case <-c.core.ctx.Done():
-		return &reply{err: ErrClosed}
 	case <-k.ctx.Done():
 		return &reply{err: k.ctx.Err()}
 	}
@@ -224,8 +222,6 @@ func (c *connection) ask(k *call) *reply {
 	select {
 	case got := <-s.reply:
 		return got
-	case <-c.core.ctx.Done():
-		return &reply{err: ErrClosed}
 	case <-k.ctx.Done():
 		s.isGone.Store(true)
 		return &reply{err: k.ctx.Err()}

@@ -15,6 +15,9 @@ import (
 // year is longer than any wait makes sense, and short enough to add to any time.
 const year = 365 * 24 * time.Hour
 
+// shutdownPoll is how often Shutdown looks whether calls are in flight.
+const shutdownPoll = 5 * time.Millisecond
+
 // Token is a secret that a daemon asks for. It is never printed.
 type Token string
 
@@ -106,11 +109,9 @@ type core struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	mu     sync.Mutex
-	// calls counts those in flight. idle is closed when the last one of a closing client ends.
-	calls     int
-	isClosing bool
-	idle      chan struct{}
+	// calls counts those in flight, for Shutdown.
+	calls     atomic.Int64
+	isClosing atomic.Bool
 }
 
 // New makes a client. It returns an OptionError if an option is not allowed, and does not connect.
@@ -125,7 +126,7 @@ func New(options Options) (*Client, error) {
 	if options.times == nil {
 		options.times = usualTimes()
 	}
-	c := &core{options: options, times: options.times, places: places, idle: make(chan struct{})}
+	c := &core{options: options, times: options.times, places: places}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	for _, p := range places {
 		if len(c.lanes) == 0 || options.TakeTurns {
@@ -312,25 +313,21 @@ func (c *Client) Close() error {
 
 // Shutdown lets the calls in flight end until ctx ends, and then closes the client. Later calls
 // return ErrClosed. It returns the context's error if calls were cut off.
-func (c *Client) Shutdown(ctx context.Context) (err error) {
+func (c *Client) Shutdown(ctx context.Context) error {
 	defer c.core.close()
 	if ctx == nil {
 		return errNoContext
 	}
+	c.core.isClosing.Store(true)
 	c.core.buffer.drop()
-	c.core.mu.Lock()
-	if !c.core.isClosing && c.core.calls == 0 {
-		close(c.core.idle)
+	for c.core.calls.Load() > 0 {
+		select {
+		case <-time.After(shutdownPoll):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	c.core.isClosing = true
-	c.core.mu.Unlock()
-	select {
-	case <-c.core.idle:
-	case <-c.core.ctx.Done():
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return err
+	return nil
 }
 
 func (c *core) close() {
@@ -338,24 +335,16 @@ func (c *core) close() {
 	c.buffer.drop()
 }
 
-// begin counts a call in flight, and finish its end.
+// begin counts a call in flight. Each has its finish.
 func (c *core) begin() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosing || c.ctx.Err() != nil {
+	if c.isClosing.Load() || c.ctx.Err() != nil {
 		return ErrClosed
 	}
-	c.calls++
+	c.calls.Add(1)
 	return nil
 }
 
-func (c *core) finish() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls--; c.calls == 0 && c.isClosing {
-		close(c.idle)
-	}
-}
+func (c *core) finish() { c.calls.Add(-1) }
 
 // problem returns why no call may get IDs now.
 func (c *core) problem() error {

@@ -208,18 +208,10 @@ func TestShutdownLetsCallsEnd(t *testing.T) {
 	}
 	errs := make(chan error, 1)
 	go func() { errs <- bothCalls(client)["Batch"](background) }()
-	eventually(t, "a call in flight", func() bool {
-		client.core.mu.Lock()
-		defer client.core.mu.Unlock()
-		return client.core.calls == 1
-	})
+	eventually(t, "a call in flight", func() bool { return client.core.calls.Load() == 1 })
 	ended := make(chan error, 1)
 	go func() { ended <- client.Shutdown(background) }()
-	eventually(t, "the client is closing", func() bool {
-		client.core.mu.Lock()
-		defer client.core.mu.Unlock()
-		return client.core.isClosing
-	})
+	eventually(t, "the client is closing", client.core.isClosing.Load)
 	if err := client.Ping(background); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new call: %v", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"sort"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // place is an endpoint's address, and where its last connection went.
@@ -40,9 +39,18 @@ func (c *core) dial(ctx context.Context, p *place) (*connection, error) {
 	if err != nil {
 		return nil, failure(conn.label, ErrUnreachable, "it did not accept the connection", err)
 	}
-	stop := interruptWhenDone(ctx, conn.socket)
+	deadline, _ := ctx.Deadline()
+	conn.socket.SetDeadline(deadline)
+	greeted := make(chan struct{})
+	go func(socket net.Conn) {
+		select {
+		case <-c.ctx.Done():
+			socket.Close()
+		case <-greeted:
+		}
+	}(conn.socket)
 	err = conn.greet(ctx, p)
-	stop()
+	close(greeted)
 	if err != nil {
 		conn.socket.Close()
 		return nil, err
@@ -85,24 +93,6 @@ func (c *core) connect(ctx context.Context, p *place, ip string) (net.Conn, erro
 		return dialer.DialContext(ctx, "unix", "./"+p.path)
 	}
 	return dialer.DialContext(ctx, "unix", p.path)
-}
-
-// interruptWhenDone ends what a socket does when the context ends. The function that it returns
-// stops that.
-func interruptWhenDone(ctx context.Context, socket net.Conn) (stop func()) {
-	stopped, finished := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(finished)
-		select {
-		case <-ctx.Done():
-			socket.SetDeadline(time.Unix(1, 0))
-		case <-stopped:
-		}
-	}()
-	return func() {
-		close(stopped)
-		<-finished
-	}
 }
 
 // greet encrypts the connection where the address says so, sends HELLO, and reads WELCOME.

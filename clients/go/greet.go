@@ -8,11 +8,8 @@ import (
 // infoShownMax is the most of an INFO reply that a CollisionError shows, in bytes.
 const infoShownMax = 600
 
-// claimants are two instances that claim one number, the lower instance first.
-type claimants struct {
-	instances [2]uint64
-	claim     uint64
-}
+// claimants are two instances that claim one number, in the order of their endpoints.
+type claimants struct{ one, other, claim uint64 }
 
 // watch starts the rounds of a client with several endpoints, once.
 func (c *core) watch() {
@@ -75,12 +72,8 @@ func collisions(all []*connection) map[claimants][2]int {
 				holders[claim] = i
 				continue
 			}
-			one, other := all[first].instance, conn.instance
-			if one > other {
-				one, other = other, one
-			}
-			if one != other {
-				found[claimants{[2]uint64{one, other}, claim}] = [2]int{first, i}
+			if one, other := all[first].instance, conn.instance; one != other {
+				found[claimants{one, other, claim}] = [2]int{first, i}
 			}
 		}
 	}
