@@ -1,7 +1,7 @@
 //! Worker IDs that come from an origin alone, or from an origin and `worker_ids` together.
 
 use super::*;
-use snowbank_client::layout::WorkerSet;
+use snowbank_id::layout::WorkerSet;
 
 fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
     let machine = Machine { host_name: host_name.into(), given_ipv4: None, interfaces: Ok(Vec::new()) };

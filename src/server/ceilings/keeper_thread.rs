@@ -23,7 +23,7 @@ use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
-use snowbank_client::layout::Position;
+use snowbank_id::layout::Position;
 
 /// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
