@@ -233,8 +233,7 @@ func (b *buffer) startFetch() {
 	f := &fetch{done: make(chan struct{}), until: began.Add(c.options.Timeout)}
 	b.fetch = f
 	b.size = min(max(b.size, fetchMin), fetchMax)
-	r := request{kind: kindNext, source: c.options.Source, count: uint32(min(max(b.size, b.waiting), fetchMax)),
-		maxWait: fetchWait, partial: true, isFetch: true}
+	r := request{kind: kindNext, count: uint32(min(max(b.size, b.waiting), fetchMax)), maxWait: fetchWait, isFetch: true}
 	ctx, cancel := context.WithCancel(c.ctx)
 	f.timer = time.AfterFunc(c.options.Timeout, func() {
 		if left := time.Until(b.until(f)); left > 0 {

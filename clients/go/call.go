@@ -183,8 +183,8 @@ type connection struct {
 	row     []*sent
 	output  []byte
 	lastTag uint16
-	// least has the lowest next ID of each source.
-	least   map[string]uint64
+	// least is the lowest that the next ID may be.
+	least   uint64
 	isEnded bool
 }
 
@@ -193,7 +193,7 @@ var errLeft = errors.New("the client has left the connection")
 
 // start makes a greeted connection that of a lane.
 func (c *connection) start(l *lane, e *endpoint) {
-	c.lane, c.endpoint, c.lastTag, c.least = l, e, helloTag, map[string]uint64{}
+	c.lane, c.endpoint, c.lastTag = l, e, helloTag
 	c.slots, c.wake, c.done = make(chan struct{}, inFlightMax), make(chan struct{}, 1), make(chan struct{})
 	c.socket.SetDeadline(time.Time{})
 	go c.read()
@@ -241,12 +241,12 @@ func (c *connection) enter(k *call) *sent {
 	}
 	s := &sent{tag: c.lastTag, due: c.core.times.now(), reply: make(chan *reply, 1), collect: collector{asked: k.request}}
 	if k.kind == kindNext {
-		s.wait = max(0, min(min(k.maxWait, time.Until(k.deadline())), maxWaitCap))
+		s.wait = max(0, min(k.maxWait, time.Until(k.deadline())))
 	}
 	if k.isFetch && k.count > c.maxCount {
 		s.collect.asked.count = c.maxCount
 	}
-	c.output = appendRequest(c.output, s.tag, s.collect.asked, s.wait)
+	c.output = appendRequest(c.output, s.tag, s.collect.asked, c.core.options.Source, s.wait)
 	if c.row = append(c.row, s); len(c.row) == 1 {
 		c.armStall()
 	}
@@ -331,7 +331,7 @@ func (c *connection) take(f *frame) error {
 		if now.since(front.due) > front.wait+c.core.times.answer {
 			return errors.New("its answer was read too late")
 		}
-		front.collect.least = c.least[front.collect.asked.source]
+		front.collect.least = c.least
 	}
 	got := &reply{goodFor: c.goodFor, arrived: now}
 	if f.kind == kindError && front.collect.kind == 0 {
@@ -340,7 +340,7 @@ func (c *connection) take(f *frame) error {
 		return err
 	}
 	if got.ids = front.collect.ids; len(got.ids) > 0 {
-		c.least[front.collect.asked.source] = front.collect.least
+		c.least = front.collect.least
 	}
 	if front.isGone.Load() {
 		c.core.counts.dropped.Add(uint64(len(got.ids)))

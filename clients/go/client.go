@@ -168,8 +168,8 @@ func (o *Options) check() (places []place, err error) {
 	case o.Timeout > year:
 		o.Timeout = year
 	}
-	if err := sourceProblem(o.Source); err != nil {
-		return nil, err
+	if len(o.Source) > nameBytesMax || !utf8.ValidString(o.Source) {
+		return nil, optionError("Source", "%q is no name of a source; 1 to %d bytes of UTF-8 are allowed", o.Source, nameBytesMax)
 	}
 	if o.Token != "" && o.TokenFile != "" {
 		return nil, optionError("Token", "TokenFile is set too; set one of them")
@@ -187,13 +187,6 @@ func (o *Options) check() (places []place, err error) {
 	}
 	_, err = o.tlsConfig("")
 	return places, err
-}
-
-func sourceProblem(name string) error {
-	if len(name) > nameBytesMax || !utf8.ValidString(name) {
-		return optionError("Source", "%q is no name of a source; 1 to %d bytes of UTF-8 are allowed", name, nameBytesMax)
-	}
-	return nil
 }
 
 // Next returns one ID: at once from a buffer that is refilled ahead, or with the next reply if the
@@ -214,51 +207,13 @@ func (c *Client) Next(ctx context.Context) (int64, error) {
 
 var errNoContext = optionError("ctx", "it is nil; give context.Background()")
 
-// BatchOption changes what a Batch call asks for.
-type BatchOption func(*request) error
-
-// Partial accepts fewer IDs, at least one, if the wait ends before all are available.
-func Partial() BatchOption {
-	return func(r *request) error {
-		r.partial = true
-		return nil
-	}
-}
-
-// MaxWait sets how long the daemon may wait for IDs that its layout does not allow yet (1 s). The
-// daemon allows up to 10 s. With 0 it answers at once.
-func MaxWait(limit time.Duration) BatchOption {
-	return func(r *request) error {
-		if limit < 0 {
-			return optionError("MaxWait", "%s is negative; give 0 or more", limit)
-		}
-		// The wire has whole milliseconds.
-		r.maxWait = min(limit, year) + time.Millisecond - 1
-		return nil
-	}
-}
-
-// FromSource takes the IDs from another source than Options.Source.
-func FromSource(name string) BatchOption {
-	return func(r *request) error {
-		r.source = name
-		return sourceProblem(name)
-	}
-}
-
 // Batch fetches count IDs in one round trip. They increase, and nobody else has them.
-func (c *Client) Batch(ctx context.Context, count int, options ...BatchOption) ([]int64, error) {
+func (c *Client) Batch(ctx context.Context, count int) ([]int64, error) {
 	if count < 1 || int64(count) > math.MaxUint32 {
 		return nil, optionError("count", "%d IDs are asked for; 1 to %d are allowed, or fewer if the daemon's max_count is lower",
 			count, uint32(math.MaxUint32))
 	}
-	r := request{kind: kindNext, source: c.core.options.Source, count: uint32(count), maxWait: askedWait}
-	for _, option := range options {
-		if err := option(&r); err != nil {
-			return nil, err
-		}
-	}
-	got, err := c.core.ask(ctx, r)
+	got, err := c.core.ask(ctx, request{kind: kindNext, count: uint32(count), maxWait: askedWait})
 	runtime.KeepAlive(c)
 	if err != nil {
 		return nil, err

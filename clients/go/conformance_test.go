@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,17 +61,22 @@ func TestConformance(t *testing.T) {
 }
 
 type caseOptions struct {
-	TimeoutMS        int     `json:"timeout_ms"`
-	ConnectTimeoutMS int     `json:"connect_timeout_ms"`
-	AnswerTimeoutMS  int     `json:"answer_timeout_ms"`
-	Token            *string `json:"token"`
-	CAFile           string  `json:"ca_file"`
-	CertFile         string  `json:"cert_file"`
-	KeyFile          string  `json:"key_file"`
-	TakeTurns        bool    `json:"take_turns"`
-	PreferFirst      bool    `json:"prefer_first"`
-	MaxAgeMS         int     `json:"max_age_ms"`
-	MaxBatch         int     `json:"max_batch"`
+	TimeoutMS   int     `json:"timeout_ms"`
+	Source      string  `json:"source"`
+	Token       *string `json:"token"`
+	TokenFile   string  `json:"token_file"`
+	CAFile      string  `json:"ca_file"`
+	CertFile    string  `json:"cert_file"`
+	KeyFile     string  `json:"key_file"`
+	ServerName  string  `json:"server_name"`
+	PreferFirst bool    `json:"prefer_first"`
+	TakeTurns   bool    `json:"take_turns"`
+	Limits      struct {
+		ConnectMS    int `json:"connect_ms"`
+		AnswerMS     int `json:"answer_ms"`
+		FirstRoundMS int `json:"first_round_ms"`
+		RoundMS      int `json:"round_ms"`
+	} `json:"limits"`
 }
 
 type conformanceCase struct {
@@ -85,10 +91,6 @@ type conformanceCase struct {
 type step struct {
 	Do        string   `json:"do"`
 	Count     int64    `json:"count"`
-	Source    *string  `json:"source"`
-	Explicit  bool     `json:"explicit"`
-	Partial   bool     `json:"partial"`
-	MaxWaitMS *int     `json:"max_wait_ms"`
 	TimeoutMS *int     `json:"timeout_ms"`
 	Times     int      `json:"times"`
 	Threads   int      `json:"threads"`
@@ -99,7 +101,15 @@ type step struct {
 	Endpoints []string `json:"endpoints"`
 	Options   json.RawMessage
 
-	IDs          []string        `json:"ids"`
+	Calls    *uint64  `json:"calls"`
+	Retries  *uint64  `json:"retries"`
+	Refusals *uint64  `json:"refusals"`
+	Failures *uint64  `json:"failures"`
+	Endpoint *string  `json:"endpoint"`
+	Has      []string `json:"has"`
+	HasNot   []string `json:"has_not"`
+
+	IDs          json.RawMessage `json:"ids"`
 	Length       *int            `json:"length"`
 	Above        *string         `json:"above"`
 	Increasing   bool            `json:"increasing"`
@@ -130,11 +140,28 @@ type player struct {
 	input   io.Writer
 	events  chan string
 	started map[string]*backgroundCall
+	// happened has the client's events.
+	happened *eventLog
 	// highest is the last ID of the steps whose IDs increase.
 	highest int64
 
 	mu   sync.Mutex
 	seen map[int64]bool
+}
+
+// eventLog keeps the kinds of events.
+type eventLog struct {
+	mu    sync.Mutex
+	kinds map[string]bool
+}
+
+func (l *eventLog) add(kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = map[string]bool{}
+	}
+	l.kinds[kind] = true
 }
 
 func play(t *testing.T, program, name string) {
@@ -152,7 +179,7 @@ func play(t *testing.T, program, name string) {
 	first, err := lines.ReadString('\n')
 	must(t, err)
 	p := &player{t: t, clock: &fakeClocks{}, input: input, events: make(chan string, 100),
-		started: map[string]*backgroundCall{}, seen: map[int64]bool{}}
+		started: map[string]*backgroundCall{}, happened: &eventLog{}, seen: map[int64]bool{}}
 	decoder := json.NewDecoder(strings.NewReader(first))
 	decoder.DisallowUnknownFields()
 	must(t, decoder.Decode(&p.played))
@@ -182,7 +209,12 @@ func (p *player) run() {
 	client, err := p.newClient(p.played.Endpoints, p.played.Options)
 	must(p.t, err)
 	p.client = client
-	defer client.Close()
+	client = nil
+	defer func() {
+		if p.client != nil {
+			p.client.Close()
+		}
+	}()
 	for at, step := range p.played.Steps {
 		if p.t.Failed() {
 			return
@@ -195,16 +227,25 @@ func (p *player) run() {
 func (p *player) newClient(endpoints []string, given caseOptions) (*Client, error) {
 	options := Options{
 		Endpoints:   endpoints,
+		Source:      given.Source,
 		Timeout:     milliseconds(given.TimeoutMS),
+		TokenFile:   given.TokenFile,
 		CAFile:      given.CAFile,
 		CertFile:    given.CertFile,
 		KeyFile:     given.KeyFile,
+		ServerName:  given.ServerName,
 		TakeTurns:   given.TakeTurns,
 		PreferFirst: given.PreferFirst,
 		times:       timesOf(p.clock),
 	}
-	options.times.connect = milliseconds(given.ConnectTimeoutMS)
-	options.times.answer = milliseconds(given.AnswerTimeoutMS)
+	// Not a method of the player, which holds the client that a step drops.
+	events := p.happened
+	options.OnEvent = func(e Event) { events.add(string(e.Kind)) }
+	limits := options.times
+	limits.connect = milliseconds(given.Limits.ConnectMS)
+	limits.resolve, limits.accept = limits.connect, limits.connect
+	limits.answer = milliseconds(given.Limits.AnswerMS)
+	limits.firstRound, limits.roundEvery = milliseconds(given.Limits.FirstRoundMS), milliseconds(given.Limits.RoundMS)
 	if given.Token != nil {
 		options.Token = Token(*given.Token)
 	}
@@ -221,7 +262,13 @@ func (p *player) do(name string, s step) {
 	case "batch":
 		p.check(name, s, p.batch(context.Background(), s))
 	case "next":
-		p.check(name, s, p.next(s))
+		p.check(name, s, p.next(context.Background(), s))
+	case "ping":
+		ctx, cancel := s.context(context.Background())
+		defer cancel()
+		began := time.Now()
+		err := p.client.Ping(ctx)
+		p.check(name, s, outcome{err: err, lasts: time.Since(began)})
 	case "parallel_next":
 		p.parallelNext(name, s)
 	case "start":
@@ -230,7 +277,7 @@ func (p *player) do(name string, s step) {
 		p.started[s.As] = call
 		go func() {
 			if s.Count == 0 {
-				call.done <- p.next(s)
+				call.done <- p.next(ctx, s)
 			} else {
 				call.done <- p.batch(ctx, s)
 			}
@@ -257,12 +304,28 @@ func (p *player) do(name string, s step) {
 		p.await("held")
 	case "release":
 		p.tell(fmt.Sprintf("release %d", s.Daemon))
-	case "sleep":
+	case "idle":
+		p.tell(fmt.Sprintf("idle %d", s.Daemon))
+		p.await("idle")
+	case "sleep", "block":
 		time.Sleep(milliseconds(s.MS))
+	case "stop":
+		p.tell(fmt.Sprintf("stop %d", s.MS))
+		p.await("stopped")
+	case "stats":
+		p.stats(name, s)
+	case "events":
+		p.eventsStep(name, s)
+	case "drop":
+		p.client = nil
+		for i := 0; i < 20; i++ {
+			runtime.GC()
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "advance_clock":
 		p.clock.sleep(milliseconds(s.MS))
 	case "close":
-		must(p.t, p.client.Close())
+		p.closeStep(name, s)
 	default:
 		p.t.Fatalf("%s: this test does not know the step", name)
 	}
@@ -290,31 +353,28 @@ func (p *player) await(event string) {
 	}
 }
 
+// context returns a context with the step's deadline.
+func (s step) context(parent context.Context) (context.Context, context.CancelFunc) {
+	if s.TimeoutMS == nil {
+		return context.WithCancel(parent)
+	}
+	return context.WithTimeout(parent, milliseconds(*s.TimeoutMS))
+}
+
 func (p *player) batch(ctx context.Context, s step) outcome {
 	began := time.Now()
-	if s.TimeoutMS != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, milliseconds(*s.TimeoutMS))
-		defer cancel()
-	}
-	var options []BatchOption
-	if s.Source != nil {
-		options = append(options, FromSource(*s.Source))
-	}
-	if s.Partial {
-		options = append(options, Partial())
-	}
-	if s.MaxWaitMS != nil {
-		options = append(options, MaxWait(milliseconds(*s.MaxWaitMS)))
-	}
-	ids, err := p.client.Batch(ctx, int(s.Count), options...)
+	ctx, cancel := s.context(ctx)
+	defer cancel()
+	ids, err := p.client.Batch(ctx, int(s.Count))
 	return outcome{ids: ids, err: err, lasts: time.Since(began)}
 }
 
-func (p *player) next(s step) (got outcome) {
+func (p *player) next(ctx context.Context, s step) (got outcome) {
 	began := time.Now()
 	for i := 0; i < s.Times || i == 0; i++ {
-		id, err := p.client.Next(context.Background())
+		each, cancel := s.context(ctx)
+		id, err := p.client.Next(each)
+		cancel()
 		if got.err = err; err != nil {
 			break
 		}
@@ -322,6 +382,74 @@ func (p *player) next(s step) (got outcome) {
 	}
 	got.lasts = time.Since(began)
 	return got
+}
+
+func (p *player) stats(name string, s step) {
+	found := p.client.Stats()
+	due := func(what string, want *uint64, is uint64) {
+		if want != nil && *want != is {
+			p.t.Errorf("%s: %d %s, and %d were due", name, is, what, *want)
+		}
+	}
+	due("calls", s.Calls, found.Calls)
+	due("retries", s.Retries, found.Retries)
+	due("refusals", s.Refusals, found.Refusals)
+	due("failures", s.Failures, found.Failures)
+	if s.IDs != nil {
+		var ids uint64
+		must(p.t, json.Unmarshal(s.IDs, &ids))
+		due("ids", &ids, found.IDs)
+	}
+	if s.Endpoint != nil && !strings.Contains(found.Endpoint, p.bare(*s.Endpoint)) {
+		p.t.Errorf("%s: connected to %q", name, found.Endpoint)
+	}
+}
+
+// bare puts the addresses of the endpoints into a text.
+func (p *player) bare(text string) string {
+	for i, endpoint := range p.played.Endpoints {
+		text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), strings.TrimPrefix(strings.TrimPrefix(endpoint, "tls:"), "unix:"))
+	}
+	return text
+}
+
+func (p *player) eventsStep(name string, s step) {
+	p.happened.mu.Lock()
+	defer p.happened.mu.Unlock()
+	for _, kind := range s.Has {
+		if !p.happened.kinds[kind] {
+			p.t.Errorf("%s: no event %q: %v", name, kind, p.happened.kinds)
+		}
+	}
+	for _, kind := range s.HasNot {
+		if p.happened.kinds[kind] {
+			p.t.Errorf("%s: an event %q", name, kind)
+		}
+	}
+}
+
+// closeStep closes the client at once, or lets calls in flight end within a time.
+func (p *player) closeStep(name string, s step) {
+	client := p.client
+	end := func() outcome {
+		began := time.Now()
+		if s.TimeoutMS == nil {
+			return outcome{err: client.Close(), lasts: time.Since(began)}
+		}
+		ctx, cancel := s.context(context.Background())
+		defer cancel()
+		if err := client.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			p.t.Errorf("%s: %v", name, err)
+		}
+		return outcome{lasts: time.Since(began)}
+	}
+	if s.As == "" {
+		p.check(name, s, end())
+		return
+	}
+	call := &backgroundCall{cancel: func() {}, done: make(chan outcome, 1)}
+	p.started[s.As] = call
+	go func() { call.done <- end() }()
 }
 
 func (p *player) parallelNext(name string, s step) {
@@ -332,7 +460,7 @@ func (p *player) parallelNext(name string, s step) {
 			defer all.Done()
 			drawn := s
 			drawn.Times = int(s.Count)
-			got := p.next(drawn)
+			got := p.next(context.Background(), drawn)
 			p.check(name, step{}, got)
 		}()
 	}
@@ -364,11 +492,17 @@ func (p *player) newStep(name string, s step) {
 	if s.Options != nil {
 		must(p.t, json.Unmarshal(s.Options, &options))
 	}
-	client, err := p.newClient(endpoints, options)
-	if err == nil {
-		client.Close()
+	for i := 0; i < s.Times || i == 0; i++ {
+		client, err := p.newClient(endpoints, options)
+		got := outcome{err: err}
+		if err == nil && s.Count > 0 {
+			got.ids, got.err = client.Batch(context.Background(), int(s.Count))
+		}
+		if err == nil {
+			client.Close()
+		}
+		p.check(name, s, got)
 	}
-	p.check(name, s, outcome{err: err})
 }
 
 func (p *player) check(name string, s step, got outcome) {
@@ -421,8 +555,12 @@ func (p *player) problem(s step, got outcome) string {
 	for _, id := range got.ids {
 		texts = append(texts, strconv.FormatInt(id, 10))
 	}
-	if s.IDs != nil && !reflect.DeepEqual(texts, s.IDs) {
-		return fmt.Sprintf("the IDs are %v, and %v were due", texts, s.IDs)
+	if s.IDs != nil {
+		var due []string
+		must(p.t, json.Unmarshal(s.IDs, &due))
+		if !reflect.DeepEqual(texts, due) {
+			return fmt.Sprintf("the IDs are %v, and %v were due", texts, due)
+		}
 	}
 	if s.Length != nil && len(got.ids) != *s.Length {
 		return fmt.Sprintf("there are %d IDs, and %d were due", len(got.ids), *s.Length)
@@ -444,12 +582,8 @@ func (p *player) errorProblem(s step, err error) string {
 		return fmt.Sprintf("%v was due, and the error is %q: %v", kinds, kindOf(err), err)
 	}
 	for _, text := range s.Mentions {
-		for i, endpoint := range p.played.Endpoints {
-			bare := strings.TrimPrefix(strings.TrimPrefix(endpoint, "tls:"), "unix:")
-			text = strings.ReplaceAll(text, fmt.Sprintf("$%d", i), bare)
-		}
-		if !strings.Contains(err.Error(), text) {
-			return fmt.Sprintf("the error does not mention %q: %v", text, err)
+		if !strings.Contains(err.Error(), p.bare(text)) {
+			return fmt.Sprintf("the error does not mention %q: %v", p.bare(text), err)
 		}
 	}
 	var refused *RefusedError
@@ -488,12 +622,6 @@ func kindOf(err error) string {
 		return "closed"
 	case errors.As(err, &option):
 		return "bad_argument"
-	case errors.Is(err, ErrUnreachable):
-		return "unreachable"
-	case errors.Is(err, ErrLost):
-		return "lost"
-	case errors.Is(err, ErrProtocol):
-		return "foreign_protocol"
 	default:
 		return "unknown to the suite"
 	}

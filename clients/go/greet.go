@@ -122,7 +122,7 @@ func (c *core) sleep(wait time.Duration) bool {
 // info asks for INFO on a connection that nobody else uses.
 func (c *connection) info() string {
 	c.socket.SetDeadline(time.Now().Add(c.core.times.answer))
-	c.socket.Write(appendRequest(nil, helloTag+1, request{kind: kindInfo}, 0))
+	c.socket.Write(appendRequest(nil, helloTag+1, request{kind: kindInfo}, "", 0))
 	collect := collector{asked: request{kind: kindInfo}}
 	for {
 		f, err := readFrame(c.reader)

@@ -223,7 +223,7 @@ func TestAStoppedDaemonIsLeftAfterTheTimeForAnAnswer(t *testing.T) {
 	client, daemons := twoDaemons(t, Options{PreferFirst: true, times: times})
 	must(t, client.Ping(background))
 	daemons[0].set(func(d *fakeDaemon) { d.isSilent = true })
-	ids, err := client.Batch(background, 1, MaxWait(0))
+	ids, err := client.Batch(background, 1)
 	if err != nil || !daemons[1].owns(ids[0]) {
 		t.Errorf("%v, %v", ids, err)
 	}
@@ -346,19 +346,11 @@ func TestAnUnknownNameIsSaid(t *testing.T) {
 	}
 }
 
-func TestHugeAndTinyNumbers(t *testing.T) {
+func TestAHugeTimeoutAndASource(t *testing.T) {
 	daemon := startFake(t)
-	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: math.MaxInt64})
-	if _, err := client.Batch(background, 1, MaxWait(math.MaxInt64), FromSource("orders")); err != nil {
-		t.Error(err)
-	}
-	if _, err := client.Batch(background, 1, MaxWait(time.Nanosecond)); err != nil {
-		t.Error(err)
-	}
-	if waits := fmt.Sprint(daemon.waits); waits != "[65534 1]" || daemon.sources[0] != "orders" {
-		t.Error(waits, daemon.sources)
-	}
-	if _, err := client.Batch(background, 1, FromSource(strings.Repeat("s", 65))); err == nil {
-		t.Error("a name of 65 bytes")
+	client := newClient(t, Options{Endpoints: []string{daemon.address}, Timeout: math.MaxInt64, Source: "orders"})
+	one(t, client)
+	if daemon.waits[0] != 1_000 || daemon.sources[0] != "orders" {
+		t.Error(daemon.waits, daemon.sources)
 	}
 }

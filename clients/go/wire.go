@@ -54,18 +54,13 @@ const (
 
 // request is what a call asks for.
 type request struct {
-	kind   byte
-	source string
-	count  uint32
+	kind  byte
+	count uint32
 	// maxWait is the longest wait that the call wants. It is sent in milliseconds.
 	maxWait time.Duration
-	partial bool
 	// isFetch is true if count may be lowered to what the daemon allows.
 	isFetch bool
 }
-
-// maxWaitCap is the longest wait in milliseconds: the number above asks for the daemon's own.
-const maxWaitCap = (math.MaxUint16 - 1) * time.Millisecond
 
 func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
 	out = binary.LittleEndian.AppendUint32(out, uint32(lengthMin+bodySize))
@@ -73,18 +68,18 @@ func appendHead(out []byte, kind, flags byte, tag uint16, bodySize int) []byte {
 	return binary.LittleEndian.AppendUint16(out, tag)
 }
 
-func appendRequest(out []byte, tag uint16, r request, wait time.Duration) []byte {
+func appendRequest(out []byte, tag uint16, r request, source string, wait time.Duration) []byte {
 	if r.kind != kindNext {
 		return appendHead(out, r.kind, 0, tag, 0)
 	}
 	var flags byte
-	if r.partial {
+	if r.isFetch {
 		flags |= flagPartial
 	}
-	out = appendHead(out, kindNext, flags, tag, 6+len(r.source))
+	out = appendHead(out, kindNext, flags, tag, 6+len(source))
 	out = binary.LittleEndian.AppendUint32(out, r.count)
 	out = binary.LittleEndian.AppendUint16(out, uint16(wait/time.Millisecond))
-	return append(out, r.source...)
+	return append(out, source...)
 }
 
 func appendHello(out []byte, token string) []byte {
@@ -209,7 +204,7 @@ func (c *collector) add(f *frame) (isDone bool, err error) {
 	if err != nil || f.more() {
 		return false, err
 	}
-	if len(c.ids) < int(c.asked.count) && !c.asked.partial {
+	if len(c.ids) < int(c.asked.count) && !c.asked.isFetch {
 		return false, breachf("its reply has %d IDs and %d were asked for", len(c.ids), c.asked.count)
 	}
 	return true, nil
