@@ -45,6 +45,9 @@ func splitAddress(text string) (a address, problem string) {
 		}
 		return a, ""
 	}
+	if strings.Contains(text, "://") {
+		return a, "leave out the scheme"
+	}
 	a.tls = strings.HasPrefix(text, "tls:")
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(text, "tls:"))
 	if err != nil {

@@ -183,8 +183,6 @@ type connection struct {
 	row     []*sent
 	output  []byte
 	lastTag uint16
-	// least is the lowest that the next ID may be.
-	least   uint64
 	isEnded bool
 }
 
@@ -331,7 +329,6 @@ func (c *connection) take(f *frame) error {
 		if now.since(front.due) > front.wait+c.core.times.answer {
 			return errors.New("its answer was read too late")
 		}
-		front.collect.least = c.least
 	}
 	got := &reply{goodFor: c.goodFor, arrived: now}
 	if f.kind == kindError && front.collect.kind == 0 {
@@ -339,9 +336,7 @@ func (c *connection) take(f *frame) error {
 	} else if isDone, err := front.collect.add(f); err != nil || !isDone {
 		return err
 	}
-	if got.ids = front.collect.ids; len(got.ids) > 0 {
-		c.least = front.collect.least
-	}
+	got.ids = front.collect.ids
 	if front.isGone.Load() {
 		c.core.counts.dropped.Add(uint64(len(got.ids)))
 	}

@@ -169,23 +169,6 @@ func TestWrongTagsAndUnknownKindsFailTheConnection(t *testing.T) {
 	}
 }
 
-func TestIDsOfALostReplyAreSkipped(t *testing.T) {
-	daemon := startFake(t)
-	client := newClient(t, Options{Endpoints: []string{daemon.address}})
-	first := one(t, client)
-	daemon.set(func(d *fakeDaemon) {
-		d.onNext = func(tag uint16) []byte { return appendRun(tag, uint64(first), 1) }
-	})
-	ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
-	defer cancel()
-	if ids, err := client.Batch(ctx, 1); !errors.Is(err, ErrProtocol) {
-		// Each new connection begins without a highest ID.
-		if err == nil && client.Stats().Failures == 0 {
-			t.Errorf("an ID that a connection had sent: %v", ids)
-		}
-	}
-}
-
 func TestACancelledCallKeepsItsPlace(t *testing.T) {
 	daemon := startFake(t)
 	client := newClient(t, Options{Endpoints: []string{daemon.address}})

@@ -278,15 +278,16 @@ func (c *collector) check(first, span uint64, count uint32) error {
 // describeForeign names the server of an answer that cannot be a frame.
 func describeForeign(length uint32, answer []byte) breach {
 	line, _, _ := strings.Cut(strings.TrimLeft(string(answer), "\r\n"), "\r")
+	isText := strings.IndexFunc(line, isControl) < 0
 	switch {
 	case bytes.HasPrefix(answer, []byte{0x15, 0x03}):
 		// An alert: the listener took the request for a broken handshake.
 		return "it speaks TLS: write tls:host:port"
 	case strings.HasPrefix(line, "HTTP") || strings.HasPrefix(line, "<"):
 		return breachf("it answers in HTTP (%q): is this the port of a web server, or of the daemon's admin listener?", line)
-	case strings.HasPrefix(line, "-") && strings.IndexFunc(line, isControl) < 0:
+	case len(line) > 1 && line[0] == '-' && line[1] >= 'A' && line[1] <= 'Z':
 		return breachf("it answers as Redis does (%q): is this the port of a Redis server?", line)
-	case len(line) >= lengthSize && strings.IndexFunc(line, isControl) < 0:
+	case isText && len(line) >= lengthSize:
 		return breachf("it answers in text (%q)", line)
 	}
 	return breachf("a frame with a length of %d; %d to %d are allowed", length, lengthMin, lengthMax)
