@@ -177,7 +177,8 @@ func TestManyCallsWaitForOneFetch(t *testing.T) {
 	daemon.onNext = func(tag uint16) []byte {
 		<-hold
 		daemon.onNext = nil
-		return appendRun(tag, uint64(daemon.lastID)+1, fetchMin)
+		daemon.lastID += fetchMin
+		return appendRun(tag, uint64(daemon.lastID-fetchMin)+1, fetchMin)
 	}
 	var recorded recorder
 	var all sync.WaitGroup
@@ -196,7 +197,6 @@ func TestManyCallsWaitForOneFetch(t *testing.T) {
 		defer client.core.buffer.mu.Unlock()
 		return client.core.buffer.waiting == 1_000
 	})
-	daemon.lastID += fetchMin
 	close(hold)
 	all.Wait()
 	if counts := daemon.nextCounts(); len(counts) > 6 {

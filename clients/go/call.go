@@ -292,7 +292,12 @@ func (c *connection) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n > 0 && len(c.row) > 0 {
-		c.row[0].isBegun = true
+		front := c.row[0]
+		if !front.isBegun && c.core.times.now().since(front.due) > front.wait+c.core.times.answer {
+			// A program that was stopped reads a reply later than it came. Nobody knows how old it is.
+			return 0, errors.New("its answer was read too late")
+		}
+		front.isBegun = true
 		c.armStall()
 	}
 	return n, err
@@ -323,12 +328,6 @@ func (c *connection) take(f *frame) error {
 	front, now := c.row[0], c.core.times.now()
 	if f.tag != front.tag {
 		return breachf("a reply with tag %d where %d is due", f.tag, front.tag)
-	}
-	if front.collect.kind == 0 {
-		// A program that was stopped reads a reply later than it came. Nobody knows how old it is.
-		if now.since(front.due) > front.wait+c.core.times.answer {
-			return errors.New("its answer was read too late")
-		}
 	}
 	got := &reply{goodFor: c.goodFor, arrived: now}
 	if f.kind == kindError && front.collect.kind == 0 {
