@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A reader of JSON for INFO: maps, lists, strings, booleans and null. A whole number that fits is a
+ * A reader of JSON: maps, lists, strings, booleans and null. A whole number that fits is a
  * {@code Long}, any other number a {@code BigDecimal}.
  */
 final class Json {
