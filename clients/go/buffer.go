@@ -53,11 +53,20 @@ type stock struct {
 	low     int64
 	goodFor time.Duration
 	arrived moment
-	// openedAt is when the first ID could be taken, and lookedAt when one of every lookEvery was, by
-	// the monotonic clock. isQuick is true if that many took less than lookTime.
+	// openedAt is when the first ID could be taken, by the monotonic clock.
 	openedAt int64
+	// offset is how many positions since the last multiple of lookEvery came before, and lookedAt
+	// when that one was taken. isQuick is true if the last lookEvery took less than lookTime.
+	offset   int64
 	lookedAt atomic.Int64
 	isQuick  atomic.Bool
+}
+
+// noStock returns a stock without IDs, as if the last were taken long ago.
+func noStock() *stock {
+	none := &stock{low: -1}
+	none.lookedAt.Store(-int64(time.Hour))
+	return none
 }
 
 // buffer hands out IDs one at a time.
@@ -89,9 +98,7 @@ type fetch struct {
 
 func (b *buffer) start(c *core) {
 	b.core, b.size = c, fetchMin
-	none := &stock{low: -1}
-	none.lookedAt.Store(-int64(time.Hour))
-	b.current.Store(none)
+	b.current.Store(noStock())
 }
 
 // take returns an ID if the current stock has one.
@@ -101,7 +108,7 @@ func (b *buffer) take() (int64, bool) {
 	if at >= int64(len(s.ids)) {
 		return 0, false
 	}
-	if (at%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
+	if ((at+s.offset)%lookEvery == 0 || !s.isQuick.Load()) && !b.look(s, at) {
 		return 0, false
 	}
 	if at == s.low {
@@ -123,7 +130,7 @@ func (b *buffer) look(s *stock, at int64) bool {
 			break
 		}
 	}
-	if at%lookEvery == 0 {
+	if (at+s.offset)%lookEvery == 0 {
 		s.isQuick.Store(now.monotonic-s.lookedAt.Swap(now.monotonic) < int64(lookTime))
 	}
 	return true
@@ -188,7 +195,9 @@ func (b *buffer) restock(until time.Time) (*fetch, error) {
 	if s := b.next; s != nil {
 		b.next = nil
 		s.openedAt = now.monotonic
+		s.offset = (old.offset + int64(len(old.ids))) % lookEvery
 		s.lookedAt.Store(old.lookedAt.Load())
+		s.isQuick.Store(old.isQuick.Load())
 		b.handed += uint64(old.handed())
 		b.current.Store(s)
 		return nil, nil
@@ -294,7 +303,7 @@ func (b *buffer) empty(handed int64) {
 	s.taken.Store(emptied)
 	b.handed += uint64(handed)
 	b.core.counts.dropped.Add(uint64(int64(len(s.ids)) - handed))
-	b.current.Store(&stock{low: -1})
+	b.current.Store(noStock())
 }
 
 // drop drops all IDs.

@@ -55,9 +55,39 @@ func TestConformance(t *testing.T) {
 		name := name
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if needs(t, program, name)["stop"] {
+				alone.Lock()
+				defer alone.Unlock()
+			} else {
+				alone.RLock()
+				defer alone.RUnlock()
+			}
 			play(t, program, name)
 		})
 	}
+}
+
+// alone keeps cases that stop this process from stopping those that run beside them.
+var alone sync.RWMutex
+
+// needs returns what a case needs, without playing it.
+func needs(t *testing.T, program, name string) map[string]bool {
+	t.Helper()
+	command := exec.Command(program, name)
+	output, err := command.StdoutPipe()
+	must(t, err)
+	must(t, command.Start())
+	defer command.Wait()
+	defer command.Process.Kill()
+	first, err := bufio.NewReader(output).ReadString('\n')
+	must(t, err)
+	var played conformanceCase
+	must(t, json.Unmarshal([]byte(first), &played))
+	found := map[string]bool{}
+	for _, need := range played.Needs {
+		found[need] = true
+	}
+	return found
 }
 
 type caseOptions struct {

@@ -29,7 +29,7 @@ final class Buffer {
 
     private final Core core;
     private final ClientOptions.Clock clock;
-    private volatile Stock current = new Stock(new Call.Reply(new long[0], "", 0, 0, 0));
+    private volatile Stock current;
     /** The lock of this object guards all below. */
     private @Nullable Stock next;
     private @Nullable Fetch fetch;
@@ -48,7 +48,9 @@ final class Buffer {
         final AtomicLong taken = new AtomicLong();
         /** When the first ID could be taken. */
         long openedNanos;
-        /** When one of every LOOK_EVERY positions was taken last. */
+        /** How many positions since the last that was a multiple of LOOK_EVERY came before. */
+        int offset;
+        /** When that one was taken. */
         volatile long lookedNanos;
         /** True if the last LOOK_EVERY took less than LOOK_NANOS. */
         volatile boolean isQuick;
@@ -57,6 +59,24 @@ final class Buffer {
             this.reply = reply;
             ids = reply.ids();
             low = (ids.length - 1) / 2;
+        }
+
+        /** Returns a stock without IDs, as if the last were taken long ago. */
+        static Stock none(ClientOptions.Clock clock) {
+            Stock none = new Stock(new Call.Reply(new long[0], "", 0, 0, 0));
+            none.lookedNanos = clock.nanos() - 1_000 * LOOK_NANOS;
+            return none;
+        }
+
+        boolean isDue(long at) {
+            return (at + offset) % LOOK_EVERY == 0;
+        }
+
+        void follow(Stock old, long nowNanos) {
+            openedNanos = nowNanos;
+            offset = (old.offset + old.ids.length) % LOOK_EVERY;
+            lookedNanos = old.lookedNanos;
+            isQuick = old.isQuick;
         }
 
         long handed() {
@@ -74,7 +94,7 @@ final class Buffer {
     Buffer(Core core) {
         this.core = core;
         clock = core.limits.clock;
-        current.lookedNanos = clock.nanos() - 1_000 * LOOK_NANOS;
+        current = Stock.none(clock);
     }
 
     /** Returns an ID if the current stock has one, or else a negative number. */
@@ -84,7 +104,7 @@ final class Buffer {
         if (at >= stock.ids.length) {
             return NONE;
         }
-        if ((at % LOOK_EVERY == 0 || !stock.isQuick) && !look(stock, at)) {
+        if ((stock.isDue(at) || !stock.isQuick) && !look(stock, at)) {
             return NONE;
         }
         if (at == stock.low) {
@@ -108,7 +128,7 @@ final class Buffer {
         if (ageMs > core.counts.oldestMs.get()) {
             core.counts.oldestMs.accumulateAndGet(ageMs, Math::max);
         }
-        if (at % LOOK_EVERY == 0) {
+        if (stock.isDue(at)) {
             long now = clock.nanos();
             stock.isQuick = now - stock.lookedNanos < LOOK_NANOS;
             stock.lookedNanos = now;
@@ -165,8 +185,7 @@ final class Buffer {
                 next = null;
             }
             if (next != null) {
-                next.openedNanos = clock.nanos();
-                next.lookedNanos = old.lookedNanos;
+                next.follow(old, clock.nanos());
                 core.counts.ids.addAndGet(old.handed());
                 current = next;
                 next = null;
@@ -240,9 +259,7 @@ final class Buffer {
         old.taken.set(EMPTIED);
         core.counts.ids.addAndGet(handed);
         core.counts.dropped.addAndGet(old.ids.length - handed);
-        Stock none = new Stock(new Call.Reply(new long[0], "", 0, 0, 0));
-        none.lookedNanos = old.lookedNanos;
-        current = none;
+        current = Stock.none(clock);
     }
 
     /** Drops all IDs. */

@@ -58,7 +58,7 @@ class RealDaemonsTest {
         try (Daemon one = new Daemon(folder, 1);
                 Daemon other = new Daemon(folder, 2);
                 SnowbankClient client =
-                    new SnowbankClient(ClientOptions.to(one.address(), other.address()).timeout(PATIENCE))) {
+                    new SnowbankClient(ClientOptions.to(one.address(), other.address()).timeout(PATIENCE).preferFirst(true))) {
             Drawing drawing = new Drawing(client, 2);
             drawing.awaitMore(2_000);
             one.signal("STOP");
