@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use tokio::signal::unix::{Signal, SignalKind};
 
-use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
+use super::inputs::{Inputs, allow_open_files, forbid_cores, settle_state_dir, warnings_of_environment};
 use super::reload;
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome, cores};
@@ -41,6 +41,7 @@ pub(super) struct Arguments {
 
 /// Starts a daemon and serves until a signal, the end of standard input or a loss stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    forbid_cores();
     // The inherited sockets must be taken before any thread starts.
     let inherited = Inherited::take();
     // From here on, a hang-up does not end the daemon. So the daemon outlives the terminal that

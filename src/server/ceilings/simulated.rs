@@ -10,7 +10,7 @@ use crate::ceiling::store::DiskStore;
 use crate::ceiling::{StateError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{Keeper, Outcome, Reach, Write};
+use crate::keeper::{Keeper, Outcome, Polled, Reach, Write};
 use crate::server::shared::start_error::StartError;
 
 /// The state and the machine with which a simulated process starts.
@@ -68,6 +68,15 @@ impl Ceilings {
         }
         let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
         Ok(Ceilings { keeper, wall, locks, store })
+    }
+
+    /// Polls the keeper, as the keeper thread does.
+    pub fn poll(&mut self, reading: Reading) -> Polled {
+        let polled = self.keeper.poll(reading);
+        for index in self.keeper.restored() {
+            self.locks[index].mark_unknown().expect("the lock is ours");
+        }
+        polled
     }
 
     /// Writes ceilings to the state, as the storage thread does.

@@ -19,6 +19,7 @@ use crate::fleet::{NumberRange, Taken};
 use crate::keeper::{self, ManagedSource};
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, left_fleet, not_reached, sorts_below};
+use crate::server::restored::KernelLog;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
@@ -144,6 +145,22 @@ impl Found {
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
         Ok(Found { directory, adopt, records, owner, here, notes })
+    }
+
+    /// Looks back in the kernel's log. If the machine was restored from a snapshot since a counter
+    /// was last started or set, first records durably that the counter is unknown.
+    pub(crate) fn look_back(&mut self, log: &KernelLog) -> Result<(), StartError> {
+        self.here.life = log.host().life;
+        let Some(boot) = self.here.boot.as_deref() else { return Ok(()) };
+        let mut is_changed = false;
+        for record in self.records.iter_mut().filter(|record| !record.restored) {
+            record.restored = record.life.as_deref().is_some_and(|life| log.has_restore_since(life, boot));
+            is_changed |= record.restored;
+        }
+        if let Some(directory) = self.directory.as_ref().filter(|_| is_changed) {
+            store::write(directory, &self.records)?;
+        }
+        Ok(())
     }
 
     /// Returns the state directory. `None`: the daemon keeps no state.

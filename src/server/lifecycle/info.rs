@@ -6,30 +6,28 @@ use std::time::Duration;
 use crate::access::{Identity, Rules};
 use crate::config::{IdentitySettings, Secrets, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
-use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
+use snowbank_wire::{Info, MAX_REPLY_LENGTH, MIN_LENGTH, VERSION, info};
 
 /// Returns the JSON of INFO.
-pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
+pub(super) fn describe(settings: &Settings, instance: Instance) -> Result<Vec<u8>, StartError> {
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
     };
     let info = Info {
-        protocol: protocol::VERSION,
+        protocol: VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        instance: Some(instance.to_owned()),
+        instance: Some(instance.to_string()),
         max_count: settings.limits.max_count.get(),
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
         // Each reply to INFO adds a reading of the clock.
         clock_unix_ms: None,
-        sources: (0..)
-            .zip(&settings.sources)
-            .map(|(index, source)| describe_source(settings, index, source))
-            .collect(),
+        sources: settings.sources.iter().map(|source| describe_source(settings, source)).collect(),
     };
     check_size(info.to_json())
 }
@@ -38,13 +36,12 @@ fn millis(duration: Duration) -> Option<u64> {
     u64::try_from(duration.as_millis()).ok()
 }
 
-fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> info::Source {
+fn describe_source(settings: &Settings, source: &SourceSettings) -> info::Source {
     let layout = source.own_layout();
     let is_counter = layout.is_none();
     let kind = if is_counter { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
     let worker_ids = layout.filter(|_| !source.worker_ids.are_awaited);
     info::Source {
-        index,
         name: source.name.clone(),
         kind: Some(kind),
         increment: is_counter.then_some(source.increment),
@@ -98,10 +95,4 @@ fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
         )));
     }
     Ok(json)
-}
-
-/// Returns the name of this instance: the machine's name, and a random number.
-pub(super) fn instance() -> String {
-    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("{machine}-{:08x}", fastrand::u32(..))
 }

@@ -62,7 +62,7 @@ impl Reloader {
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
-        let instance = &self.common.metrics.instance;
+        let instance = self.common.metrics.instance;
         let info_json = describe(&settings, instance).map_err(|error| error.to_string())?;
         let before = Arc::clone(&self.live_config.borrow());
         let access = rules(&settings, &secrets, &info_json, &before.facts.access);

@@ -1,21 +1,23 @@
 //! The daemon's start: from settings to a daemon that listens and has durable first ceilings.
 
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::info::{describe, instance, rules};
+use super::info::{describe, rules};
 use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::threads::make_runtime;
 use super::waiting::Tries;
 use crate::access::Rules;
-use crate::ceiling::{WorkerLocks, lock_workers};
+use crate::ceiling::{Cause, StateError, WorkerLocks, lock_workers};
 use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Clocks, Tried};
 use crate::frontends::Facts;
+use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::{Found, FromFleet, Locked};
@@ -25,6 +27,7 @@ use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
@@ -71,8 +74,10 @@ impl Prepared {
         let Tries { settings, access, directory, adopt, tried } = tries;
         // The kernel's log is opened before the state is read, so that the daemon notices every
         // restore that comes after the state was read.
-        let kernel_log = KernelLog::open(access.is_some());
-        let found = Found::open(directory.as_deref(), *adopt)?;
+        let counts = settings.sources.iter().any(|source| source.kind.counts_by_itself());
+        let kernel_log = KernelLog::open(access.is_some() || counts);
+        let mut found = Found::open(directory.as_deref(), *adopt)?;
+        found.look_back(&kernel_log)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
@@ -94,8 +99,8 @@ impl Prepared {
     pub(super) fn grant(self, secrets: &Secrets, tried: &mut Tried) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
         let sources = number_and_lock(&settings)?;
-        let instance = instance();
-        let info_json = describe(&settings, &instance)?;
+        let instance = Instance::choose();
+        let info_json = describe(&settings, instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &settings.listen)?;
         // The clocks are read again, because an earlier process may have handed out IDs of ticks
         // after `first`, until it released the locks.
@@ -191,6 +196,18 @@ impl Server {
     }
 }
 
+/// Marks a shared counter: no state of this machine knows it any more, so a start with `kind =
+/// "ticket"` is refused. The lock is free again afterwards, because other daemons of this machine
+/// may share the counter.
+fn mark_shared(lock_dir: &Path, numbering: &Numbering) -> Result<(), StateError> {
+    match lock_workers(lock_dir, numbering) {
+        Ok(mut locks) => locks.mark_unknown(),
+        Err(error) if error.cause() == Cause::WorkerIdHeld => Err(error),
+        // Without its lock, no daemon starts with this counter as its own.
+        Err(_) => Ok(()),
+    }
+}
+
 /// Makes the numbering of each source, and locks its worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     let mut locked = Vec::new();
@@ -198,9 +215,8 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
         let numbering = source.numbering();
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
-        // A shared counter has no lock, because other daemons of this machine may use the counter
-        // too.
         let locks = if source.kind.takes_ranges() {
+            mark_shared(&settings.lock_dir, &numbering)?;
             WorkerLocks::none()
         } else {
             lock_workers(&settings.lock_dir, &numbering)?
@@ -213,7 +229,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
 /// The facts that a daemon needs to open its listeners.
 pub(super) struct Opening {
     pub(super) settings: Settings,
-    pub(super) instance: String,
+    pub(super) instance: Instance,
     pub(super) wall: Arc<Wall>,
     pub(super) reading: Reading,
     pub(super) previous_run_unclean: Option<bool>,
@@ -230,7 +246,7 @@ impl Opening {
     ) -> Result<(Open, watch::Sender<Arc<LiveConfig>>), StartError> {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
-        let info_json = describe(settings, instance)?;
+        let info_json = describe(settings, *instance)?;
         let access = rules(settings, secrets, &info_json, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
@@ -251,7 +267,7 @@ impl Opening {
         let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol, *instance, *reading);
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::info::instance;
 use super::start::{Open, Opening, Prepared, Ready, Server};
 use super::threads::make_runtime;
 use crate::clock::{self, Remembered, Wall};
@@ -29,6 +28,7 @@ use crate::server::ceilings::start_sources::{Durable, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
+use crate::server::shared::instance::Instance;
 use crate::server::shared::live_config::Supply;
 use crate::server::shared::start_error::{RunError, StartError};
 
@@ -144,7 +144,7 @@ impl Waiting {
         for source in &settings.sources {
             supplies.push(Supply::new(waiting_source(source, now)?, count).without_numbers());
         }
-        let instance = instance();
+        let instance = Instance::choose();
         let opening = Opening { settings, instance, wall, reading, previous_run_unclean: None };
         let (mut open, _) = opening.open(supplies, secrets, inherited)?;
         let sockets = duplicate(&mut open)?;

@@ -30,6 +30,8 @@ pub(crate) struct Supply {
     pub(crate) source: Arc<Source>,
     /// The numbers that the source's worker IDs have in its ID space. The status shows them.
     pub(crate) numbers_in_space: Arc<[u64]>,
+    /// The claims of the source's worker IDs, which a WELCOME shows.
+    pub(crate) claims: Arc<[u64]>,
     /// Whether replies list each ID. Kept here too, because each request reads it.
     pub(crate) needs_list: bool,
     rings: Rings,
@@ -41,14 +43,15 @@ impl Supply {
         let is_alone = !source.kind().takes_ranges();
         let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
+        let claims = source.numbering().claims().into();
         let needs_list = source.numbering().needs_list();
         let rings = (0..shards).map(|_| Ring::default()).collect();
-        Supply { source, numbers_in_space, needs_list, rings }
+        Supply { source, numbers_in_space, claims, needs_list, rings }
     }
 
     /// Removes the numbers of the worker IDs, because the daemon has no worker IDs yet.
     pub(crate) fn without_numbers(self) -> Self {
-        Supply { numbers_in_space: Arc::default(), ..self }
+        Supply { numbers_in_space: Arc::default(), claims: Arc::default(), ..self }
     }
 
     /// Returns a lane through which one shard takes IDs of the source.
