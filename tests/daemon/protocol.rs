@@ -273,21 +273,6 @@ fn equal_claims_mean_one_worker_id_of_one_space() {
 }
 
 #[test]
-fn a_welcome_has_the_lowest_8000_claims() {
-    let source = |year: u32| {
-        let layout = format!("time:41,worker:12,sequence:10;tick=1ms;epoch=20{year}-01-01T00:00:00Z");
-        format!("[[sources]]\nname = \"of-{year}\"\nlayout = \"{layout}\"\nworker_ids = \"0-2999\"\n")
-    };
-    let start = |sources: &[String]| Setup::configured(&sources.concat()).start();
-    let sources = [12, 15, 18].map(source);
-    let some = claims(&start(&sources[..2]));
-    let all = claims(&start(&sources));
-    assert_eq!((some.len(), all.len()), (6_000, 8_000));
-    // Those of the 6,000 that are low enough are among the lowest of the 9,000.
-    assert!(some.iter().all(|claim| *claim > all[7_999] || all.binary_search(claim).is_ok()));
-}
-
-#[test]
 fn a_reload_changes_the_welcome() {
     let daemon = Setup::configured("limits.max_count = 100").start();
     let mut wire = daemon.connect();
