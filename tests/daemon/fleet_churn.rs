@@ -186,10 +186,13 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 /// The number of restores of one fleet.
 const RESTORES: usize = 5;
 /// The longest time for which a daemon waits for the floor: the horizon and some reserve.
-const UNTIL_FLOOR: Duration = Duration::from_secs(6);
+const UNTIL_FLOOR: Duration = Duration::from_secs(18);
+/// The time until the daemons of a new fleet serve: the pause of a start with a new worker ID, and
+/// some reserve.
+const UNTIL_SERVED: Duration = Duration::from_secs(9);
 /// The least age of a backup when it is restored. It is more than half of the horizon, so the
 /// healthy daemon has raised its ceiling since the backup.
-const BACKUP_TIME: Duration = Duration::from_millis(2_500);
+const BACKUP_TIME: Duration = Duration::from_millis(7_500);
 
 /// Restores the coordinator of a fleet of three to six daemons several times.
 fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
@@ -224,6 +227,7 @@ fn restore(at: &mut dyn Coordinator, fleet: usize, restores: usize) -> u64 {
             scope.spawn(move || site.draw(churn));
         }
         let mut rng = Random::seeded(fleet as u64);
+        thread::sleep(UNTIL_SERVED);
         for _ in 0..restores {
             at.back_up();
             thread::sleep(BACKUP_TIME);
