@@ -217,8 +217,8 @@ impl Life {
     }
 
     fn step(&mut self) {
-        self.machine.true_us +=
-            self.rng.i64(0..[MS, 50 * MS, 9 * SECOND][self.rng.usize(..20).saturating_sub(17)]);
+        let most_us = [MS, 50 * MS, 9 * SECOND][self.rng.usize(..20).saturating_sub(17)];
+        self.machine.true_us += self.rng.i64(0..most_us);
         self.keep();
         if self.process.is_none() {
             return match self.rng.u8(..12) {
