@@ -31,7 +31,7 @@ const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=20
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
 /// The horizon, after which the worker ID of a killed daemon is free. A daemon may be paused for
 /// longer than the horizon.
-const HORIZON: &str = "4s";
+const HORIZON: &str = "14s";
 /// The longest pause of a daemon, and the longest time for which it is cut off.
 const FAULT_MS_MAX: u64 = 8_000;
 

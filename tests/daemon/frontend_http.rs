@@ -411,7 +411,9 @@ fn the_last_response_before_a_stop_has_connection_close() {
     });
     // The daemon reads this request only after the waiting request has its IDs.
     waiting.send(ONE);
+    // The first answer shows that the connection was accepted before the listener closes.
     let mut idle = FrontEndClient::of(&daemon);
+    assert!(!idle.get("/id", "").has("connection: close"));
     daemon.signal(rustix::process::Signal::TERM);
     poll("an answer that ends the connection", || idle.get("/id", "").has("connection: close").then_some(()));
     two.send(format!("alhost\r\n\r\n{ONE}"));

@@ -79,8 +79,10 @@ impl Joined {
         let state = &found.owner.state;
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
-        let member = Member::new(coordinator, names, notes, new_identity).after(std::mem::take(tried));
         let horizon = settings.fleet.horizon;
+        let limits = settings.fleet_limits();
+        let member =
+            Member::new(coordinator, names, limits, notes, new_identity).after(std::mem::take(tried));
         let answers = FromFleet { horizon, ..FromFleet::default() };
         let in_fleet = InFleet { member, horizon, pools, certificate };
         let mut joined = Joined { in_fleet, answers, is_silent: false, notes: Vec::new() };
@@ -293,15 +295,7 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
 /// Returns what the source with this index asks of the coordinator, without a proof.
 fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     let source = &settings.sources[index];
-    Want {
-        index,
-        source: &source.name,
-        layout: &source.layout,
-        clocks,
-        proof: Proof::None,
-        max_ahead: source.max_ahead,
-        horizon: settings.fleet.horizon,
-    }
+    Want { index, source: &source.name, layout: &source.layout, clocks, proof: Proof::None }
 }
 
 /// Returns the proof that the state may continue with these worker IDs. There is no proof if the

@@ -22,7 +22,7 @@ use super::start::{Open, Opening, Prepared, Ready, Server};
 use super::threads::make_runtime;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
-use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
+use crate::fleet::{Access, Tried, noticed_within};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::{Durable, waiting_source};
 use crate::server::health::metrics::Metrics;
@@ -40,8 +40,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest time that a stop waits until a running try or start has ended and has given back its
 /// worker IDs. Most of this time is the pause that a try makes after it has taken a worker ID.
-pub const TRY_TIMEOUT: Duration =
-    noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
+pub const TRY_TIMEOUT: Duration = noticed_within(Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// A daemon that waits for worker IDs.
 pub struct Waiting {
