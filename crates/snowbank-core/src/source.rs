@@ -278,7 +278,10 @@ impl Source {
             }
             // `from + count` is at most `limit`, so it does not overflow or reach SEALED.
             let next = from + count;
-            assert!(cursor <= from && next <= limit.0, "a claim moves the cursor up, within its window");
+            assert!(
+                cursor <= from && from <= next && next <= limit.0,
+                "a claim moves the cursor up, within its window"
+            );
             match self.cursor.compare_exchange_weak(cursor, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(Span { from: Position(from), count }),
                 Err(current) => cursor = current,

@@ -175,8 +175,8 @@ impl Source {
         if range.generation != self.grant.generation() {
             return false;
         }
-        let before = self.cursor.fetch_max(range.from.0, Ordering::Release);
         assert!(range.from >= self.grant.ceiling(), "the ranges of a daemon rise, or a number comes twice");
+        let before = self.cursor.fetch_max(range.from.0, Ordering::Release);
         if let Some(shared) = &self.shared_counter {
             shared.skipped.fetch_add(range.from.0.saturating_sub(before), Ordering::Relaxed);
         }
