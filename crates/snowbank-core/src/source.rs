@@ -278,7 +278,7 @@ impl Source {
             }
             // `from + count` is at most `limit`, so it does not overflow or reach SEALED.
             let next = from + count;
-            assert!(
+            debug_assert!(
                 cursor <= from && from <= next && next <= limit.0,
                 "a claim moves the cursor up, within its window"
             );
